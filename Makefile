@@ -1,0 +1,36 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench soak clean lock
+
+# One stamp: the environment is rebuilt when the project's requirements change, never by hand.
+.venv/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/headwater demo --output out/demo
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/ready
+	$(BIN)/headwater bench overhead --output out/bench
+	$(BIN)/headwater bench scheduler --output out/bench
+
+soak: .venv/ready
+	$(BIN)/python bench/soak.py
+
+# Rewrites the pinned versions; names no registry.
+lock: .venv/ready
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^headwater' > constraints.txt
+
+clean:
+	rm -rf .venv out
