@@ -1,0 +1,81 @@
+"""One tree of errors; a message says which thing, what was expected, what came and, when known, the likely slip.
+
+    HeadwaterError
+    ├── FlowError         a flow, expression or schema is described wrongly; raised while building
+    ├── QueryError        a query text is wrong; carries line, column and the offending text
+    ├── NetError          a net, device or link is described wrongly
+    ├── PlacementError    a placement problem is contradictory or impossible
+    ├── RateError         a rate contract cannot be admitted or was broken
+    ├── ModelError        a trained model is missing, corrupt or made for other columns
+    ├── InputError        a source or sink cannot be opened, read or written
+    ├── SnapshotError     saved state does not fit the step that should take it
+    └── RunError          a run cannot start or go on; carries the step
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeadwaterError(Exception):
+    """The root of everything Headwater raises on purpose."""
+
+
+class FlowError(HeadwaterError):
+    """A flow, expression or schema is described wrongly."""
+
+
+class QueryError(HeadwaterError):
+    """A query text is wrong."""
+
+
+class NetError(HeadwaterError):
+    """A net, device or link is described wrongly."""
+
+
+class PlacementError(HeadwaterError):
+    """A placement problem is contradictory or impossible."""
+
+
+class RateError(HeadwaterError):
+    """A rate contract cannot be admitted or was broken."""
+
+
+class ModelError(HeadwaterError):
+    """A trained model is missing, corrupt or made for other columns."""
+
+
+class InputError(HeadwaterError):
+    """A source or sink cannot be opened, read or written."""
+
+
+class SnapshotError(HeadwaterError):
+    """Saved state does not fit the step that should take it."""
+
+
+class RunError(HeadwaterError):
+    """A run cannot start or go on."""
+
+    def __init__(self, message: str, *, step: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+def listed(names: Iterable[str]) -> str:
+    """Write names for a message.
+
+    >>> listed(["b", "a"])
+    "'a', 'b'"
+    """
+    return ", ".join(repr(name) for name in sorted(names)) or "none"
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """Return '; did you mean …?' when a known name is close to the wrong one, else nothing.
+
+    >>> suggestion("bacth", ["batch", "rate"])
+    "; did you mean 'batch'?"
+    """
+    close = difflib.get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,62 @@
+"""Durations as people write them: "10 s", "100 ms" or a timedelta; inside, whole microseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from headwater.errors import FlowError
+
+_MICROSECONDS = {
+    "us": 1,
+    "µs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "sec": 1_000_000,
+    "second": 1_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+}
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+?)(s?)\s*", re.IGNORECASE)
+
+Duration = str | timedelta
+
+
+def microseconds(duration: Duration) -> int:
+    """Return a duration in microseconds.
+
+    >>> microseconds("1.5 s"), microseconds("2 minutes"), microseconds(timedelta(milliseconds=3))
+    (1500000, 120000000, 3000)
+    """
+    if isinstance(duration, timedelta):
+        return round(duration.total_seconds() * 1e6)
+    if not isinstance(duration, str):
+        raise FlowError(
+            f"a duration is text with a unit, such as '10 s', or a timedelta; got {duration!r}"
+            f"; did you mean '{duration} s'?"
+        )
+    match = _FORM.fullmatch(duration)
+    if match:
+        amount, unit, plural = match.groups()
+        for name in (unit.lower(), (unit + plural).lower()):
+            if name in _MICROSECONDS:
+                return round(float(amount) * _MICROSECONDS[name])
+    raise FlowError(
+        f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'"
+    )
+
+
+def written(duration_us: int) -> str:
+    """Write microseconds as a person would.
+
+    >>> written(1_500_000), written(60_000_000), written(250)
+    ('1.5 s', '1 min', '250 us')
+    """
+    for unit in ("d", "h", "min", "s", "ms"):
+        if duration_us >= _MICROSECONDS[unit]:
+            return f"{duration_us / _MICROSECONDS[unit]:g} {unit}"
+    return f"{duration_us} us"

@@ -1,0 +1,24 @@
+"""Gathering texts of variable length."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.kernels.jit import kernel
+
+
+@kernel
+def gather(data, offsets, rows):  # type: ignore[no-untyped-def]
+    """Return the bytes and offsets of the texts at `rows`, packed."""
+    out_offsets = np.empty(len(rows) + 1, np.int32)
+    out_offsets[0] = 0
+    total = 0
+    for i in range(len(rows)):
+        total += offsets[rows[i] + 1] - offsets[rows[i]]
+        out_offsets[i + 1] = total
+    out = np.empty(total, np.uint8)
+    for i in range(len(rows)):
+        start = offsets[rows[i]]
+        size = out_offsets[i + 1] - out_offsets[i]
+        out[out_offsets[i] : out_offsets[i] + size] = data[start : start + size]
+    return out, out_offsets
