@@ -1,0 +1,171 @@
+"""A net as nested tables, the common shape of its TOML and JSON files.
+
+name = "farm"
+[classes.gateway]
+cpu_ips = 5e9
+[wan]
+kind = "gateways"            # or "matrix" with latency_s, or "coordinates" with base_s and s_per_unit
+[[zones]]
+name = "barn"
+trust = "farm"               # optional
+up_s = 0.02                  # its half of the way; x and y under "coordinates"
+devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…" where count is 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headwater.net.device import KNOWN, DeviceClass, from_table, to_table
+from headwater.errors import NetError, listed, suggestion
+from headwater.net.net import Net
+from headwater.net.wan import Coordinates, Gateways, Matrix, Wan
+
+WAN_KEYS = {
+    "matrix": {"kind", "latency_s"},
+    "gateways": {"kind"},
+    "coordinates": {"kind", "base_s", "s_per_unit"},
+}
+
+
+def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
+    """Build a net from parsed tables; every unknown key is an error."""
+    _check_keys("a net file", given, {"name", "classes", "wan", "zones"})
+    classes = _classes(given.get("classes", {}))
+    zones = given.get("zones")
+    if not isinstance(zones, list) or not zones:
+        raise NetError("a net file needs at least one [[zones]] table")
+    names, trust, sizes, kinds, lan, called = [], [], [], [], [], []
+    for zone in zones:
+        if not isinstance(zone, Mapping) or not isinstance(zone.get("name"), str):
+            raise NetError(f"every zone needs a name; got {zone!r:.80}")
+        _check_keys(f"zone '{zone['name']}'", zone, {"name", "trust", "devices", "up_s", "x", "y"})
+        devices = _devices(zone, classes)
+        names.append(zone["name"])
+        trust.append(str(zone.get("trust", "open")))
+        sizes.append(len(devices))
+        for kind, lan_s, name in devices:
+            kinds.append(kind)
+            lan.append(lan_s)
+            called.append(name)
+    net = Net(
+        name=str(given.get("name", stem)),
+        classes=tuple(classes.values()),
+        zones=tuple(names),
+        first=np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))]),
+        class_of=np.array(kinds, np.uint16),
+        lan_s=np.array(lan, np.float64),
+        wan=_wan(given.get("wan", {"kind": "gateways"}), zones),
+        trust=tuple(trust),
+    )
+    if not any(called):
+        return net
+    full = tuple(own or net.device_name(number) for number, own in enumerate(called))
+    return Net(net.name, net.classes, net.zones, net.first, net.class_of, net.lan_s, net.wan, net.trust, full)
+
+
+def net_to_table(net: Net) -> dict[str, Any]:
+    """The tables that `net_from_table` reads back as the same net."""
+    zones: list[dict[str, Any]] = []
+    for number, name in enumerate(net.zones):
+        zone: dict[str, Any] = {"name": name}
+        if net.trust[number] != "open":
+            zone["trust"] = net.trust[number]
+        match net.wan:
+            case Gateways():
+                zone["up_s"] = float(net.wan.up_s[number])
+            case Coordinates():
+                zone["x"], zone["y"] = float(net.wan.x[number]), float(net.wan.y[number])
+        zone["devices"] = [_device_table(net, d) for d in net.devices_of(number)]
+        zones.append(zone)
+    return {
+        "name": net.name,
+        "classes": {c.name: to_table(c) for c in net.classes},
+        "wan": _wan_table(net.wan),
+        "zones": zones,
+    }
+
+
+def _device_table(net: Net, device: int) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "class": net.classes[int(net.class_of[device])].name,
+        "lan_s": float(net.lan_s[device]),
+    }
+    if net.names is not None:
+        out["name"] = net.names[device]
+    return out
+
+
+def _wan_table(wan: Wan) -> dict[str, Any]:
+    match wan:
+        case Matrix():
+            return {"kind": "matrix", "latency_s": wan.latency_s.tolist()}
+        case Gateways():
+            return {"kind": "gateways"}
+        case Coordinates():
+            return {"kind": "coordinates", "base_s": wan.base_s, "s_per_unit": wan.s_per_unit}
+    raise NetError(f"a WAN of type {type(wan).__name__} has no table form; cut links again after reading")
+
+
+def _classes(given: Mapping[str, Any]) -> dict[str, DeviceClass]:
+    classes = {name: from_table(name, fields) for name, fields in given.items()}
+    return classes if classes else dict(KNOWN)
+
+
+def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> list[tuple[int, float, str]]:
+    order, out = list(classes), []
+    for group in zone.get("devices", []):
+        where = f"zone '{zone['name']}'"
+        _check_keys(f"a device of {where}", group, {"class", "lan_s", "count", "name"})
+        kind = group.get("class")
+        if kind not in classes:
+            raise NetError(f"{where} has a device of class {kind!r}; known classes: {', '.join(order)}")
+        count, name = group.get("count", 1), group.get("name", "")
+        if not isinstance(count, int) or count < 1:
+            raise NetError(f"{where}: count of '{kind}' must be a whole number above 0; got {count!r}")
+        if name and count > 1:
+            raise NetError(
+                f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1"
+            )
+        out += [(order.index(kind), _number(where, "lan_s", group.get("lan_s", 0.0)), name)] * count
+    return out
+
+
+def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
+    kind = given.get("kind")
+    if kind not in WAN_KEYS:
+        raise NetError(f"wan.kind must be one of {', '.join(WAN_KEYS)}; got {kind!r}")
+    _check_keys("wan", given, WAN_KEYS[kind])
+    if kind == "matrix":
+        rows = given.get("latency_s")
+        try:
+            return Matrix(np.array(rows, np.float64))
+        except (TypeError, ValueError) as slip:
+            raise NetError(f"wan.latency_s must be a square list of rows of seconds: {slip}") from slip
+    if kind == "gateways":
+        return Gateways(np.array([_number(f"zone '{z['name']}'", "up_s", z.get("up_s", 0.0)) for z in zones]))
+    for zone in zones:
+        if "x" not in zone or "y" not in zone:
+            raise NetError(f"zone '{zone['name']}' needs x and y, because wan.kind is 'coordinates'")
+    xs = np.array([_number(f"zone '{z['name']}'", "x", z["x"]) for z in zones])
+    ys = np.array([_number(f"zone '{z['name']}'", "y", z["y"]) for z in zones])
+    base = _number("wan", "base_s", given.get("base_s", 0.0))
+    return Coordinates(xs, ys, base, _number("wan", "s_per_unit", given.get("s_per_unit", 0.0)))
+
+
+def _number(where: str, key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NetError(f"{where}: {key} must be a number; got {value!r}")
+    return float(value)
+
+
+def _check_keys(where: str, given: object, known: set[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise NetError(f"{where} must be a table; got {given!r:.80}")
+    for key in given:
+        if key not in known:
+            slip = suggestion(key, known) or f"; known: {listed(known)}"
+            raise NetError(f"{where} has an unknown key '{key}'{slip}")
