@@ -4,8 +4,8 @@ device.py  classes of devices        wan.py    latency between zones        net.
 generate.py  nets of any size        files.py  TOML, JSON and a binary form  table.py  their common shape
 """
 
-from headwater.net.device import AZURE_D2, PI_2, PI_2_BATTERY, PI_3, RYZEN, DeviceClass
 from headwater.errors import NetError
+from headwater.net.device import AZURE_D2, PI_2, PI_2_BATTERY, PI_3, RYZEN, DeviceClass
 from headwater.net.files import read, write
 from headwater.net.generate import VEITH_SIZES, city, cloud_edge, pis_and_vm
 from headwater.net.net import Net

@@ -1,7 +1,8 @@
 """Nets in files: TOML or JSON to write by hand, a compact binary form for millions of devices.
 
-The binary form is a NumPy archive without pickled objects: `lan_s` (8 bytes per device), `class_of` (2 bytes),
-`first`, the WAN's arrays and a JSON header. Reading needs the arrays and a copy of one: 20 bytes per device at most.
+The binary form is a NumPy archive without pickles: `lan_s` (8 bytes per device), `class_of` (2 bytes),
+`first`, the WAN's arrays and a JSON header. Reading needs the arrays and a copy of one: 20 bytes per device
+at most.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from headwater.errors import NetError
 from headwater.net import table
 from headwater.net.arrays import Floats
 from headwater.net.device import from_table, to_table
-from headwater.errors import NetError
 from headwater.net.net import Net
 from headwater.net.wan import Coordinates, Gateways, Matrix, Wan, Without
 

@@ -1,4 +1,4 @@
-"""Nets of any size for experiments: clouds × sites × devices, a fleet of Pis with one rented machine, a city."""
+"""Nets of any size for experiments: clouds × sites × devices, a fleet of Pis, a city."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 
+from headwater.errors import NetError
 from headwater.net.arrays import Floats, Ints
 from headwater.net.device import AZURE_D2, PI_2, PI_2_BATTERY, PI_3, RYZEN, DeviceClass
-from headwater.errors import NetError
 from headwater.net.net import Net
 from headwater.net.wan import Coordinates, Matrix, Wan
 
@@ -26,10 +26,10 @@ def cloud_edge(
     lan_s: tuple[float, float] = (0.015e-3, 0.8e-3),
     wan_s: tuple[float, float] = (0.065, 0.085),
 ) -> Net:
-    """Draw the net of Veith et al.: each cloud a zone of one device, each site `devices` of mixed edge classes.
+    """Draw the net of Veith et al.: each cloud a zone of one device, each site `devices` of edge classes.
 
-    The last class is the cloud's, the others alternate. Latencies are uniform: one per device to its gateway, one
-    per pair of zones.
+    The last class is the cloud's, the others alternate. Latencies are uniform: one per device to its
+    gateway, one per pair of zones.
     """
     for what, count in (("clouds", clouds), ("sites", sites), ("devices", devices)):
         if count < 1:
@@ -83,8 +83,8 @@ def city(
 ) -> Net:
     """Draw lampposts in groups around street cabinets, with clouds some hundred kilometres off.
 
-    Zones have coordinates, so a million cabinets need two numbers each. The first device of a cabinet is its own
-    computer, of the second class; the others are of the first.
+    Zones have coordinates, so a million cabinets need two numbers each. The first device of a cabinet is
+    its own computer, of the second class; the others are of the first.
     """
     cabinets = -(-lampposts // per_cabinet)
     sizes = [1] * clouds + [per_cabinet + 1] * cabinets

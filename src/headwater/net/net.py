@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from headwater.errors import NetError
 from headwater.net.arrays import Flags, Floats, Ints, Kinds
 from headwater.net.device import DeviceClass
-from headwater.errors import NetError
 from headwater.net.wan import Wan, Without
 
 
@@ -20,7 +20,8 @@ class Net:
     """Where steps could run.
 
     Devices are numbered zone by zone: those of zone z are `first[z] … first[z + 1] − 1`. Two devices are
-    `wan + lan + lan` seconds apart, a device and itself 0. Each device has one access link, as fast as its class says.
+    `wan + lan + lan` seconds apart, a device and itself 0. Each device has one access link, as fast as its
+    class says.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Net:
             raise NetError(f"{where} has no devices")
         if len(self.class_of) != count or len(self.lan_s) != count:
             raise NetError(
-                f"{where} numbers {count} devices; got {len(self.class_of)} classes, {len(self.lan_s)} latencies"
+                f"{where} numbers {count} devices; got {len(self.class_of)} classes, {len(self.lan_s)} delays"
             )
         if int(self.class_of.max()) >= len(self.classes):
             raise NetError(

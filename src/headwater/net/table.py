@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from headwater.net.device import KNOWN, DeviceClass, from_table, to_table
 from headwater.errors import NetError, listed, suggestion
+from headwater.net.device import KNOWN, DeviceClass, from_table, to_table
 from headwater.net.net import Net
 from headwater.net.wan import Coordinates, Gateways, Matrix, Wan
 

@@ -1,7 +1,7 @@
 """Latency between zones, held in the smallest form that is known: a matrix, gateways or coordinates.
 
-A zone is a site or a cloud. Every form answers two questions, `between` and `row`, so that nothing needs a table
-over all pairs of devices.
+A zone is a site or a cloud. Every form answers two questions, `between` and `row`, so that nothing needs a
+table over all pairs of devices.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from headwater.net.arrays import Floats, Ints
 from headwater.errors import NetError
+from headwater.net.arrays import Floats, Ints
 
 
 class Wan(Protocol):
