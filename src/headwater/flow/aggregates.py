@@ -1,0 +1,89 @@
+"""Aggregates: what a window computes from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.errors import FlowError
+from headwater.flow.expr import Column, Expr
+from headwater.flow.schema import NUMERIC, Schema, Type
+
+Of = str | Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Aggregate:
+    """One result column of a window: a function and the expression it reads."""
+
+    function: str
+    of: Expr | None = None
+    custom: Callable[[Any], Any] | None = None
+    out: Type | None = None
+
+    def type_in(self, schema: Schema) -> Type:
+        """Return the type of the result over a stream of this schema."""
+        if self.of is None:
+            return "int"
+        kind = self.of.type_in(schema)
+        if self.function == "custom":
+            return self.out or kind
+        if self.function in ("sum", "mean", "std") and kind not in NUMERIC:
+            raise FlowError(f"{self}: cannot take the {self.function} of {kind}")
+        if self.function in ("min", "max") and kind not in (*NUMERIC, "time"):
+            raise FlowError(f"{self}: cannot take the {self.function} of {kind}")
+        return "float" if self.function in ("mean", "std") else kind
+
+    def __str__(self) -> str:
+        name = getattr(self.custom, "__name__", "custom") if self.custom else self.function
+        return f"{name}({self.of if self.of is not None else ''})"
+
+
+def _expression(of: Of) -> Expr:
+    return Column(of) if isinstance(of, str) else of
+
+
+def count() -> Aggregate:
+    """Count the records."""
+    return Aggregate("count")
+
+
+def sum(of: Of) -> Aggregate:
+    """Add up; whole numbers stay whole."""
+    return Aggregate("sum", _expression(of))
+
+
+def mean(of: Of) -> Aggregate:
+    """Take the arithmetic mean."""
+    return Aggregate("mean", _expression(of))
+
+
+def std(of: Of) -> Aggregate:
+    """Take the standard deviation of the records as a whole population."""
+    return Aggregate("std", _expression(of))
+
+
+def min(of: Of) -> Aggregate:
+    """Take the smallest."""
+    return Aggregate("min", _expression(of))
+
+
+def max(of: Of) -> Aggregate:
+    """Take the largest."""
+    return Aggregate("max", _expression(of))
+
+
+def first(of: Of) -> Aggregate:
+    """Take the one that arrived first."""
+    return Aggregate("first", _expression(of))
+
+
+def last(of: Of) -> Aggregate:
+    """Take the one that arrived last."""
+    return Aggregate("last", _expression(of))
+
+
+def custom(function: Callable[[Any], Any], of: Of, out: Type | None = None) -> Aggregate:
+    """Apply a Python function to the array of a window's values, in order of arrival; keeps all of them till then."""
+    return Aggregate("custom", _expression(of), function, out)

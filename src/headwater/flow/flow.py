@@ -1,0 +1,173 @@
+"""A flow: the steps a user wrote and how they are joined. Building one runs nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FlowError, listed
+from headwater.flow.endpoints import Source
+from headwater.flow.schema import Schema
+from headwater.flow.steps import DeadLetters, Input, Kind, Read, Step
+
+if TYPE_CHECKING:
+    from headwater.flow.stream import Stream
+
+DEAD_LETTERS = "dead letters"
+DEAD_LETTER_SCHEMA = Schema.of({"step": str, "error": str, "record": str})
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class Flow:
+    """A dataflow under construction: named steps, each reading streams of earlier ones.
+
+    >>> from headwater.io import Items
+    >>> flow = Flow("tanks")
+    >>> levels = flow.read("levels", Items([{"tank": "a", "height": 120.0}]))
+    >>> levels.schema
+    Schema(fields=(('tank', 'text'), ('height', 'float')))
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise FlowError(f"a flow needs a name; got {name!r}")
+        self.name = name
+        self._steps: dict[str, Step] = {}
+
+    @classmethod
+    def of_steps(cls, name: str, steps: Iterable[Step]) -> Flow:
+        """Make a flow of steps that were described elsewhere; `check` finds what does not fit."""
+        flow = cls(name)
+        for step in steps:
+            flow._insert(step)
+        return flow
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps by name, in the order they were written."""
+        return self._steps
+
+    def read(self, name: str, source: Source, *, parallel: int = 1) -> Stream:
+        """Bring records in from a source."""
+        from headwater.flow.stream import Stream
+
+        self.add(name, Read(source), outputs={"out": source.schema}, parallel=parallel)
+        return Stream(self, name)
+
+    @property
+    def dead_letters(self) -> Stream:
+        """The records that broke a step: the step, the error and the record as JSON text."""
+        from headwater.flow.stream import Stream
+
+        if DEAD_LETTERS not in self._steps:
+            self.add(DEAD_LETTERS, DeadLetters(), outputs={"out": DEAD_LETTER_SCHEMA})
+        return Stream(self, DEAD_LETTERS)
+
+    def add(
+        self,
+        name: str,
+        kind: Kind,
+        *,
+        inputs: tuple[Input, ...] = (),
+        outputs: Mapping[str, Schema] | None = None,
+        parallel: int = 1,
+    ) -> Step:
+        """Add a step of any kind; the methods of `Stream` are the usual way to do it."""
+        step = Step(name, kind, inputs, dict(outputs or {}), parallel, _users_line())
+        self._insert(step)
+        return step
+
+    def _insert(self, step: Step) -> None:
+        if not isinstance(step.name, str) or not step.name:
+            raise FlowError(f"{step.where}: a step needs a name; got {step.name!r}")
+        if step.name in self._steps:
+            earlier = self._steps[step.name].where
+            raise FlowError(
+                f"{step.where}: flow {self.name!r} already has a step {step.name!r} (from {earlier}); names must be unique"
+            )
+        if not isinstance(step.parallel, int) or step.parallel < 1:
+            raise FlowError(f"{step.where}: step {step.name!r}: parallel must be 1 or more; got {step.parallel!r}")
+        self._steps[step.name] = step
+
+    def readers_of(self, name: str, port: str | None = None) -> list[Step]:
+        """Return the steps that read a step's output."""
+        return [
+            step
+            for step in self._steps.values()
+            if any(given.step == name and port in (None, given.port) for given in step.inputs)
+        ]
+
+    def in_order(self) -> list[Step]:
+        """Return the steps so that each comes after those it reads; a cycle is an error."""
+        waiting = dict(self._steps)
+        done: list[Step] = []
+        placed: set[str] = set()
+        while waiting:
+            ready = [s for s in waiting.values() if all(given.step in placed for given in s.inputs)]
+            if not ready:
+                self._complain_of_cycle(waiting)
+            for step in ready:
+                done.append(step)
+                placed.add(step.name)
+                del waiting[step.name]
+        return done
+
+    def _complain_of_cycle(self, waiting: Mapping[str, Step]) -> None:
+        for step in waiting.values():
+            for given in step.inputs:
+                if given.step not in self._steps:
+                    raise FlowError(
+                        f"{step.where}: step {step.name!r} reads {given.step!r}, which flow {self.name!r} does not have; "
+                        f"steps so far: {listed(self._steps)}"
+                    )
+        raise FlowError(f"flow {self.name!r} has a cycle through steps {listed(waiting)}; a flow must run one way")
+
+    def check(self) -> None:
+        """Raise FlowError for a cycle, a step that no source reaches, and an output that goes nowhere."""
+        order = self.in_order()
+        fed: set[str] = set()
+        for step in order:
+            if step.is_source or isinstance(step.kind, DeadLetters) or any(given.step in fed for given in step.inputs):
+                fed.add(step.name)
+            else:
+                raise FlowError(f"{step.where}: no source reaches step {step.name!r}; does it read a stream?")
+        if not any(step.is_source for step in order):
+            raise FlowError(f"flow {self.name!r} reads nothing; start it with flow.read(name, source)")
+        for step in order:
+            if not step.is_sink and not self.readers_of(step.name, next(iter(step.outputs))):
+                raise FlowError(
+                    f"{step.where}: the output of step {step.name!r} goes nowhere; end it with .write(name, sink)"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the flow as plain data: steps, what they do in words, their streams and schemas."""
+        return {
+            "flow": self.name,
+            "steps": [
+                {
+                    "name": step.name,
+                    "kind": type(step.kind).__name__,
+                    "does": str(step.kind),
+                    "parallel": step.parallel,
+                    "inputs": [
+                        {"step": i.step, "port": i.port, "grouping": i.grouping, "keys": list(i.keys)} for i in step.inputs
+                    ],
+                    "outputs": {port: dict(schema.fields) for port, schema in step.outputs.items()},
+                }
+                for step in self._steps.values()
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, {len(self._steps)} steps)"
+
+
+def _users_line() -> str:
+    """Return file:line of the nearest caller outside this package, where the user can mend things."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -1,0 +1,227 @@
+"""Steps as plain data: what each kind of step does, and how steps are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from headwater.flow.aggregates import Aggregate
+from headwater.flow.endpoints import Sink, Source, described
+from headwater.flow.expr import Expr
+from headwater.flow.schema import Schema
+from headwater.flow.state import Scan
+from headwater.flow.windows import Window
+
+#: How records of a stream are spread over the instances of the step that reads it.
+Grouping = Literal["shuffle", "key", "all", "one"]
+Columns = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Brings records in."""
+
+    source: Source
+
+    def __str__(self) -> str:
+        return f"read {described(self.source)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """Keeps the records for which a condition holds."""
+
+    condition: Expr
+
+    def __str__(self) -> str:
+        return f"filter {self.condition}"
+
+
+@dataclass(frozen=True, eq=False)
+class Select:
+    """Computes columns; `keep` says whether the others stay."""
+
+    columns: Columns
+    keep: bool
+
+    def __str__(self) -> str:
+        shown = ", ".join(name if str(e) == f"col.{name}" else f"{name} = {e}" for name, e in self.columns)
+        return f"{'with' if self.keep else 'select'} {shown}"
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Applies a Python function to batches, or to one record after another; `many` if it gives any number back."""
+
+    function: Callable[[Any], Any]
+    over: Literal["batch", "record"]
+    many: bool = False
+
+    def __str__(self) -> str:
+        verb = "flat map" if self.many else "map"
+        return f"{verb} {getattr(self.function, '__name__', type(self.function).__name__)} over each {self.over}"
+
+
+@dataclass(frozen=True, eq=False)
+class EventTime:
+    """Reads event time from a column and says how far it has come (the watermark)."""
+
+    column: str
+    lateness_us: int
+    ahead_us: int
+
+    def __str__(self) -> str:
+        return f"event time {self.column}"
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """Applies a function to a key's state and a record: `function(state, record) -> (state, result)`."""
+
+    keys: tuple[str, ...]
+    function: Callable[[Any, dict[str, Any]], Any]
+
+    def __str__(self) -> str:
+        return f"process {getattr(self.function, '__name__', 'function')} by {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedScan:
+    """Runs a scan: state arrays with a slot per key, whole batches at a time."""
+
+    keys: tuple[str, ...]
+    scan: Scan
+
+    def __str__(self) -> str:
+        return f"{type(self.scan).__name__} by {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, eq=False)
+class WindowAggregate:
+    """Aggregates the records of each key and window."""
+
+    keys: tuple[str, ...]
+    window: Window
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    time: str | None
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates)
+        return f"{self.window} by {', '.join(self.keys)}: {shown}"
+
+
+@dataclass(frozen=True, eq=False)
+class Join:
+    """Pairs records of two streams that have equal keys and event times at most `within_us` apart."""
+
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    left_time: str
+    right_time: str
+    within_us: int
+    #: columns of the right stream and the names they get in the result
+    renamed: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"join on {', '.join(self.left_keys)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """Puts several streams of one schema together."""
+
+    def __str__(self) -> str:
+        return "union"
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Sends each record one of two ways."""
+
+    condition: Expr
+
+    def __str__(self) -> str:
+        return f"split {self.condition}"
+
+
+@dataclass(frozen=True, eq=False)
+class Apply:
+    """Runs an operator of the user's own; `make` returns a new one for each instance."""
+
+    make: Callable[[], Any]
+    keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return getattr(self.make, "__name__", type(self.make).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class DeadLetters:
+    """Brings in what broke other steps."""
+
+    def __str__(self) -> str:
+        return "dead letters"
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """Takes records out."""
+
+    sink: Sink
+
+    def __str__(self) -> str:
+        return f"write {described(self.sink)}"
+
+
+Kind = (
+    Read
+    | Filter
+    | Select
+    | Map
+    | EventTime
+    | Process
+    | KeyedScan
+    | WindowAggregate
+    | Join
+    | Union
+    | Split
+    | Apply
+    | DeadLetters
+    | Write
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream that a step reads: which step's which output, and how it is spread over instances."""
+
+    step: str
+    port: str
+    schema: Schema
+    grouping: Grouping = "shuffle"
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a flow."""
+
+    name: str
+    kind: Kind
+    inputs: tuple[Input, ...] = ()
+    #: output name → schema; the first is the main one. A sink has none.
+    outputs: dict[str, Schema] = field(default_factory=dict)
+    parallel: int = 1
+    #: file:line of the user's call, for messages
+    where: str = ""
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the step brings records in."""
+        return isinstance(self.kind, Read)
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the step takes records out."""
+        return isinstance(self.kind, Write)

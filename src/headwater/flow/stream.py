@@ -1,0 +1,346 @@
+"""Streams: the edges of a flow, and the verbs that add steps to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headwater.errors import FlowError, listed
+from headwater.flow.aggregates import Aggregate
+from headwater.flow.batch import Batch
+from headwater.flow.duration import Duration, microseconds
+from headwater.flow.endpoints import Sink
+from headwater.flow.expr import Expr, expr
+from headwater.flow.flow import Flow, _users_line
+from headwater.flow.schema import Fields, Schema
+from headwater.flow.state import Scan
+from headwater.flow.steps import (
+    Apply,
+    EventTime,
+    Filter,
+    Grouping,
+    Input,
+    Join,
+    KeyedScan,
+    Kind,
+    Map,
+    Process,
+    Select,
+    Split,
+    Union,
+    WindowAggregate,
+    Write,
+)
+from headwater.flow.windows import Count, Window
+
+
+class Stream:
+    """What flows out of a step; each method adds a step that reads it."""
+
+    def __init__(
+        self, flow: Flow, step: str, port: str = "out", *, time: str | None = None, grouping: Grouping = "shuffle"
+    ) -> None:
+        self.flow = flow
+        self.step = step
+        self.port = port
+        self.time = time  #: the column that holds event time, once `event_time` has said so
+        self.grouping = grouping
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the stream."""
+        return self.flow.steps[self.step].outputs[self.port]
+
+    def filter(self, name: str, condition: Expr, *, parallel: int = 1) -> Stream:
+        """Keep the records for which the condition holds; where it is missing, the record goes."""
+        self._check_condition(name, condition)
+        return self._then(name, Filter(condition), self.schema, parallel)
+
+    def select(self, name: str, *names: str, parallel: int = 1, **columns: Any) -> Stream:
+        """Keep the named columns and compute the others; nothing else stays."""
+        chosen = {n: _column(n) for n in names} | {n: expr(e) for n, e in columns.items()}
+        types = self._types(name, chosen)
+        return self._then(name, Select(tuple(chosen.items()), keep=False), Schema.of(types), parallel)
+
+    def with_columns(self, name: str, *, parallel: int = 1, **columns: Any) -> Stream:
+        """Compute columns and keep the others."""
+        chosen = {n: expr(e) for n, e in columns.items()}
+        schema = self.schema.with_fields(self._types(name, chosen))
+        return self._then(name, Select(tuple(chosen.items()), keep=True), schema, parallel)
+
+    def map_batches(
+        self, name: str, function: Callable[[Batch], Any], *, out: Fields | None = None, parallel: int = 1
+    ) -> Stream:
+        """Apply a function to whole batches; it returns columns (a dict of arrays) or a Batch."""
+        return self._then(name, Map(_callable(name, function), "batch"), self._out(out), parallel)
+
+    def map(
+        self, name: str, function: Callable[[dict[str, Any]], Any], *, out: Fields | None = None, parallel: int = 1
+    ) -> Stream:
+        """Apply a function to one record (a dict) after another; convenient, and slower than expressions."""
+        return self._then(name, Map(_callable(name, function), "record"), self._out(out), parallel)
+
+    def flat_map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
+        *,
+        out: Fields | None = None,
+        parallel: int = 1,
+    ) -> Stream:
+        """Apply a function that makes any number of records of one."""
+        return self._then(name, Map(_callable(name, function), "record", many=True), self._out(out), parallel)
+
+    def apply(
+        self,
+        name: str,
+        make: Callable[[], Any],
+        *,
+        out: Fields | None = None,
+        sides: dict[str, Fields] | None = None,
+        parallel: int = 1,
+    ) -> Stream:
+        """Run an operator of your own; `make` returns a new one for each instance."""
+        outputs = {"out": self._out(out), **{port: Schema.of(fields) for port, fields in (sides or {}).items()}}
+        return self._add(name, Apply(_callable(name, make)), outputs, parallel)
+
+    def event_time(
+        self, name: str, column: str, *, lateness: Duration = "0 s", ahead: Duration = "1 min", parallel: int = 1
+    ) -> Stream:
+        """Say which column holds event time; records may come `lateness` out of order.
+
+        A record whose clock runs more than `ahead` before ours is a dead letter: one bad clock must not close the
+        windows of all other devices.
+        """
+        kind = self.schema.type_of(column, what=f"step {name!r}")
+        if kind != "time":
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: event time must be a column of type time; {column!r} is {kind}; "
+                f"did you mean with_columns({column}=col.{column}.cast('time'))?"
+            )
+        step = EventTime(column, microseconds(lateness), microseconds(ahead))
+        return self._then(name, step, self.schema, parallel, time=column)
+
+    def key_by(self, *keys: str) -> KeyedStream:
+        """Group the stream: records of equal keys meet in one place; no keys means all records together."""
+        for key in keys:
+            kind = self.schema.type_of(key, what=f"key_by after step {self.step!r}")
+            if kind == "any":
+                raise FlowError(f"{_users_line()}: column {key!r} of type any cannot be a key")
+        return KeyedStream(self, keys)
+
+    def split(self, name: str, condition: Expr, *, parallel: int = 1) -> tuple[Stream, Stream]:
+        """Return two streams: records for which the condition holds, and the rest."""
+        self._check_condition(name, condition)
+        held = self._add(name, Split(condition), {"out": self.schema, "rest": self.schema}, parallel)
+        return held, held.side("rest")
+
+    def union(self, name: str, *others: Stream, parallel: int = 1) -> Stream:
+        """Put streams of one schema together; order is kept within each."""
+        for other in others:
+            self._check_same_flow(name, other)
+            if other.schema != self.schema:
+                raise FlowError(
+                    f"{_users_line()}: step {name!r} joins streams of different columns: "
+                    f"{self.step!r} has ({self.schema}), {other.step!r} has ({other.schema})"
+                )
+        time = self.time if all(other.time == self.time for other in others) else None
+        inputs = tuple(stream._input() for stream in (self, *others))
+        self.flow.add(name, Union(), inputs=inputs, outputs={"out": self.schema}, parallel=parallel)
+        return Stream(self.flow, name, time=time)
+
+    def write(self, name: str, sink: Sink, *, parallel: int = 1) -> None:
+        """Take the records out to a sink."""
+        self.flow.add(name, Write(sink), inputs=(self._input(),), parallel=parallel)
+
+    def side(self, port: str) -> Stream:
+        """Return another output of the same step, such as 'late'."""
+        outputs = self.flow.steps[self.step].outputs
+        if port not in outputs:
+            raise FlowError(f"{_users_line()}: step {self.step!r} has no output {port!r}; outputs are {listed(outputs)}")
+        return Stream(self.flow, self.step, port, time=self.time if self.time in outputs[port] else None)
+
+    @property
+    def late(self) -> Stream:
+        """The records that came after their window had closed."""
+        return self.side("late")
+
+    def shuffle(self) -> Stream:
+        """Spread records evenly over the instances of the next step (the default)."""
+        return self._grouped("shuffle")
+
+    def to_all(self) -> Stream:
+        """Send every record to every instance of the next step."""
+        return self._grouped("all")
+
+    def to_one(self) -> Stream:
+        """Send every record to the first instance of the next step."""
+        return self._grouped("one")
+
+    def _grouped(self, grouping: Grouping) -> Stream:
+        return Stream(self.flow, self.step, self.port, time=self.time, grouping=grouping)
+
+    def _input(self, keys: tuple[str, ...] = ()) -> Input:
+        return Input(self.step, self.port, self.schema, self.grouping, keys)
+
+    def _then(
+        self, name: str, kind: Kind, schema: Schema, parallel: int, *, time: str | None = None
+    ) -> Stream:
+        return self._add(name, kind, {"out": schema}, parallel, time=time)
+
+    def _add(
+        self, name: str, kind: Kind, outputs: dict[str, Schema], parallel: int, *, time: str | None = None
+    ) -> Stream:
+        self.flow.add(name, kind, inputs=(self._input(),), outputs=outputs, parallel=parallel)
+        carried = time or (self.time if self.time in outputs["out"] else None)
+        return Stream(self.flow, name, time=carried)
+
+    def _types(self, name: str, columns: dict[str, Expr]) -> Fields:
+        try:
+            return {n: e.type_in(self.schema) for n, e in columns.items()}
+        except FlowError as error:
+            raise FlowError(f"{_users_line()}: step {name!r}: {error}") from None
+
+    def _check_condition(self, name: str, condition: Expr) -> None:
+        if not isinstance(condition, Expr):
+            raise FlowError(
+                f"{_users_line()}: step {name!r} takes an expression such as col.height < 150; "
+                f"got {type(condition).__name__}; for a Python function use map or map_batches"
+            )
+        kind = self._types(name, {"condition": condition})["condition"]
+        if kind != "bool":
+            raise FlowError(f"{_users_line()}: step {name!r}: a condition is true or false; {condition} is {kind}")
+
+    def _out(self, out: Fields | None) -> Schema:
+        return self.schema if out is None else Schema.of(out)
+
+    def _check_same_flow(self, name: str, other: Stream) -> None:
+        if other.flow is not self.flow:
+            raise FlowError(
+                f"{_users_line()}: step {name!r} joins a stream of flow {self.flow.name!r} with one of flow "
+                f"{other.flow.name!r}; all streams of a step belong to one flow"
+            )
+
+    def __repr__(self) -> str:
+        return f"Stream({self.step!r}, {self.schema})"
+
+
+class KeyedStream:
+    """A stream grouped by key; its methods keep state for each key."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self.stream = Stream(
+            stream.flow, stream.step, stream.port, time=stream.time, grouping="key" if keys else "one"
+        )
+        self.keys = keys
+
+    def process(
+        self,
+        name: str,
+        function: Callable[[Any, dict[str, Any]], Any],
+        *,
+        out: Fields | None = None,
+        parallel: int = 1,
+    ) -> Stream:
+        """Apply `function(state, record) -> (state, result)` to each record.
+
+        The state is None for a new key, and of plain values (numbers, text, lists, dicts) so that it can be saved; None
+        forgets the key. The result is a record, a list of records, or None.
+        """
+        return self._then(name, Process(self.keys, _callable(name, function)), {"out": self.stream._out(out)}, parallel)
+
+    def scan(self, name: str, scan: Scan, *, out: Fields | None = None, parallel: int = 1) -> Stream:
+        """Run a vectorised keyed step: state arrays with a slot per key, whole batches at a time."""
+        return self._then(name, KeyedScan(self.keys, scan), {"out": self.stream._out(out)}, parallel)
+
+    def apply(
+        self, name: str, make: Callable[[], Any], *, out: Fields | None = None, parallel: int = 1
+    ) -> Stream:
+        """Run an operator of your own; records of a key all meet the same instance."""
+        return self._then(name, Apply(_callable(name, make), self.keys), {"out": self.stream._out(out)}, parallel)
+
+    def window(self, name: str, window: Window, *, parallel: int = 1, **aggregates: Aggregate) -> Stream:
+        """Aggregate the records of each key and window.
+
+        The result has the keys, `start` and `end` for windows of time, and a column for each aggregate; records that
+        come after their window has closed go to the stream's `late`.
+        """
+        schema = self.stream.schema
+        timed = not isinstance(window, Count)
+        if timed and self.stream.time is None:
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: a window of time needs event time; "
+                "put .event_time(name, column) before key_by"
+            )
+        if not aggregates:
+            raise FlowError(f"{_users_line()}: step {name!r}: a window needs an aggregate, such as n=count()")
+        types = self._aggregate_types(name, aggregates)
+        fields: dict[str, object] = dict(schema.only(self.keys))
+        clash = ({*fields, *(("start", "end") if timed else ())}) & set(types)
+        if clash:
+            raise FlowError(f"{_users_line()}: step {name!r}: the result has {listed(clash)} twice; rename the aggregate")
+        if timed:
+            fields |= {"start": "time", "end": "time"}
+        outputs = {"out": Schema.of(fields | types)}
+        if timed:
+            outputs["late"] = schema
+        kind = WindowAggregate(self.keys, window, tuple(aggregates.items()), self.stream.time if timed else None)
+        return self._then(name, kind, outputs, parallel, time="end" if timed else None)
+
+    def join(self, name: str, other: KeyedStream, *, within: Duration, parallel: int = 1) -> Stream:
+        """Pair records of two streams that have equal keys and event times at most `within` apart.
+
+        Columns of the other stream whose name is taken get the other step's name in front. Records that come later
+        than the watermark allows go to the stream's `late` (left) and `late right`.
+        """
+        left, right = self.stream, other.stream
+        left._check_same_flow(name, right)
+        if left.time is None or right.time is None:
+            lacking = left.step if left.time is None else right.step
+            raise FlowError(f"{_users_line()}: step {name!r}: {lacking!r} has no event time; put .event_time before key_by")
+        if [left.schema[k] for k in self.keys] != [right.schema[k] for k in other.keys]:
+            raise FlowError(
+                f"{_users_line()}: step {name!r} joins keys of different types: "
+                f"({left.schema.only(self.keys)}) and ({right.schema.only(other.keys)})"
+            )
+        added = [c for c in right.schema if c not in other.keys]
+        renamed = tuple((c, c if c not in left.schema else f"{right.step}_{c}") for c in added)
+        schema = left.schema.with_fields({new: right.schema[old] for old, new in renamed})
+        kind = Join(self.keys, other.keys, left.time, right.time, microseconds(within), renamed)
+        inputs = (left._input(self.keys), right._input(other.keys))
+        outputs = {"out": schema, "late": left.schema, "late right": right.schema}
+        left.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel)
+        return Stream(left.flow, name, time=left.time)
+
+    def _aggregate_types(self, name: str, aggregates: dict[str, Aggregate]) -> dict[str, object]:
+        for column, aggregate in aggregates.items():
+            if not isinstance(aggregate, Aggregate):
+                raise FlowError(
+                    f"{_users_line()}: step {name!r}: {column} must be an aggregate such as mean('fare'); got {aggregate!r}"
+                )
+        try:
+            return {n: a.type_in(self.stream.schema) for n, a in aggregates.items()}
+        except FlowError as error:
+            raise FlowError(f"{_users_line()}: step {name!r}: {error}") from None
+
+    def _then(
+        self, name: str, kind: Kind, outputs: dict[str, Schema], parallel: int, *, time: str | None = None
+    ) -> Stream:
+        stream = self.stream
+        stream.flow.add(name, kind, inputs=(stream._input(self.keys),), outputs=outputs, parallel=parallel)
+        carried = time or (stream.time if stream.time in outputs["out"] else None)
+        return Stream(stream.flow, name, time=carried)
+
+
+def _column(name: str) -> Expr:
+    from headwater.flow.expr import Column
+
+    if not isinstance(name, str):
+        raise FlowError(f"{_users_line()}: select takes names of columns, and name=expression; got {name!r}")
+    return Column(name)
+
+
+def _callable(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise FlowError(f"{_users_line()}: step {name!r} takes a function; got {type(function).__name__}")
+    return function

@@ -1,0 +1,154 @@
+"""Records in memory: for tests, documentation and the first five minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.errors import FlowError, InputError
+from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Reject
+from headwater.flow.schema import Fields, Schema, Type
+
+
+class Items:
+    """Reads records (dicts) from a list or any iterable; the schema is guessed from the first unless given.
+
+    >>> Items([{"id": "a", "x": 1.0}]).schema
+    Schema(fields=(('id', 'text'), ('x', 'float')))
+    """
+
+    def __init__(self, items: Iterable[Mapping[str, Any]], schema: Fields | None = None) -> None:
+        self.items = items if isinstance(items, Sequence) else list(items)
+        self._schema = Schema.of(schema) if schema is not None else guessed_schema(self.items)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self._schema
+
+    def open(self, reject: Reject) -> _ItemsReader:
+        """Start at the first record."""
+        return _ItemsReader(self, reject)
+
+    def __str__(self) -> str:
+        return f"{len(self.items)} items"
+
+
+class _ItemsReader:
+    def __init__(self, source: Items, reject: Reject) -> None:
+        self._source, self._reject, self._next = source, reject, 0
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        rows = self._source.items[self._next : self._next + limit]
+        if not rows:
+            return None
+        self._next += len(rows)
+        return checked_rows(rows, self._source.schema, self._reject)
+
+    def close(self) -> None:
+        pass
+
+
+def guessed_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
+    """Guess the types of columns from the values that the first records have."""
+    if not items:
+        raise FlowError("cannot guess the columns of an empty list; give a schema, such as schema={'id': str, 'x': float}")
+    kinds: dict[str, Type] = {}
+    names = dict.fromkeys(name for item in items[:1000] for name in item)
+    for name in names:
+        values = [item[name] for item in items[:1000] if item.get(name) is not None]
+        kinds[name] = guessed_type(values)
+    return Schema.of(kinds)
+
+
+def guessed_type(values: Sequence[Any]) -> Type:
+    """Guess the type that all of these values fit.
+
+    >>> guessed_type([1, 2.5]), guessed_type([True]), guessed_type(["a", 1])
+    ('float', 'bool', 'any')
+    """
+    given = {type(value) for value in values}
+    for kinds, name in (({bool}, "bool"), ({int}, "int"), ({int, float}, "float"), ({str}, "text")):
+        if given and given <= kinds:
+            return name  # type: ignore[return-value]
+    return "any" if given else "text"
+
+
+def checked_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, reject: Reject) -> Batch:
+    """Make a batch of the records that fit the schema, and reject the others one by one."""
+    try:
+        return Batch.of_rows(rows, schema)
+    except FlowError:
+        pass
+    good = []
+    for row in rows:
+        try:
+            Batch.of_rows([row], schema)
+            good.append(row)
+        except FlowError as error:
+            reject(repr(dict(row)), str(error))
+    return Batch.of_rows(good, schema)
+
+
+@dataclass
+class Collect:
+    """Keeps what is written to it: `records` as dicts, in the order they came."""
+
+    batches: list[Batch] = field(default_factory=list)
+
+    def open(self, schema: Schema) -> _Collector:
+        """Start collecting."""
+        return _Collector(self.batches)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The records written so far."""
+        return [row for batch in self.batches for row in batch.rows()]
+
+    def __str__(self) -> str:
+        return "collect"
+
+
+class _Collector:
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = batches
+
+    def write(self, batch: Batch) -> None:
+        self._batches.append(batch)
+
+    def close(self) -> None:
+        pass
+
+
+class Discard:
+    """Takes records and forgets them: measures a flow without its sink."""
+
+    def open(self, schema: Schema) -> Discard:
+        """Start forgetting."""
+        return self
+
+    def write(self, batch: Batch) -> None:
+        """Forget the batch."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class Failing:
+    """A sink that always fails: shows what a flow does when its sink is gone."""
+
+    def __init__(self, message: str = "the sink is gone") -> None:
+        self.message = message
+
+    def open(self, schema: Schema) -> Failing:
+        """Open without trouble."""
+        return self
+
+    def write(self, batch: Batch) -> None:
+        """Fail."""
+        raise InputError(self.message)
+
+    def close(self) -> None:
+        """Nothing to release."""
