@@ -1,0 +1,155 @@
+"""Numbers as text: reading decimals with correct rounding, writing 32-bit floats in their shortest form."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.kernels.jit import kernel
+
+_MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
+_UPPER_E, _LOWER_E = 69, 101
+_EXACT_INT = (
+    2**53
+)  # the whole numbers up to here, and the powers of ten up to 10**22, are exact as 64-bit floats
+_TEN = np.array([10.0**i for i in range(23)])
+_NAN = np.frombuffer(b"NaN", np.uint8)
+_INFINITY = np.frombuffer(b"Infinity", np.uint8)
+
+
+@kernel
+def read_decimal(data: NDArray[np.uint8], start: int, stop: int) -> tuple[float, bool]:
+    """Read `data[start:stop]` as Python's `float` would; (0.0, False) when that takes more than one rounding.
+
+    The caller then asks `float` itself, which also settles what is not a plain decimal: spaces, `inf`, text.
+    """
+    at = start
+    negative = at < stop and data[at] == _MINUS
+    if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
+        at += 1
+    mantissa, power, first = 0, 0, at
+    while at < stop and _ZERO <= data[at] <= _NINE:
+        mantissa = mantissa * 10 + (int(data[at]) - _ZERO)
+        at += 1
+    digits = at - first
+    if at < stop and data[at] == _DOT:
+        at += 1
+        point = at
+        while at < stop and _ZERO <= data[at] <= _NINE:
+            mantissa = mantissa * 10 + (int(data[at]) - _ZERO)
+            at += 1
+        power = point - at
+        digits += at - point
+    if digits == 0 or digits > 18:  # 18 digits always fit an int64; more may have overflowed
+        return 0.0, False
+    if at < stop and (data[at] == _LOWER_E or data[at] == _UPPER_E):
+        at += 1
+        down = at < stop and data[at] == _MINUS
+        if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
+            at += 1
+        first, exponent = at, 0
+        while at < stop and _ZERO <= data[at] <= _NINE and at - first < 4:
+            exponent = exponent * 10 + (int(data[at]) - _ZERO)
+            at += 1
+        if at == first:
+            return 0.0, False
+        power += -exponent if down else exponent
+    if at != stop or mantissa > _EXACT_INT or power < -22 or power > 22:
+        return 0.0, False
+    value = float(mantissa)
+    value = value / _TEN[-power] if power < 0 else value * _TEN[power]
+    return (-value if negative else value), True
+
+
+@kernel
+def _count_digits(value: int) -> int:
+    digits, rest = 1, value // 10
+    while rest > 0:
+        digits, rest = digits + 1, rest // 10
+    return digits
+
+
+@kernel
+def _write_digits(value: int, count: int, out: NDArray[np.uint8], at: int) -> int:
+    for i in range(at + count - 1, at - 1, -1):
+        out[i] = _ZERO + value % 10
+        value //= 10
+    return at + count
+
+
+@kernel
+def write_int(value: int, out: NDArray[np.uint8], at: int) -> int:
+    """Write a whole number at `out[at:]`; return where it ends. The lowest int64 is not for this function."""
+    if value < 0:
+        out[at] = _MINUS
+        at, value = at + 1, -value
+    return _write_digits(value, _count_digits(value), out, at)
+
+
+@kernel
+def _shift10(x: float, power: int) -> float:
+    while power > 22:
+        x, power = x * _TEN[22], power - 22
+    while power < -22:
+        x, power = x / _TEN[22], power + 22
+    return float(x * _TEN[power] if power >= 0 else x / _TEN[-power])
+
+
+@kernel
+def _shortest(x: float) -> tuple[int, int]:
+    # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
+    wanted = np.float32(x)
+    exponent = int(np.floor(np.log10(x)))
+    digits, power = 0, 0
+    for count in range(1, 10):
+        power = exponent + 1 - count
+        digits = int(np.rint(_shift10(x, -power)))
+        if np.float32(_shift10(float(digits), power)) == wanted:
+            break
+    while digits % 10 == 0:
+        digits, power = digits // 10, power + 1
+    return digits, power
+
+
+@kernel
+def _write_word(word: NDArray[np.uint8], out: NDArray[np.uint8], at: int) -> int:
+    out[at : at + len(word)] = word
+    return at + len(word)
+
+
+@kernel
+def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
+    """Write the shortest decimal that reads back as the same 32-bit float; return where it ends.
+
+    From 0.001 up to 10 million the form is `12.5`, elsewhere `1.25E7`, always with a digit after the point,
+    as in the benchmark's golden files. Needs 24 bytes of room.
+    """
+    x = float(np.float32(value))
+    if np.isnan(x):
+        return _write_word(_NAN, out, at)
+    if np.signbit(x):
+        out[at] = _MINUS
+        at, x = at + 1, -x
+    if np.isinf(x):
+        return _write_word(_INFINITY, out, at)
+    digits, power = 0, 0
+    if x > 0:
+        digits, power = _shortest(x)
+    count = _count_digits(digits)
+    exponent = count - 1 + power  # of the first digit
+    scientific = x > 0 and not 1e-3 <= x < 1e7
+    if scientific:
+        power = 1 - count
+    if power >= 0:
+        at = _write_digits(digits * 10**power, count + power, out, at)
+        out[at], out[at + 1] = _DOT, _ZERO
+        at += 2
+    else:
+        whole = 10**-power
+        at = write_int(digits // whole, out, at)
+        out[at] = _DOT
+        at = _write_digits(digits % whole, -power, out, at + 1)
+    if scientific:
+        out[at] = _UPPER_E
+        at = write_int(exponent, out, at + 1)
+    return at
