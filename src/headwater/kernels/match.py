@@ -1,0 +1,33 @@
+"""Finding the partners of records: chains of rows by key."""
+
+from __future__ import annotations
+
+from headwater.kernels.jit import kernel
+
+
+@kernel
+def chain(slots, first_row, head, following):  # type: ignore[no-untyped-def]
+    """Put rows first_row, first_row + 1, ... at the front of their keys' chains."""
+    for i in range(len(slots)):
+        following[first_row + i] = head[slots[i]]
+        head[slots[i]] = first_row + i
+
+
+@kernel
+def pairs(slots, times, head, following, other_times, within, left, right):  # type: ignore[no-untyped-def]
+    """Write the pairs (record, row of the other side) that lie within a time of each other; return how many there are.
+
+    Pairs beyond the room in `left` and `right` are counted but not written.
+    """
+    n = 0
+    for i in range(len(slots)):
+        row = head[slots[i]]
+        while row >= 0:
+            apart = other_times[row] - times[i]
+            if -within <= apart <= within:
+                if n < len(left):
+                    left[n] = i
+                    right[n] = row
+                n += 1
+            row = following[row]
+    return n

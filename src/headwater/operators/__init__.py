@@ -1,0 +1,95 @@
+"""What a step does to a batch: the running form of each kind of step, shared by all runners.
+
+`operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join` and
+`write` are the kinds; `expression` and `accumulate` are what they compute with; `snapshot` is how state becomes bytes.
+"""
+
+from __future__ import annotations
+
+from headwater.errors import FlowError
+from headwater.flow.schema import Schema
+from headwater.flow.steps import (
+    Apply,
+    DeadLetters,
+    EventTime,
+    Filter,
+    Join,
+    KeyedScan,
+    Map,
+    Process,
+    Select,
+    Split,
+    Step,
+    Union,
+    WindowAggregate,
+    Write,
+)
+from headwater.flow.windows import Count, Session
+from headwater.operators.operator import DEAD, Operator, Output
+
+__all__ = ["DEAD", "Operator", "Output", "build"]
+
+
+def build(step: Step) -> Operator:
+    """Make the running form of one instance of a step."""
+    # Each kind is imported on use: a flow of expressions starts without loading Numba.
+    from headwater.operators import stateless
+
+    kind = step.kind
+    given = step.inputs[0].schema if step.inputs else Schema(())
+    out = next(iter(step.outputs.values()), given)
+    match kind:
+        case Filter():
+            return stateless.FilterOperator(kind, given)
+        case Select():
+            return stateless.SelectOperator(kind, given)
+        case Split():
+            return stateless.SplitOperator(kind, given)
+        case Union() | DeadLetters():
+            return stateless.UnionOperator()
+        case Map(over="batch"):
+            return stateless.MapBatchesOperator(kind, out)
+        case Map():
+            return stateless.MapRecordsOperator(kind, out)
+        case EventTime():
+            from headwater.operators.time import EventTimeOperator
+
+            return EventTimeOperator(kind, step.name)
+        case Process():
+            from headwater.operators.keyed import ProcessOperator
+
+            return ProcessOperator(kind, step.name, given, out)
+        case KeyedScan():
+            from headwater.operators.keyed import ScanOperator
+
+            return ScanOperator(kind, step.name, given, out)
+        case WindowAggregate():
+            return _window(kind, step.name, given)
+        case Join():
+            from headwater.operators.join import JoinOperator
+
+            return JoinOperator(kind, step.name, given, step.inputs[1].schema)
+        case Apply(make=make):
+            made = make()
+            if not isinstance(made, Operator):
+                raise FlowError(
+                    f"{step.where}: step {step.name!r}: make() must return an Operator, got {type(made).__name__}"
+                )
+            return made
+        case Write():
+            from headwater.operators.write import WriteOperator
+
+            return WriteOperator(kind, given)
+    raise FlowError(f"step {step.name!r} of kind {type(kind).__name__} does not run as an operator")
+
+
+def _window(kind: WindowAggregate, name: str, given: Schema) -> Operator:
+    from headwater.operators import count_window, session, time_window
+
+    if isinstance(kind.window, Count):
+        if kind.window.every is None:
+            return count_window.CountWindowOperator(kind, name, given)
+        return count_window.SlidingCountOperator(kind, name, given)
+    if isinstance(kind.window, Session):
+        return session.SessionOperator(kind, name, given)
+    return time_window.TimeWindowOperator(kind, name, given)

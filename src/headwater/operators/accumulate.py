@@ -1,0 +1,253 @@
+"""Accumulators: aggregates of many groups at once, one slot per group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headwater.flow.aggregates import Aggregate
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
+from headwater.flow.schema import DTYPES, Schema, Type
+from headwater.operators.expression import compiled
+
+#: What each function keeps per group besides the number of values seen, and what it starts from.
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "count": (),
+    "sum": ("total",),
+    "mean": ("total",),
+    "std": ("shift", "total", "squares"),
+    "min": ("value",),
+    "max": ("value",),
+    "first": ("value",),
+    "last": ("value",),
+    "custom": ("value",),
+}
+
+
+class Accumulators:
+    """The aggregates of a window, kept for a growing number of groups.
+
+    Missing values are passed over; a group that saw none gives a missing result (`count` counts records).
+    """
+
+    def __init__(self, aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> None:
+        self.schema = schema
+        self._aggregates = aggregates
+        self._inputs = [
+            compiled(aggregate.of, schema) if aggregate.of is not None else None for _, aggregate in aggregates
+        ]
+        self._each = [_Accumulator(aggregate, schema) for _, aggregate in aggregates]
+        self._capacity = 0
+
+    def empty(self) -> Accumulators:
+        """Return accumulators of the same aggregates with no groups yet."""
+        other = object.__new__(Accumulators)
+        other.schema, other._aggregates, other._inputs = self.schema, self._aggregates, self._inputs
+        other._each = [each.empty() for each in self._each]
+        other._capacity = 0
+        return other
+
+    def reserve(self, groups: int) -> None:
+        """Make room for this many groups."""
+        if groups > self._capacity:
+            self._capacity = max(groups, 2 * self._capacity, 16)
+            for each in self._each:
+                each.resize(self._capacity)
+
+    def inputs(self, batch: Batch) -> list[Column | None]:
+        """Compute what each aggregate reads."""
+        return [read(batch) if read is not None else None for read in self._inputs]
+
+    def update(self, slots: Array, inputs: list[Column | None]) -> None:
+        """Take values in, in order of arrival; `slots[i]` is the group of value i."""
+        for each, values in zip(self._each, inputs, strict=True):
+            each.update(slots, values)
+
+    def merge(self, slots: Array, other: Accumulators, theirs: Array) -> None:
+        """Take in whole groups of `other`: group theirs[i] goes to our group slots[i]; slots must not repeat."""
+        for mine, its in zip(self._each, other._each, strict=True):
+            mine.merge(slots, its, theirs)
+
+    def results(self, slots: Array) -> dict[str, Column]:
+        """Return the result columns of these groups."""
+        return {name: each.results(slots) for (name, _), each in zip(self._aggregates, self._each, strict=True)}
+
+    def broken(self) -> list[tuple[int, str]]:
+        """Return, once, the rows of the last results for which a custom function failed, and why."""
+        found = [(row, why) for each in self._each for row, why in each.broken]
+        for each in self._each:
+            each.broken.clear()
+        return found
+
+    def reset(self, slots: Array) -> None:
+        """Start these groups anew."""
+        for each in self._each:
+            each.reset(slots)
+
+    def save(self, slots: Array) -> list[dict[str, Any]]:
+        """Return the state of these groups as plain arrays."""
+        return [{name: array[slots] for name, array in each.arrays.items()} for each in self._each]
+
+    def load(self, slots: Array, saved: list[dict[str, Any]]) -> None:
+        """Put saved state into these groups."""
+        for each, arrays in zip(self._each, saved, strict=True):
+            for name, values in arrays.items():
+                each.arrays[name][slots] = values
+
+
+class _Accumulator:
+    """One aggregate for many groups: `seen` values each, and what the function keeps."""
+
+    def __init__(self, aggregate: Aggregate, schema: Schema) -> None:
+        self.function = aggregate.function
+        self.custom: Callable[[Any], Any] | None = aggregate.custom
+        self.out: Type = aggregate.type_in(schema)
+        given: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
+        self._dtypes: dict[str, Any] = {"seen": np.int64}
+        for field in _FIELDS[self.function]:
+            self._dtypes[field] = _dtype_of(self.function, field, given)
+        self.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
+        self.broken: list[tuple[int, str]] = []  #: rows of the last results for which a custom function failed
+
+    def empty(self) -> _Accumulator:
+        other = object.__new__(_Accumulator)
+        other.function, other.custom, other.out, other._dtypes = self.function, self.custom, self.out, self._dtypes
+        other.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
+        other.broken = []
+        return other
+
+    def resize(self, capacity: int) -> None:
+        for name, array in self.arrays.items():
+            larger = np.zeros(capacity, array.dtype)
+            larger[: len(array)] = array
+            self.arrays[name] = larger
+
+    def reset(self, slots: Array) -> None:
+        for array in self.arrays.values():
+            array[slots] = 0
+
+    def update(self, slots: Array, given: Column | None) -> None:
+        a = self.arrays
+        if given is None:
+            np.add.at(a["seen"], slots, 1)
+            return
+        values, valid = parts(given)
+        if valid is not None:
+            slots, values = slots[valid], values[valid]
+        if isinstance(values, Text):
+            values = column_of(values.tolist(), "any")
+        getattr(self, f"_{self.function}")(slots, values)
+        np.add.at(a["seen"], slots, 1)
+
+    def _sum(self, slots: Array, values: Array) -> None:
+        np.add.at(self.arrays["total"], slots, values)
+
+    _mean = _sum
+
+    def _std(self, slots: Array, values: Array) -> None:
+        # sums of distances from the first value: no cancellation when the mean is large
+        a = self.arrays
+        new = a["seen"][slots] == 0
+        a["shift"][slots[new][::-1]] = values[new][::-1]
+        distance = values - a["shift"][slots]
+        np.add.at(a["total"], slots, distance)
+        np.add.at(a["squares"], slots, distance * distance)
+
+    def _extreme(self, better: Any, slots: Array, values: Array) -> None:
+        a = self.arrays
+        new = a["seen"][slots] == 0
+        a["value"][slots[new]] = values[new]
+        better.at(a["value"], slots, values)
+
+    def _min(self, slots: Array, values: Array) -> None:
+        self._extreme(np.minimum, slots, values)
+
+    def _max(self, slots: Array, values: Array) -> None:
+        self._extreme(np.maximum, slots, values)
+
+    def _first(self, slots: Array, values: Array) -> None:
+        new = self.arrays["seen"][slots] == 0
+        self.arrays["value"][slots[new][::-1]] = values[new][::-1]
+
+    def _last(self, slots: Array, values: Array) -> None:
+        self.arrays["value"][slots] = values
+
+    def _custom(self, slots: Array, values: Array) -> None:
+        kept = self.arrays["value"]
+        for slot, value in zip(slots.tolist(), values.tolist(), strict=True):
+            if not kept[slot]:
+                kept[slot] = []
+            kept[slot].append(value)
+
+    def merge(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
+        seen = other.arrays["seen"][theirs]
+        some = seen > 0
+        slots, theirs, seen = slots[some], theirs[some], seen[some]
+        a, b = self.arrays, other.arrays
+        had = a["seen"][slots] > 0
+        if self.function in ("sum", "mean"):
+            a["total"][slots] += b["total"][theirs]
+        elif self.function == "std":
+            self._merge_std(slots, b, theirs, seen, had)
+        elif self.function in ("min", "max"):
+            better = np.minimum if self.function == "min" else np.maximum
+            mine, its = a["value"][slots], b["value"][theirs]
+            a["value"][slots] = np.where(had, better(mine, its), its)
+        elif self.function == "first":
+            a["value"][slots[~had]] = b["value"][theirs[~had]]
+        elif self.function == "last":
+            a["value"][slots] = b["value"][theirs]
+        elif self.function == "custom":
+            for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
+                a["value"][slot] = (a["value"][slot] or []) + b["value"][its_slot]
+        a["seen"][slots] += seen
+
+    def _merge_std(self, slots: Array, b: dict[str, Array], theirs: Array, seen: Array, had: Array) -> None:
+        a = self.arrays
+        a["shift"][slots[~had]] = b["shift"][theirs[~had]]
+        moved = b["shift"][theirs] - a["shift"][slots]
+        total = b["total"][theirs]
+        a["squares"][slots] += b["squares"][theirs] + 2 * moved * total + seen * moved * moved
+        a["total"][slots] += total + seen * moved
+
+    def _custom_result(self, row: int, values: Any) -> Any:
+        assert self.custom is not None
+        try:
+            return checked_value(self.custom(np.array(values)), self.out, self.function) if values else None
+        except Exception as error:
+            self.broken.append((row, f"{type(error).__name__}: {error}"))
+            return None
+
+    def results(self, slots: Array) -> Column:
+        a = self.arrays
+        seen = a["seen"][slots]
+        if self.function == "count":
+            return seen
+        there = seen > 0
+        n = np.maximum(seen, 1)
+        if self.function == "custom":
+            return column_of([self._custom_result(i, v) for i, v in enumerate(a["value"][slots])], self.out)
+        if self.function == "mean":
+            values = a["total"][slots] / n
+        elif self.function == "std":
+            mean = a["total"][slots] / n
+            values = np.sqrt(np.maximum(a["squares"][slots] / n - mean * mean, 0))
+        else:
+            values = a["total" if self.function == "sum" else "value"][slots]
+        if self.out == "text":
+            text = Text.of([value if value else "" for value in values])
+            return nullable(text, there)
+        if self.out != "any":
+            values = values.astype(DTYPES[self.out], copy=False)
+        return values if there.all() else Nullable(values, there)
+
+
+def _dtype_of(function: str, field: str, given: Type) -> Any:
+    if function == "custom" or given in ("text", "any"):
+        return object
+    if function in ("mean", "std") or field in ("shift", "squares") or (field == "total" and given == "float32"):
+        return np.float64
+    return DTYPES[given]

@@ -1,0 +1,257 @@
+"""Windows of a number of records per key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Column, Text, column_of, concat, parts
+from headwater.flow.schema import DTYPES, Schema
+from headwater.flow.steps import WindowAggregate
+from headwater.flow.windows import Count
+from headwater.operators.accumulate import Accumulators
+from headwater.operators.expression import compiled
+from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keys import KeySlots
+from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.snapshot import packed, unpacked
+
+
+class CountWindowOperator(Operator):
+    """Aggregates blocks of `size` records of each key."""
+
+    stateless = False
+
+    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+        assert isinstance(kind.window, Count)
+        self._size, self._step, self._names = kind.window.size, step, kind.keys
+        self._keys = KeySlots(given, kind.keys)
+        self._sums = Accumulators(kind.aggregates, given)
+        self._counts = np.zeros(64, np.int64)  #: records of each key so far in its open window
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return a result for each window that the batch fills."""
+        batch, letters = split_off_keyless(batch, self._names, self._step)
+        slots = self._keys.slots_of(batch)
+        self._grow()
+        positions = _positions(slots, self._counts)
+        self._counts[slots] %= self._size
+        rounds = positions // self._size
+        full = positions % self._size == self._size - 1
+        inputs = self._sums.inputs(batch)
+        rows: list[Array] = []
+        columns: list[dict[str, Column]] = []
+        broken: list[tuple[int, str]] = []
+        for turn in range(int(rounds.max()) + 1 if batch.length else 0):
+            now = np.flatnonzero(rounds == turn)
+            self._sums.update(slots[now], [None if i is None else i[now] for i in inputs])
+            done = now[full[now]]
+            if len(done):
+                columns.append(self._sums.results(slots[done]))
+                broken += [(int(done[row]), why) for row, why in self._sums.broken()]
+                rows.append(done)
+                self._sums.reset(slots[done])
+        if broken:
+            bad = batch.take(np.array([row for row, _ in broken]))
+            more = dead_letters(self._step, [why for _, why in broken], bad)
+            return [(DEAD, more), *_outputs(with_letters(self._out(batch, rows, columns), letters))]
+        return with_letters(self._out(batch, rows, columns), letters)
+
+    def _out(self, batch: Batch, rows: list[Array], columns: list[dict[str, Column]]) -> Batch | None:
+        if not rows:
+            return None
+        at = np.concatenate(rows)
+        order = np.argsort(at, kind="stable")  # results come in the order of the records that completed them
+        joined = {name: concat([part[name] for part in columns])[order] for name in columns[0]}
+        keys = {name: batch.columns[name][at[order]] for name in self._names}
+        return Batch({**keys, **joined}, len(at), batch.stamps[at[order]], batch.watermark)
+
+    def _grow(self) -> None:
+        if len(self._keys) > len(self._counts):
+            larger = np.zeros(max(2 * len(self._counts), len(self._keys)), np.int64)
+            larger[: len(self._counts)] = self._counts
+            self._counts = larger
+        self._sums.reserve(len(self._keys))
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the open windows of the chosen keys."""
+        slots = chosen_slots(self._keys, select)
+        state = {"keys": self._keys.columns(slots), "counts": self._counts[slots], "sums": self._sums.save(slots)}
+        return packed("count window", state)
+
+    def restore(self, data: bytes) -> None:
+        """Take over open windows."""
+        saved = unpacked("count window", data)
+        if len(saved["counts"]):
+            slots = self._keys.slots_of(keys_batch(saved["keys"], len(saved["counts"])))
+            self._grow()
+            self._counts[slots] = saved["counts"]
+            self._sums.load(slots, saved["sums"])
+
+    def forget(self, select: Select) -> None:
+        """Drop the open windows of the chosen keys."""
+        rest = np.setdiff1d(np.arange(len(self._keys)), chosen_slots(self._keys, select))
+        counts, sums = self._counts[rest], self._sums.save(rest)
+        self._keys.keep(rest)
+        self._sums, self._counts = self._sums.empty(), np.zeros(64, np.int64)
+        self._grow()
+        at = np.arange(len(rest))
+        self._counts[at] = counts
+        self._sums.load(at, sums)
+
+
+class SlidingCountOperator(Operator):
+    """Aggregates the last `size` records of each key, after each `every` of them once there are enough."""
+
+    stateless = False
+
+    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+        assert isinstance(kind.window, Count)
+        self._size, self._every = kind.window.size, kind.window.every or 1
+        self._step, self._names, self._aggregates = step, kind.keys, kind.aggregates
+        self._keys = KeySlots(given, kind.keys)
+        self._given = given
+        self._reads = [compiled(a.of, given) if a.of is not None else None for _, a in kind.aggregates]
+        kinds = [a.of.type_in(given) if a.of is not None else "int" for _, a in kind.aggregates]
+        self._dtypes = [object if k in ("text", "any") else DTYPES[k] for k in kinds]
+        self._rings: list[Array] = [np.zeros((64, self._size), dtype) for dtype in self._dtypes]
+        self._valid = [np.ones((64, self._size), np.bool_) for _ in self._dtypes]
+        self._counts = np.zeros(64, np.int64)  #: records of each key so far
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return a result for each record that completes a window."""
+        batch, letters = split_off_keyless(batch, self._names, self._step)
+        slots = self._keys.slots_of(batch)
+        self._grow()
+        seen = _positions(slots, self._counts) + 1
+        rows = np.flatnonzero((seen >= self._size) & ((seen - self._size) % self._every == 0))
+        columns: dict[str, Column] = {name: batch.columns[name][rows] for name in self._names}
+        for i, (name, aggregate) in enumerate(self._aggregates):
+            read = self._reads[i]
+            values, valid = parts(read(batch)) if read is not None else (np.ones(batch.length, np.int64), None)
+            if isinstance(values, Text):
+                values = column_of(values.tolist(), "any")
+            window = _windows(slots, values, self._rings[i], rows, seen)
+            there = None
+            if valid is not None or not self._valid[i].all():
+                mask = np.ones(batch.length, np.bool_) if valid is None else valid
+                there = _windows(slots, mask, self._valid[i], rows, seen)
+            columns[name] = _reduced(aggregate, window, there, aggregate.type_in(self._given))
+        out = Batch(columns, len(rows), batch.stamps[rows], batch.watermark) if len(rows) else None
+        return with_letters(out, letters)
+
+    def _grow(self) -> None:
+        if len(self._keys) <= len(self._counts):
+            return
+        capacity = max(2 * len(self._counts), len(self._keys))
+        self._rings = [_larger(ring, capacity) for ring in self._rings]
+        self._valid = [np.concatenate([v, np.ones((capacity - len(v), self._size), np.bool_)]) for v in self._valid]
+        self._counts = _larger(self._counts, capacity)
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the last records of the chosen keys."""
+        slots = chosen_slots(self._keys, select)
+        state = {
+            "keys": self._keys.columns(slots),
+            "counts": self._counts[slots],
+            "rings": [_flat(ring[slots]) for ring in self._rings],
+            "valid": [valid[slots] for valid in self._valid],
+        }
+        return packed("sliding count window", state)
+
+    def restore(self, data: bytes) -> None:
+        """Take over the last records of keys."""
+        saved = unpacked("sliding count window", data)
+        if not len(saved["counts"]):
+            return
+        slots = self._keys.slots_of(keys_batch(saved["keys"], len(saved["counts"])))
+        self._grow()
+        self._counts[slots] = saved["counts"]
+        for ring, values in zip(self._rings, saved["rings"], strict=True):
+            ring[slots] = np.asarray(values).reshape(len(slots), self._size)
+        for valid, values in zip(self._valid, saved["valid"], strict=True):
+            valid[slots] = values
+
+    def forget(self, select: Select) -> None:
+        """Drop the chosen keys."""
+        rest = np.setdiff1d(np.arange(len(self._keys)), chosen_slots(self._keys, select))
+        capacity = max(64, len(rest))
+        self._counts = _larger(self._counts[rest], capacity)
+        self._rings = [_larger(ring[rest], capacity) for ring in self._rings]
+        ones = [np.ones((capacity - len(rest), self._size), np.bool_) for _ in self._valid]
+        self._valid = [np.concatenate([v[rest], more]) for v, more in zip(self._valid, ones, strict=True)]
+        self._keys.keep(rest)
+
+
+def _reduced(aggregate: Any, window: Array, there: Array | None, out: Any) -> Column:
+    """Aggregate each row of a matrix of windows, oldest value first."""
+    function = aggregate.function
+    if function == "count":
+        return np.full(len(window), window.shape[1], np.int64)
+    if there is not None and not there.all():
+        # rare: some values are missing, so windows have different lengths
+        return _ragged(aggregate, window, there, out)
+    if function == "custom":
+        return column_of([aggregate.custom(row) for row in window], out)
+    if function in ("first", "last"):
+        values = window[:, 0 if function == "first" else -1]
+        return column_of(list(values), out) if window.dtype == object else values
+    reduce = {"sum": np.sum, "mean": np.mean, "std": np.std, "min": np.min, "max": np.max}[function]
+    wide = window.astype(np.float64) if function in ("mean", "std", "sum") and window.dtype == np.float32 else window
+    result: Array = reduce(wide, axis=1)
+    return result.astype(DTYPES[out], copy=False)
+
+
+def _ragged(aggregate: Any, window: Array, there: Array, out: Any) -> Column:
+    results: list[Any] = []
+    for values, mask in zip(window, there, strict=True):
+        kept = values[mask]
+        made = parts(_reduced(aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else [None]
+        results.append(made[0])
+    return column_of(results, out)
+
+
+def _positions(slots: Array, counts: Array) -> Array:
+    from headwater.kernels.windows import positions
+
+    found: Array = positions(slots, counts)
+    return found
+
+
+def _windows(slots: Array, values: Array, ring: Array, rows: Array, seen: Array) -> Array:
+    from headwater.kernels import windows
+
+    slide = getattr(windows.slide, "py_func", windows.slide) if values.dtype == object else windows.slide
+    out: Array = slide(slots, values, ring, seen, rows, np.empty((len(rows), ring.shape[1]), ring.dtype))
+    return out
+
+
+def _larger(array: Array, capacity: int) -> Array:
+    larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _flat(array: Array) -> Array:
+    return array.reshape(-1) if array.dtype == object else array
+
+
+def _outputs(out: Output) -> list[tuple[int, Batch]]:
+    if out is None:
+        return []
+    return [(0, out)] if isinstance(out, Batch) else out
+
+
+def chosen_slots(keys: KeySlots, select: Select | None) -> Array:
+    """Return the slots of the keys that `select` chooses, or of all."""
+    slots = np.arange(len(keys))
+    if select is None or not len(slots) or not keys.names:
+        return slots
+    return slots[select.rows(list(keys.columns(slots).values()))]  # type: ignore[arg-type]
+
+
+def keys_batch(columns: dict[str, Column], length: int) -> Batch:
+    """Return a batch of key columns alone."""
+    return Batch(columns, length, np.zeros((length, 2), np.int64))

@@ -1,0 +1,184 @@
+"""Steps with state by key: a user's function per record, or a scan over whole batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headwater.errors import SnapshotError
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Text
+from headwater.flow.schema import Schema
+from headwater.flow.state import Cell
+from headwater.flow.steps import KeyedScan, Process
+from headwater.operators.keys import KeySlots, without_key
+from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.stateless import fitted, records_batch
+
+NO_KEY = "the key is missing or not a number"
+
+
+def split_off_keyless(batch: Batch, names: tuple[str, ...], step: str) -> tuple[Batch, Batch | None]:
+    """Return the records that have a key, and dead letters for those that do not."""
+    bad = without_key(batch, names)
+    if bad is None:
+        return batch, None
+    letters = dead_letters(step, [NO_KEY] * int(bad.sum()), batch.filter(bad))
+    return batch.filter(~bad), letters
+
+
+def with_letters(out: Batch | None, letters: Batch | None) -> Output:
+    """Return a main output together with dead letters, if there are any."""
+    if letters is None:
+        return out
+    return [(DEAD, letters)] if out is None else [(0, out), (DEAD, letters)]
+
+
+class ProcessOperator(Operator):
+    """Applies `function(state, record) -> (state, result)`; a record that breaks it leaves the state as it was."""
+
+    stateless = False
+
+    def __init__(self, kind: Process, step: str, given: Schema, out: Schema) -> None:
+        self._kind, self._step, self._given, self._out = kind, step, given, out
+        self._states: dict[tuple[Any, ...], Any] = {}
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the results of the records, in order; those that break the function are dead letters."""
+        batch, letters = split_off_keyless(batch, self._kind.keys, self._step)
+        keys = list(zip(*(batch.columns[name].tolist() for name in self._kind.keys), strict=True))
+        results: list[Any] = []
+        rows: list[int] = []
+        broken: list[tuple[int, str]] = []
+        for i, record in enumerate(batch.rows()):
+            key = keys[i] if keys else ()
+            try:
+                made = self._one(key, record)
+            except Exception as error:
+                broken.append((i, f"{type(error).__name__}: {error}"))
+                continue
+            results += made
+            rows += [i] * len(made)
+        out = records_batch(results, rows, self._out, batch)
+        if broken:
+            more = dead_letters(self._step, [why for _, why in broken], batch.take(np.array([i for i, _ in broken])))
+            outputs: list[tuple[int, Batch]] = [(DEAD, more)]
+            outputs += [(DEAD, letters)] if letters is not None else []
+            return outputs + ([(0, out)] if out is not None else [])
+        return with_letters(out, letters)
+
+    def _one(self, key: tuple[Any, ...], record: dict[str, Any]) -> list[dict[str, Any]]:
+        answer = self._kind.function(self._states.get(key), record)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(f"a process function returns (state, result), got {answer!r}")
+        state, result = answer
+        made = [] if result is None else list(result) if isinstance(result, list | tuple) else [result]
+        records_batch(made, [0] * len(made), self._out, Batch({}, 1, np.zeros((1, 2), np.int64)))  # fits, or raises
+        if state is None:
+            self._states.pop(key, None)
+        else:
+            self._states[key] = state
+        return made
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save each chosen key and its state."""
+        keys = self._chosen(select)
+        return packed("process", {"keys": [list(key) for key in keys], "states": [self._states[key] for key in keys]})
+
+    def restore(self, data: bytes) -> None:
+        """Take over saved keys."""
+        saved = unpacked("process", data)
+        for key, state in zip(saved["keys"], saved["states"], strict=True):
+            self._states[tuple(key)] = state
+
+    def forget(self, select: Select) -> None:
+        """Drop the chosen keys."""
+        for key in self._chosen(select):
+            del self._states[key]
+
+    def _chosen(self, select: Select | None) -> list[tuple[Any, ...]]:
+        keys = list(self._states)
+        if select is None or not keys:
+            return keys
+        schema = self._given.only(self._kind.keys)
+        columns = Batch.of_rows([dict(zip(schema, key, strict=True)) for key in keys], schema).columns
+        chosen = select.rows(list(columns.values()))  # type: ignore[arg-type]
+        return [key for key, there in zip(keys, chosen.tolist(), strict=True) if there]
+
+
+class ScanOperator(Operator):
+    """Runs a scan: one array per cell, a slot per key."""
+
+    stateless = False
+
+    def __init__(self, kind: KeyedScan, step: str, given: Schema, out: Schema) -> None:
+        self._kind, self._step, self._out, self._given = kind, step, out, given
+        self._scan = kind.scan
+        self._keys = KeySlots(given, kind.keys)
+        self._state = {name: _filled(cell, 64) for name, cell in self._scan.state.items()}
+        self._capacity = 64
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the scan's results for the batch."""
+        batch, letters = split_off_keyless(batch, self._kind.keys, self._step)
+        slots = self._keys.slots_of(batch)
+        self._grow()
+        result = self._scan.run(batch, slots, self._state)
+        rows, columns = result if isinstance(result, tuple) else (None, result)
+        out = fitted(columns, self._out, batch, rows)
+        return with_letters(out if out is not None and out.length else None, letters)
+
+    def _grow(self) -> None:
+        while self._capacity < len(self._keys):
+            more = {name: _filled(cell, self._capacity) for name, cell in self._scan.state.items()}
+            self._state = {name: np.concatenate([self._state[name], more[name]]) for name in self._state}
+            self._capacity *= 2
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the chosen keys and their cells."""
+        slots = self._chosen(select)
+        keys = self._keys.columns(slots)
+        cells = {name: array[slots] for name, array in self._state.items()}
+        return packed(self._label, {"slots": len(slots), "keys": keys, "cells": cells})
+
+    def restore(self, data: bytes) -> None:
+        """Take over saved keys and their cells."""
+        saved = unpacked(self._label, data)
+        if saved["cells"].keys() != self._state.keys():
+            raise SnapshotError(
+                f"step {self._step!r} keeps {list(self._state)}, but the snapshot has {list(saved['cells'])}"
+            )
+        if not saved["slots"]:
+            return
+        slots = self._keys.slots_of(Batch(saved["keys"], saved["slots"], np.zeros((saved["slots"], 2), np.int64)))
+        self._grow()
+        for name, values in saved["cells"].items():
+            self._state[name][slots] = values
+
+    def forget(self, select: Select) -> None:
+        """Drop the chosen keys."""
+        gone = np.zeros(len(self._keys), np.bool_)
+        gone[self._chosen(select)] = True
+        stay = np.flatnonzero(~gone)
+        fresh = {name: _filled(cell, self._capacity) for name, cell in self._scan.state.items()}
+        for name, array in fresh.items():
+            array[: len(stay)] = self._state[name][stay]
+        self._state = fresh
+        self._keys.keep(stay)
+
+    def _chosen(self, select: Select | None) -> Array:
+        slots = np.arange(len(self._keys))
+        if select is None or not len(slots) or not self._kind.keys:
+            return slots
+        columns: list[Array | Text] = list(self._keys.columns(slots).values())  # type: ignore[arg-type]
+        return slots[select.rows(columns)]
+
+    @property
+    def _label(self) -> str:
+        return f"scan {type(self._scan).__name__}"
+
+
+def _filled(cell: Cell, slots: int) -> Array:
+    return np.full((slots, *cell.shape), cell.initial, cell.dtype)

@@ -1,0 +1,82 @@
+"""What a runner asks of a step: take a batch, learn how far event time has come, save and restore state."""
+
+from __future__ import annotations
+
+from headwater.errors import SnapshotError
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Text
+from headwater.flow.flow import DEAD_LETTER_SCHEMA
+
+#: What comes out: one batch for the main output, or several, each with the number of its output; None is nothing.
+Output = Batch | list[tuple[int, Batch]] | None
+
+DEAD = -1  #: the number of the output for records that broke the step
+
+
+class Operator:
+    """The running form of one instance of a step; at most one thread uses it at a time."""
+
+    #: whether a batch may be run again record by record to find the one that breaks it
+    stateless = True
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Take the next records of input `port`."""
+        raise NotImplementedError
+
+    def advance(self, watermark: int) -> Output:
+        """Learn that no record older than `watermark` is expected; `END` when nothing will follow."""
+        return None
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Return the state as bytes: all of it, or that of the keys that `select` chooses."""
+        return b""
+
+    def restore(self, data: bytes) -> None:
+        """Add saved state to this operator's own."""
+        if data:
+            raise SnapshotError(f"{type(self).__name__} keeps no state, but was given {len(data)} bytes of it")
+
+    def forget(self, select: Select) -> None:
+        """Drop the state of the keys that `select` chooses: they have moved elsewhere."""
+
+    def close(self) -> None:
+        """Release what was opened."""
+
+
+class Select:
+    """Chooses keys by their partition: those whose hash modulo `of` is `part`."""
+
+    def __init__(self, part: int, of: int) -> None:
+        self.part, self.of = part, of
+
+    def rows(self, columns: list[Array | Text]) -> Array:
+        """Return which rows of these key columns are chosen."""
+        return partitions(columns, self.of) == self.part
+
+
+def partitions(columns: list[Array | Text], of: int) -> Array:
+    """Return the partition of each key, the same on every machine and in every run."""
+    from headwater.kernels.hashing import partition_hash
+
+    return partition_hash(columns) % of
+
+
+def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
+    """Return the dead letters for records that broke a step, one error each."""
+    import msgspec
+
+    records = [_as_json(row, msgspec.json.encode) for row in batch.rows()]
+    columns = {"step": Text.of([step] * len(records)), "error": Text.of(errors), "record": Text.of_bytes(records)}
+    return Batch(dict(columns), len(records), batch.stamps)
+
+
+def _as_json(row: dict[str, object], encode: object) -> bytes:
+    try:
+        return encode(row)  # type: ignore[operator,no-any-return]
+    except TypeError:  # an `any` column may hold what JSON cannot say
+        return repr(row).encode()
+
+
+def rejected(step: str, text: str, error: str) -> Batch:
+    """Return a dead letter for something that is not even a record."""
+    return Batch.of({"step": [step], "error": [error], "record": [text]}, DEAD_LETTER_SCHEMA)

@@ -1,0 +1,71 @@
+"""Event time: reads it from a column, moves the watermark, sets bad clocks apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from headwater.flow.batch import END, NO_WATERMARK, Batch
+from headwater.flow.column import Array, Column, Nullable
+from headwater.flow.duration import written
+from headwater.flow.steps import EventTime
+from headwater.operators.operator import DEAD, Operator, Output, dead_letters
+from headwater.operators.snapshot import packed, unpacked
+
+
+class EventTimeOperator(Operator):
+    """Stamps each batch with a watermark: the newest time seen, less the lateness allowed."""
+
+    stateless = False
+
+    def __init__(self, kind: EventTime, step: str, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self._kind, self._step, self._now_us = kind, step, now_us
+        self._watermark = NO_WATERMARK
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the batch with its watermark; records without time or from the future are dead letters."""
+        bad, why = self._bad(batch)
+        good = batch if bad is None else batch.filter(~bad)
+        if good.length:
+            newest = int(good.columns[self._kind.column].max())  # type: ignore[union-attr]
+            self._watermark = max(self._watermark, newest - self._kind.lateness_us)
+        out = Batch(_without_nulls(good.columns, self._kind.column), good.length, good.stamps, self._watermark)
+        if bad is None:
+            return out
+        return [(0, out), (DEAD, dead_letters(self._step, why, batch.filter(bad)))]
+
+    def _bad(self, batch: Batch) -> tuple[Array | None, list[str]]:
+        column = batch.columns[self._kind.column]
+        lacking = ~column.valid if isinstance(column, Nullable) else None
+        times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
+        limit = self._now_us() + self._kind.ahead_us
+        ahead = times > limit
+        if lacking is None and not ahead.any():
+            return None, []
+        if lacking is not None:
+            ahead &= ~lacking
+        bad = ahead if lacking is None else ahead | lacking
+        names = self._kind.column, written(self._kind.ahead_us)
+        why = [
+            f"event time {names[0]!r} is more than {names[1]} ahead of this machine's clock" if early else f"no {names[0]!r}"
+            for early in ahead[bad].tolist()
+        ]
+        return bad, why
+
+    def advance(self, watermark: int) -> Output:
+        """Pass on the end of the stream; any other watermark from before is replaced by our own."""
+        return Batch.mark(END) if watermark == END else None
+
+    def snapshot(self, select: object = None) -> bytes:
+        """Save how far event time has come."""
+        return packed("event time", {"watermark": self._watermark})
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a saved watermark."""
+        self._watermark = max(self._watermark, unpacked("event time", data)["watermark"])
+
+
+def _without_nulls(columns: dict[str, Column], name: str) -> dict[str, Column]:
+    column = columns[name]
+    return {**columns, name: column.values} if isinstance(column, Nullable) else columns
+

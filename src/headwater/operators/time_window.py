@@ -1,0 +1,204 @@
+"""Windows of event time: tumbling and sliding, as slices of time with a group per key in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.column import Array, Column
+from headwater.flow.schema import Schema
+from headwater.flow.steps import WindowAggregate
+from headwater.flow.windows import Sliding, Tumbling
+from headwater.operators.accumulate import Accumulators
+from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.keyed import split_off_keyless
+from headwater.operators.keys import KeySlots
+from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.snapshot import packed, unpacked
+
+LATE = 1  #: the output for records that came after their window had closed
+
+
+class TimeWindowOperator(Operator):
+    """Aggregates by key and window of event time.
+
+    Time is cut into slices of which every window is a whole number. A record enters the groups of one slice, whatever
+    the overlap of windows; a window is merged from its slices when the watermark passes its end, and a slice is dropped
+    with the last window that needs it. So memory follows what is open, not how many keys were ever seen.
+    """
+
+    stateless = False
+
+    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+        window = kind.window
+        assert isinstance(window, Tumbling | Sliding)
+        assert kind.time is not None
+        self._step, self._names, self._time, self._given = step, kind.keys, kind.time, given
+        self._size = window.size_us
+        self._every = window.every_us if isinstance(window, Sliding) else window.size_us
+        self._slice = window.slice_us if isinstance(window, Sliding) else window.size_us
+        self._sums = Accumulators(kind.aggregates, given)
+        self._slices: dict[int, _Slice] = {}  #: open slices by their start
+        self._watermark = NO_WATERMARK
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Take records into their slices; those whose windows are all closed are late."""
+        batch, letters = split_off_keyless(batch, self._names, self._step)
+        outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
+        times: Array = batch.columns[self._time]  # type: ignore[assignment]
+        last_end = times - times % self._every + self._size  # the end of the last window that holds the record
+        late = last_end <= self._watermark
+        if late.any():
+            outputs.append((LATE, batch.filter(late)))
+            batch = batch.filter(~late)
+            times = batch.columns[self._time]  # type: ignore[assignment]
+        if batch.length:
+            self._enter(batch, times - times % self._slice)
+        return outputs or None
+
+    def _enter(self, batch: Batch, starts: Array) -> None:
+        lowest = int(starts.min())
+        if lowest == starts.max():
+            self._slice_at(lowest).enter(batch, self._sums.inputs(batch))
+            return
+        for start in np.unique(starts).tolist():
+            part = batch.filter(starts == start)
+            self._slice_at(start).enter(part, self._sums.inputs(part))
+
+    def _slice_at(self, start: int) -> _Slice:
+        found = self._slices.get(start)
+        if found is None:
+            found = self._slices[start] = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+        return found
+
+    def advance(self, watermark: int) -> Output:
+        """Close the windows that end at or before the watermark, oldest first."""
+        self._watermark = max(self._watermark, watermark)
+        results: list[Batch] = []
+        outputs: list[tuple[int, Batch]] = []
+        while self._slices:
+            oldest = min(self._slices)
+            end = self._first_window_end(oldest)
+            if end > watermark:
+                break
+            result = self._close(end)
+            if result is not None:
+                results.append(result)
+                outputs += self._broken(result)
+            # windows that start later do not reach back to these slices
+            for start in [s for s in self._slices if s < end - self._size + self._every]:
+                del self._slices[start]
+        if results:
+            outputs.insert(0, (0, concat_batches(results)))
+        return outputs or None
+
+    def _first_window_end(self, start: int) -> int:
+        """Return the end of the earliest window, not yet closed, that a slice starting here belongs to."""
+        first_end = start - start % self._slice + self._slice
+        end = -(-(first_end - self._size) // self._every) * self._every + self._size
+        if self._watermark not in (NO_WATERMARK, END) and self._closed_to >= end:
+            end = self._closed_to + self._every
+        return end
+
+    _closed_to = NO_WATERMARK  #: the end of the last window that was closed
+
+    def _close(self, end: int) -> Batch | None:
+        self._closed_to = max(self._closed_to, end)
+        begin = end - self._size
+        inside = [self._slices[start] for start in sorted(self._slices) if begin <= start < end]
+        if not inside:
+            return None
+        window = inside[0] if len(inside) == 1 else self._merged(inside)
+        slots = np.arange(window.groups)
+        columns: dict[str, Column] = dict(window.keys.columns(slots))
+        columns["start"] = np.full(len(slots), begin)
+        columns["end"] = np.full(len(slots), end)
+        columns |= window.sums.results(slots)
+        self._failed = window.sums.broken()
+        return Batch(columns, len(slots), window.stamps[: len(slots)])
+
+    def _broken(self, result: Batch) -> list[tuple[int, Batch]]:
+        if not self._failed:
+            return []
+        rows = np.array([row for row, _ in self._failed])
+        return [(DEAD, dead_letters(self._step, [why for _, why in self._failed], result.take(rows)))]
+
+    def _merged(self, slices: list[_Slice]) -> _Slice:
+        whole = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+        for part in slices:
+            whole.merge(part)
+        return whole
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the open slices, with the groups of the chosen keys."""
+        slices = [{"start": start, **part.save(select)} for start, part in sorted(self._slices.items())]
+        state = {"watermark": self._watermark, "closed_to": self._closed_to, "slices": slices}
+        return packed("time window", state)
+
+    def restore(self, data: bytes) -> None:
+        """Take over open slices; groups that are here already are merged with."""
+        saved = unpacked("time window", data)
+        self._watermark = max(self._watermark, saved["watermark"])
+        self._closed_to = max(self._closed_to, saved["closed_to"])
+        for part in saved["slices"]:
+            other = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+            other.load(part)
+            self._slice_at(part["start"]).merge(other)
+
+    def forget(self, select: Select) -> None:
+        """Drop the groups of the chosen keys."""
+        for start, part in list(self._slices.items()):
+            rest = np.setdiff1d(np.arange(part.groups), chosen_slots(part.keys, select))
+            saved = part.save_slots(rest)
+            fresh = self._slices[start] = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+            fresh.load(saved)
+
+
+class _Slice:
+    """One slice of time: a group for each key that occurred in it."""
+
+    def __init__(self, keys: KeySlots, sums: Accumulators) -> None:
+        self.keys, self.sums = keys, sums
+        self.stamps = np.zeros((16, 2), np.int64)  #: those of the last record of each group
+
+    @property
+    def groups(self) -> int:
+        return len(self.keys)
+
+    def enter(self, batch: Batch, inputs: list[Column | None]) -> None:
+        slots = self.keys.slots_of(batch)
+        self._reserve()
+        self.sums.update(slots, inputs)
+        self.stamps[slots] = batch.stamps
+
+    def merge(self, other: _Slice) -> None:
+        if not other.groups:
+            return
+        theirs = np.arange(other.groups)
+        slots = self.keys.slots_of(keys_batch(other.keys.columns(theirs), len(theirs)))
+        self._reserve()
+        self.sums.merge(slots, other.sums, theirs)
+        self.stamps[slots] = other.stamps[theirs]
+
+    def _reserve(self) -> None:
+        self.sums.reserve(self.groups)
+        if self.groups > len(self.stamps):
+            larger = np.zeros((max(2 * len(self.stamps), self.groups), 2), np.int64)
+            larger[: len(self.stamps)] = self.stamps
+            self.stamps = larger
+
+    def save(self, select: Select | None) -> dict[str, Any]:
+        return self.save_slots(chosen_slots(self.keys, select))
+
+    def save_slots(self, slots: Array) -> dict[str, Any]:
+        return {"keys": self.keys.columns(slots), "stamps": self.stamps[slots], "sums": self.sums.save(slots)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        if not len(saved["stamps"]):
+            return
+        slots = self.keys.slots_of(keys_batch(saved["keys"], len(saved["stamps"])))
+        self._reserve()
+        self.sums.load(slots, saved["sums"])
+        self.stamps[slots] = saved["stamps"]
