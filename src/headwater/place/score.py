@@ -1,0 +1,143 @@
+"""What a placement costs: time by step, stream and path, bytes over the WAN, energy, money and devices.
+
+Paths are never listed: with the number of paths to and from each step, the sum over all of them is one pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.net.arrays import Floats, Ints
+from headwater.place.problem import Model, Problem
+
+MEASURES = ("critical", "aggregate", "wan", "energy", "money", "devices")
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Every measure of one placement."""
+
+    step_s: Floats
+    """Seconds in each step, its window left out."""
+    stream_s: Floats
+    critical: float
+    """Seconds of the slowest path."""
+    aggregate: float
+    """Seconds of all source-to-sink paths together."""
+    windows: float
+    """The part of `aggregate` that windows add whatever the placement."""
+    wan: float
+    """Bytes per second that leave their zone."""
+    energy: float
+    """The largest share of its budget that any device with a battery draws."""
+    money: float
+    """Per hour."""
+    devices: int
+    """How many devices host a step."""
+
+    def measure(self, name: str) -> float:
+        """One of `MEASURES` by name."""
+        return float(getattr(self, name))
+
+
+def score(problem: Problem, device: Ints) -> Score:
+    """Evaluate a placement, given as the device of every step; it need not be feasible."""
+    zones = problem.net.zone_of(device)
+    step_s, stream_s = step_times(problem, device), stream_times(problem, device)
+    with_window = step_s + problem.window_s
+    paths = problem.paths_to * problem.paths_from
+    stream_paths = problem.paths_to[problem.stream_from] * problem.paths_from[problem.stream_to]
+    crosses = zones[problem.stream_from] != zones[problem.stream_to]
+    wan_bytes = problem.stream_hz * problem.stream_bytes * crosses
+    return Score(
+        step_s=step_s,
+        stream_s=stream_s,
+        critical=_longest(problem, with_window, stream_s),
+        aggregate=float(paths @ with_window + stream_paths @ stream_s),
+        windows=float(paths @ problem.window_s),
+        wan=float(wan_bytes.sum()),
+        energy=_energy(problem, device),
+        money=_money(problem, device, wan_bytes),
+        devices=len(np.unique(device)),
+    )
+
+
+def step_times(problem: Problem, device: Ints) -> Floats:
+    """Seconds that a record spends in each step, waiting included, its window not."""
+    service = problem.service_s[np.arange(len(device)), problem.net.class_of[device]]
+    busy = problem.rate_hz * service
+    hosts, at = np.unique(device, return_inverse=True)
+    match problem.model:
+        case Model.ROUND_ROBIN:
+            turn = np.bincount(at, service, len(hosts))[at]
+            return np.where(problem.solid, turn, 0.0)
+        case Model.SHARED:
+            others = np.array([problem.taken[d].utilisation if d in problem.taken else 0.0 for d in hosts])
+            busy = (np.bincount(at, busy, len(hosts)) + others)[at]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        waits = np.where(busy < 1, service / (1 - busy), np.inf)
+    return np.where(service == 0, 0.0, waits)
+
+
+def stream_times(problem: Problem, device: Ints) -> Floats:
+    """Seconds that a record spends on each stream; 0 inside a device."""
+    a, b = device[problem.stream_from], device[problem.stream_to]
+    net = problem.net
+    if problem.hop_s is not None:
+        across = (net.zone_of(a) != net.zone_of(b)).astype(int)
+        return np.where(a == b, 0.0, problem.hop_s[np.arange(len(a)), across])
+    bits, bandwidth = problem.stream_bytes * problem.bits_per_byte, net.bandwidth_bps(a, b)
+    load = problem.stream_bps if problem.model is not Model.ROUND_ROBIN else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sending = np.where(load < bandwidth, bits / (bandwidth - load), np.inf)
+    return np.where(a == b, 0.0, np.where(bits == 0, 0.0, sending) + net.latency_s(a, b))
+
+
+def path_ends(problem: Problem, step_s: Floats, stream_s: Floats) -> tuple[Floats, Ints]:
+    """For each step, the seconds of the slowest path to its end, and the stream it came by (or −1)."""
+    until, came_by = np.zeros(len(step_s)), np.full(len(step_s), -1)
+    for step in problem.order:
+        for e in problem.inputs[step]:
+            reached = until[problem.stream_from[e]] + stream_s[e]
+            if came_by[step] < 0 or reached > until[step]:
+                until[step], came_by[step] = reached, e
+        until[step] += step_s[step]
+    return until, came_by
+
+
+def draws_ma(problem: Problem, device: Ints) -> dict[int, float]:
+    """The mean current of every device that hosts a step, idle current and radio included."""
+    net, draw = problem.net, {}
+    for d in np.unique(device).tolist():
+        kind = net.classes[int(net.class_of[d])]
+        draw[d] = kind.idle_ma + (problem.taken[d].draw_ma if d in problem.taken else 0.0)
+    for step, d in enumerate(device.tolist()):
+        draw[d] += problem.rate_hz[step] * problem.charge_mas[step, net.class_of[d]]
+    for e in np.flatnonzero(device[problem.stream_from] != device[problem.stream_to]).tolist():
+        bytes_per_s = problem.stream_hz[e] * problem.stream_bytes[e]
+        for d in (int(device[problem.stream_from[e]]), int(device[problem.stream_to[e]])):
+            draw[d] += bytes_per_s * net.classes[int(net.class_of[d])].radio_mas_per_byte
+    return {d: float(ma) for d, ma in draw.items()}
+
+
+def _longest(problem: Problem, step_s: Floats, stream_s: Floats) -> float:
+    until, _ = path_ends(problem, step_s, stream_s)
+    return float(until.max())
+
+
+def _energy(problem: Problem, device: Ints) -> float:
+    budgets = {d: problem.net.classes[int(problem.net.class_of[d])].budget_ma for d in device.tolist()}
+    if all(np.isinf(b) for b in budgets.values()):
+        return 0.0
+    return max(ma / budgets[d] for d, ma in draws_ma(problem, device).items())
+
+
+def _money(problem: Problem, device: Ints, wan_bytes: Floats) -> float:
+    net = problem.net
+    prices = np.array([c.price_per_hour for c in net.classes])
+    egress = np.array([c.egress_per_gb for c in net.classes])
+    rent = prices[net.class_of[np.unique(device)]].sum()
+    leaving = (wan_bytes * 3600 / 1e9) @ egress[net.class_of[device[problem.stream_from]]]
+    return float(rent + leaving)
