@@ -50,7 +50,8 @@ def _wrapping(function: F) -> F:
 
 @_wrapping
 @kernel
-def _mix(h: np.uint64) -> np.uint64:
+def mix(h: np.uint64) -> np.uint64:
+    """Spread every bit of a number over all of them; a one-to-one map."""
     h = (h ^ (h >> _U30)) * _MIX_1
     h = (h ^ (h >> _U27)) * _MIX_2
     return h ^ (h >> _U31)
@@ -60,7 +61,7 @@ def _mix(h: np.uint64) -> np.uint64:
 @kernel
 def hash_int(value: int, seed: np.uint64) -> np.uint64:
     """Hash one 64-bit integer."""
-    return _mix((np.uint64(value) ^ seed) + _WORD)
+    return mix((np.uint64(value) ^ seed) + _WORD)
 
 
 @_wrapping
@@ -90,7 +91,13 @@ def hash_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) 
         word |= np.uint64(data[at]) << shift
         shift += _U8
         at += _U1
-    return _mix(h ^ word)
+    return mix(h ^ word)
+
+
+@kernel
+def place_of(h: np.uint64, places: int) -> int:
+    """Map a hash to one of so many places."""
+    return np.int64(h % np.uint64(places))  # type: ignore[return-value]  # a compiled int() would stay unsigned
 
 
 @kernel

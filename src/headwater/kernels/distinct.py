@@ -1,0 +1,45 @@
+"""How many distinct texts went by: the estimate of Durand and Flajolet, in memory of a fixed size."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.kernels.jit import kernel
+from headwater.kernels.sha1 import sha1_head
+
+_ALPHA = 0.79402  # Durand and Flajolet's correction for the bias of 2^mean
+
+
+@kernel
+def distinct_count(
+    sketches: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int32],
+    ranks: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    """Enter each text into its sketch `ranks[sketch]`; put out the sketch's estimate after it.
+
+    A sketch has 2^k buckets; each keeps the longest run of zero bits among the hashes that fell into it. The
+    sketch's last entry, one past the buckets, is their sum.
+    """
+    buckets = ranks.shape[1] - 1
+    bits = 0
+    while 1 << bits < buckets:
+        bits += 1
+    for i in range(len(sketches)):
+        sketch = sketches[i]
+        head = sha1_head(data, offsets[i], offsets[i + 1])
+        bucket, rest = head & (buckets - 1), head >> bits
+        rank = 0
+        if rest == 0:
+            rank = 31
+        else:
+            while rest & 1 == 0:
+                rest >>= 1
+                rank += 1
+        if rank > ranks[sketch, bucket]:
+            ranks[sketch, buckets] += rank - ranks[sketch, bucket]
+            ranks[sketch, bucket] = rank
+        out[i] = int(_ALPHA * buckets * 2.0 ** (ranks[sketch, buckets] / buckets))

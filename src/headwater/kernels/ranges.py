@@ -1,0 +1,25 @@
+"""Which values lie outside the range of their kind."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.kernels.jit import kernel
+
+
+@kernel
+def inside(
+    kinds: NDArray[np.int64],
+    values: NDArray[np.float32],
+    low: NDArray[np.float32],
+    high: NDArray[np.float32],
+    out: NDArray[np.bool_],
+) -> None:
+    """Tell for each value of kind k whether it is neither below `low[k]` nor above `high[k]`.
+
+    So the borders are inside, and a NaN is too.
+    """
+    for i in range(len(values)):
+        kind = kinds[i]
+        out[i] = not (values[i] < low[kind] or values[i] > high[kind])
