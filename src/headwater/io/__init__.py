@@ -1,5 +1,39 @@
-"""Sources and sinks, one system per file; `memory` serves tests and documentation."""
+"""Sources and sinks, one system per file; `memory` serves tests and documentation.
 
-from headwater.io.memory import Collect, Discard, Failing, Items
+`generator` makes and replays records at a rate of `rates`. Names are imported when they are first used, so
+that a flow pays only for the systems it talks to.
+"""
 
-__all__ = ["Collect", "Discard", "Failing", "Items"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwater.io.generator import Generate as Generate
+    from headwater.io.generator import Replay as Replay
+    from headwater.io.memory import Collect as Collect
+    from headwater.io.memory import Discard as Discard
+    from headwater.io.memory import Failing as Failing
+    from headwater.io.memory import Items as Items
+
+_HOMES = {
+    "Collect": "memory",
+    "Discard": "memory",
+    "Failing": "memory",
+    "Generate": "generator",
+    "Items": "memory",
+    "Replay": "generator",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

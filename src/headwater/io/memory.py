@@ -54,7 +54,9 @@ class _ItemsReader:
 def guessed_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
     """Guess the types of columns from the values that the first records have."""
     if not items:
-        raise FlowError("cannot guess the columns of an empty list; give a schema, such as schema={'id': str, 'x': float}")
+        raise FlowError(
+            "cannot guess the columns of an empty list; give a schema, such as schema={'id': str, 'x': float}"
+        )
     kinds: dict[str, Type] = {}
     names = dict.fromkeys(name for item in items[:1000] for name in item)
     for name in names:

@@ -1,0 +1,28 @@
+"""Clocks: what a source that keeps time asks for the moment, so that a test can move it by hand."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the moment and waits."""
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since 1970."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class WallClock:
+    """The computer's own clock."""
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since 1970."""
+        return time.time_ns()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)

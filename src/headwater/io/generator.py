@@ -1,0 +1,179 @@
+"""Open-loop sources: records made up, or replayed from elsewhere, at a rate that no flow can slow down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from sys import maxsize
+from typing import Any, cast
+
+import numpy as np
+
+from headwater.errors import FlowError, InputError
+from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.column import Array, Column, Text, parts
+from headwater.flow.duration import Duration
+from headwater.flow.endpoints import Reject, Source
+from headwater.flow.schema import DTYPES, Fields, Schema, Type
+from headwater.io.clock import Clock, WallClock
+from headwater.io.pace import Pace, PacedReader
+from headwater.io.rates import Rate, rate_of
+
+Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
+
+_BLOCK = 2**14  # records made, or repeated, at once; what is handed out are slices of it
+
+
+class Generate:
+    """Makes records at a set rate: `make` gets the records' numbers (0, 1, 2, …) and returns their columns.
+
+    `rate` is a number of records per second or one of `headwater.io.rates`. The source ends after `count`
+    records or after `duration`, else never. The column named `time`, which `make` leaves out, gets the
+    moment each record was due. Records are gathered for a `tick`, since a batch per record would cost more
+    than the records.
+
+    >>> source = Generate(lambda n: {"x": n * 0.5}, {"x": float}, rate=1_000_000, count=3)
+    >>> source.open(print).read(limit=3, timeout_s=60).rows()
+    [{'x': 0.0}, {'x': 0.5}, {'x': 1.0}]
+    """
+
+    def __init__(
+        self,
+        make: Make,
+        schema: Fields,
+        rate: Rate | float,
+        *,
+        count: int | None = None,
+        duration: Duration | None = None,
+        time: str | None = None,
+        tick: Duration = "1 ms",
+        clock: Clock | None = None,
+    ) -> None:
+        self.make = make
+        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or WallClock())
+        self._schema = _checked(Schema.of(schema), time)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self._schema
+
+    def open(self, reject: Reject, position: int | None = None) -> PacedReader:
+        """Start making records, or go on after the first `position` of them."""
+        return PacedReader(_Made(self).take, self.schema, self.pace, position)
+
+    def __str__(self) -> str:
+        return f"generated at {self.pace.rate}"
+
+
+class Replay:
+    """Reads a source once into memory and hands its records out at a rate, over and over if `loop` is true.
+
+    Rates and limits are those of `Generate`. With `time`, that column's own values give way to the moment
+    each record was due, so that event time goes on when the records start over.
+
+    >>> from headwater.io import Items
+    >>> replay = Replay(Items([{"id": "a"}, {"id": "b"}]), rate=1_000_000, count=3)
+    >>> replay.open(print).read(limit=3, timeout_s=60).rows()
+    [{'id': 'a'}, {'id': 'b'}, {'id': 'a'}]
+    """
+
+    def __init__(
+        self,
+        records: Source | Batch,
+        rate: Rate | float,
+        *,
+        loop: bool = True,
+        count: int | None = None,
+        duration: Duration | None = None,
+        time: str | None = None,
+        tick: Duration = "1 ms",
+        clock: Clock | None = None,
+    ) -> None:
+        self.records, self.loop = records, loop
+        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or WallClock())
+        schema = _schema_of(records) if isinstance(records, Batch) else records.schema
+        self._schema = _checked(schema, time)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self._schema
+
+    def open(self, reject: Reject, position: int | None = None) -> PacedReader:
+        """Load the records and start handing them out, or go on after the first `position` of them."""
+        batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
+        most = maxsize if self.loop else len(batch)
+        return PacedReader(_Looped(batch, self.records).take, self.schema, self.pace, position, most)
+
+    def __str__(self) -> str:
+        return f"{self.records} at {self.pace.rate}"
+
+
+class _Made:
+    """Calls `make` for a block of records at a time and hands out slices of it."""
+
+    def __init__(self, source: Generate) -> None:
+        self._make = source.make
+        time = source.pace.time
+        self._schema = source.schema.only(tuple(name for name in source.schema if name != time))
+        self._first = 0
+        self._block = Batch.none(self._schema)
+
+    def take(self, start: int, count: int) -> Batch:
+        if not self._first <= start <= start + count <= self._first + len(self._block):
+            numbers = np.arange(start, start + max(_BLOCK, count))
+            self._block, self._first = Batch.of(self._make(numbers), self._schema), start
+            if len(self._block) != len(numbers):
+                raise InputError(
+                    f"make was asked for {len(numbers)} records and returned columns of {len(self._block)}; "
+                    "it takes an array of record numbers and returns one value per number"
+                )
+        return self._block.slice(start - self._first, start - self._first + count)
+
+
+class _Looped:
+    """Hands out runs of one batch, wrapping round at its end."""
+
+    def __init__(self, batch: Batch, origin: object) -> None:
+        if not len(batch):
+            raise InputError(f"there is nothing to replay: {origin} has no records")
+        repeats = -(-_BLOCK // len(batch))
+        # a short batch is laid end to end, so that few runs have to wrap
+        self._batch = batch if repeats == 1 else batch.take(np.tile(np.arange(len(batch)), repeats))
+
+    def take(self, start: int, count: int) -> Batch:
+        at = start % len(self._batch)
+        runs = []
+        while count:
+            run = self._batch.slice(at, min(at + count, len(self._batch)))
+            runs.append(run)
+            count, at = count - len(run), 0
+        return concat_batches(runs)
+
+
+def _loaded(source: Source, reject: Reject) -> Batch:
+    reader = source.open(reject)
+    try:
+        batches = [Batch.none(source.schema)]
+        while (batch := reader.read(_BLOCK, 1.0)) is not None:
+            batches.append(batch)
+        return concat_batches(batches)
+    finally:
+        reader.close()
+
+
+def _schema_of(batch: Batch) -> Schema:
+    return Schema(tuple((name, _type_of(column)) for name, column in batch.columns.items()))
+
+
+def _type_of(column: Column) -> Type:
+    values, _ = parts(column)
+    if isinstance(values, Text):
+        return "text"
+    return cast(Type, next(kind for kind, dtype in DTYPES.items() if dtype == values.dtype))
+
+
+def _checked(schema: Schema, time: str | None) -> Schema:
+    if time is not None and schema.type_of(time, what="time") != "time":
+        raise FlowError(f"time names a column of type time; {time!r} is {schema[time]}")
+    return schema

@@ -1,0 +1,45 @@
+"""What the tests of sources and sinks share: a clock moved by hand and a list of rejected records."""
+
+import pytest
+from hypothesis import settings
+
+# Opening files and brokers takes as long as the machine lets it; results must not depend on it.
+settings.register_profile("io", deadline=None, derandomize=True)
+settings.load_profile("io")
+
+
+class HandClock:
+    """A clock that only `sleep` and the test move."""
+
+    def __init__(self, now_ns=1_700_000_000_000_000_000):
+        self.ns = now_ns
+        self.slept = []
+
+    def now_ns(self):
+        return self.ns
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.ns += round(seconds * 1e9)
+
+
+class Rejected(list):
+    """Collects (text, reason) pairs; passes for the `reject` that a runner hands to a source."""
+
+    def __call__(self, text, reason):
+        self.append((text, reason))
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture(scope="session")
+def make_clock():
+    return HandClock
+
+
+@pytest.fixture
+def rejected():
+    return Rejected()
