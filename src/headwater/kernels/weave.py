@@ -1,0 +1,131 @@
+"""Texts built row by row from fixed pieces and columns: JSON lines, CSV lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.kernels.decimal import write_float32
+from headwater.kernels.hashing import TextArrays, TextColumn
+from headwater.kernels.jit import kernel
+
+_LONGEST_FLOAT32 = 24  # bytes
+_QUOTE, _BACKSLASH, _SPACE, _ZERO, _LOWER_A = 34, 92, 32, 48, 97
+_ESCAPED_CONTROL = np.frombuffer(b"\\u00", np.uint8)
+
+
+def float32_texts(values: NDArray[np.float32]) -> TextArrays:
+    """Write numbers as the shortest decimals that bring the 32-bit floats back.
+
+    >>> bytes(float32_texts(np.array([8, 53.7], np.float32)).data)
+    b'8.053.7'
+    """
+    return TextArrays(*_float32_texts(values))
+
+
+class Weaver:
+    """Builds one text for each row: the first of `pieces`, the first column's text, the second piece, and so on.
+
+    With `escape`, the columns' texts are written so that they may stand between the quotes of a JSON string.
+
+    >>> from headwater.flow.column import Text
+    >>> weaver = Weaver([b'{"name":"', b'","at":', b"}"], escape=True)
+    >>> Text(*weaver.weave([Text.of(['a"b', "c"]), Text.of(["1", "2"])])).tolist()
+    ['{"name":"a\\\\"b","at":1}', '{"name":"c","at":2}']
+    """
+
+    def __init__(self, pieces: Sequence[bytes], *, escape: bool) -> None:
+        self._escape = escape
+        self._pieces = np.frombuffer(b"".join(pieces), np.uint8)
+        self._ends = np.cumsum([0] + [len(piece) for piece in pieces])
+
+    def weave(self, columns: Sequence[TextColumn]) -> TextArrays:
+        """Return the text of each row; as many columns as there are pieces, less one."""
+        if len(columns) != len(self._ends) - 2:
+            raise ValueError(
+                f"{len(self._ends) - 1} pieces hold {len(self._ends) - 2} columns; got {len(columns)}"
+            )
+        data = np.concatenate([column.data[column.offsets[0] : column.offsets[-1]] for column in columns])
+        edges = np.empty((len(columns), len(columns[0].offsets)), np.int64)
+        start = 0
+        for k, column in enumerate(columns):
+            np.subtract(column.offsets, column.offsets[0] - start, out=edges[k])
+            start = edges[k, -1]
+        return TextArrays(*_weave(self._pieces, self._ends, data, edges, self._escape))
+
+
+@kernel
+def _float32_texts(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    out = np.empty(len(values) * _LONGEST_FLOAT32, np.uint8)
+    offsets = np.empty(len(values) + 1, np.int32)
+    at = 0
+    for i in range(len(values)):
+        offsets[i] = at
+        at = write_float32(values[i], out, at)
+    offsets[len(values)] = at
+    return out[:at], offsets
+
+
+@kernel
+def _escaped_size(data: NDArray[np.uint8], start: int, stop: int) -> int:
+    size = stop - start
+    for i in range(start, stop):
+        if data[i] < _SPACE:
+            size += 5
+        elif data[i] == _QUOTE or data[i] == _BACKSLASH:
+            size += 1
+    return size
+
+
+@kernel
+def _copy(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
+    for i in range(start, stop):
+        out[at + i - start] = data[i]
+    return at + stop - start
+
+
+@kernel
+def _copy_escaped(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
+    for i in range(start, stop):
+        letter = data[i]
+        if letter < _SPACE:
+            at = _copy(_ESCAPED_CONTROL, 0, 4, out, at)
+            low = letter & 15
+            out[at] = _ZERO + (letter >> 4)
+            out[at + 1] = _ZERO + low if low < 10 else _LOWER_A + low - 10
+            at += 2
+            continue
+        if letter in (_QUOTE, _BACKSLASH):
+            out[at] = _BACKSLASH
+            at += 1
+        out[at] = letter
+        at += 1
+    return at
+
+
+@kernel
+def _weave(
+    pieces: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    edges: NDArray[np.int64],
+    escape: bool,
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    columns, rows = edges.shape[0], edges.shape[1] - 1
+    size = rows * len(pieces) + len(data)
+    if escape:
+        size = rows * len(pieces) + _escaped_size(data, 0, len(data))
+    out = np.empty(size, np.uint8)
+    offsets = np.empty(rows + 1, np.int32)
+    at = 0
+    for i in range(rows):
+        offsets[i] = at
+        for k in range(columns):
+            at = _copy(pieces, int(ends[k]), int(ends[k + 1]), out, at)
+            start, stop = int(edges[k, i]), int(edges[k, i + 1])
+            at = _copy_escaped(data, start, stop, out, at) if escape else _copy(data, start, stop, out, at)
+        at = _copy(pieces, int(ends[columns]), int(ends[columns + 1]), out, at)
+    offsets[rows] = at
+    return out, offsets
