@@ -122,10 +122,12 @@ class PacedReader:
         self._stamps[:, CREATED] = self._due
 
     def _wait(self, due: Array, timeout_s: float) -> int:
-        """Sleep until a tick is over and a record is due, or a full batch is, or time is out."""
+        """Sleep until a tick is over and a record is due, or time is out; a backlog is not made to wait."""
         clock = self._pace.clock
         now = clock.now_ns()
-        until = min(max(int(due[0]), self._looked_ns + self._tick_ns), int(due[-1]))
+        if due[-1] <= now:
+            return now
+        until = max(int(due[0]), self._looked_ns + self._tick_ns)
         if until > now and timeout_s > 0:
             clock.sleep(min((until - now) / 1e9, timeout_s))
             now = clock.now_ns()
