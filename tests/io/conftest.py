@@ -1,7 +1,14 @@
 """What the tests of sources and sinks share: a clock moved by hand and a list of rejected records."""
 
+import resource
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
+
+sys.path.append(str(Path(__file__).parent))  # for io_strategies and broker
 
 # Opening files and brokers takes as long as the machine lets it; results must not depend on it.
 settings.register_profile("io", deadline=None, derandomize=True)
@@ -43,3 +50,19 @@ def make_clock():
 @pytest.fixture
 def rejected():
     return Rejected()
+
+
+@contextmanager
+def limited(nbytes):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def file_limit():
+    """Let no file of this process grow beyond a size: the kernel writes up to there and then fails."""
+    return limited

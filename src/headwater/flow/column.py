@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from headwater.errors import FlowError
 from headwater.flow.schema import DTYPES, Type
 
 Array = npt.NDArray[Any]
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class Text:
@@ -31,7 +33,10 @@ class Text:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Text:
         """Encode Python strings."""
-        return cls.of_bytes([text.encode() for text in texts])
+        try:
+            return cls.of_bytes([text.encode() for text in texts])
+        except UnicodeEncodeError as error:
+            raise FlowError(f"text {error.object!r} is not Unicode: {error.reason}") from None
 
     @classmethod
     def of_bytes(cls, texts: Sequence[bytes]) -> Text:
@@ -200,14 +205,18 @@ def column_of(values: Any, kind: Type, *, name: str = "?") -> Column:
 def _column_of_objects(values: list[Any], kind: Type, name: str) -> Column:
     missing = [value is None for value in values]
     if any(missing):
-        fill: Any = "" if kind == "text" else 0
+        fill: Any = {"text": "", "bool": False}.get(kind, 0)
         filled = column_of([fill if value is None else value for value in values], kind, name=name)
         assert not isinstance(filled, Nullable)
         return Nullable(filled, ~np.array(missing))
     if kind == "text":
         return Text.of(values if all(type(value) is str for value in values) else map(_as_text, values))
     checked = [checked_value(value, kind, name) for value in values]
-    return np.array(checked, DTYPES[kind])
+    try:
+        return np.array(checked, DTYPES[kind])
+    except OverflowError:
+        bits = max(checked, key=abs).bit_length()
+        raise FlowError(f"column {name!r}: a number of {bits} bits is too large for {kind}") from None
 
 
 def _as_text(value: Any) -> str:
@@ -228,7 +237,7 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
     if kind == "bool" and given is bool:
         return value
     if kind == "time" and isinstance(value, datetime):
-        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1e6)
+        return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
     if isinstance(value, np.generic) and kind != "text":
         return checked_value(value.item(), kind, name)
     raise FlowError(f"column {name!r}: expected {kind}, got {given.__name__} {value!r}")

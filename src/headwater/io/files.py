@@ -1,0 +1,53 @@
+"""Files, and what is said when one cannot be opened, read or written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from headwater.errors import InputError
+
+_FIXES = {
+    errno.ENOENT: "there is no such file; is the path right, seen from {cwd}?",
+    errno.EISDIR: "it is a directory; name a file in it",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.EACCES: "permission denied; run as a user who may, or change its mode",
+    errno.EPERM: "permission denied; run as a user who may, or change its mode",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOSPC: "the disk is full; free some space or choose another place",
+    errno.EDQUOT: "the disk quota is used up; free some space or choose another place",
+    errno.EFBIG: "the file is as large as it may get; choose another place or raise the limit",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+    errno.EIO: "the device fails to read or write; is it still plugged in?",
+}
+
+
+def explained(error: OSError, path: str | Path, doing: str) -> InputError:
+    """Say what could not be done with a file, and the likely fix.
+
+    >>> print(explained(OSError(errno.ENOSPC, ""), "out.csv", "write"))
+    cannot write out.csv: the disk is full; free some space or choose another place
+    """
+    fix = _FIXES.get(error.errno or 0, error.strerror or str(error))
+    if error.errno == errno.ENOENT and doing == "write":
+        fix = "its directory does not exist; make it first"
+    return InputError(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
+
+
+def write_all(fd: int, data: bytes, path: str | Path) -> None:
+    """Write all of the data, or raise InputError and leave a file as it was."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as error:
+        _take_back(fd, len(data) - len(view))
+        raise explained(error, path, "write") from error
+
+
+def _take_back(fd: int, count: int) -> None:
+    """Cut off the last bytes written, where that can be done."""
+    if count and stat.S_ISREG(os.fstat(fd).st_mode):
+        os.ftruncate(fd, os.lseek(fd, -count, os.SEEK_CUR))

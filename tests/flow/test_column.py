@@ -1,0 +1,30 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from headwater.errors import FlowError
+from headwater.flow.column import column_of
+
+
+def test_a_truth_value_may_be_missing():
+    assert column_of([True, None, False], "bool").tolist() == [True, None, False]
+
+
+def test_a_moment_in_a_far_year_keeps_its_microseconds():
+    moment = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    assert column_of([moment], "time").tolist() == [253402300799999999]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(2**63, "int"), (-(2**63) - 1, "time"), (10**400, "float")],
+    ids=["int", "time", "float"],
+)
+def test_a_number_beyond_its_type_is_named(value, kind):
+    with pytest.raises(FlowError, match=f"column 'x': a number of .* bits is too large for {kind}"):
+        column_of([1, value], kind, name="x")
+
+
+def test_half_a_surrogate_pair_is_not_text():
+    with pytest.raises(FlowError, match="not Unicode"):
+        column_of(["\ud800"], "text")
