@@ -1,4 +1,4 @@
-"""AELS+RP: steps that feed an edge sink go to the edge, the others to their sink's cloud (Veith et al., 4.2)."""
+"""AELS+RP: steps that feed an edge sink stay on the edge, others join their sink's cloud (Veith, 4.2)."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ Reach = tuple[int, int, float]
 class Board:
     """A growing placement with all loads that it causes.
 
-    Columns over rows: `device`, `zone`, `kind`, `lan_s` (which device a row stands for), and the loads `busy`,
-    `memory`, `bps`, `draw`, `turn` and `fastest`. A row below `groups` stands for the nearest empty device
-    of a group.
+    Columns over rows: `device`, `zone`, `kind`, `lan_s` (which device a row stands for), and the loads
+    `busy`, `memory`, `bps`, `draw`, `turn`, `fastest`. Rows below `groups` are the nearest empty of their
+    group.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -85,6 +85,8 @@ class Problem:
     taken: Mapping[int, Taken] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     """Devices that are lost or must not be used."""
+    at_most: tuple[tuple[tuple[tuple[str, float], ...], float], ...] = ()
+    """Targets: weighted sums of measures, as an objective has them, each with its largest allowed value."""
 
     def __post_init__(self) -> None:
         n, kinds = len(self.steps), len(self.net.classes)

@@ -10,7 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from headwater.place.problem import Model, Problem
+from headwater.place.score import score
 
 SLACK = 1e-9  # sums of floats may pass a limit by rounding
 
@@ -20,7 +23,7 @@ class Violation:
     """One broken constraint."""
 
     kind: str
-    """pin, closed, zone, together, class, rate, cpu, memory, link, access, energy or disconnected."""
+    """pin, closed, zone, together, class, rate, cpu, memory, link, access, energy, disconnected or target."""
     thing: str
     needed: float
     limit: float
@@ -46,6 +49,7 @@ def violations(problem: Problem, device: Sequence[int]) -> list[Violation]:
         *_memory(problem, where),
         *_links(problem, where),
         *_energy(problem, where),
+        *_targets(problem, where),
     ]
 
 
@@ -182,6 +186,24 @@ def _energy(problem: Problem, where: list[int]) -> list[Violation]:
         if needed > kind.budget_ma * (1 + SLACK):
             text = f"device '{net.device_name(d)}' would draw {needed:,.1f} mA of {kind.budget_ma:,.1f} mA"
             out.append(Violation("energy", net.device_name(d), needed, kind.budget_ma, text))
+    return out
+
+
+def _targets(problem: Problem, where: list[int]) -> list[Violation]:
+    if not problem.at_most:
+        return []
+    reached, out = score(problem, np.array(where)), []
+    for level, limit in problem.at_most:
+        value = sum(weight * reached.measure(measure) for measure, weight in level)
+        if value > limit * (1 + SLACK) + 1e-12:
+            name = " + ".join(
+                measure if weight == 1 else f"{weight:g} * {measure}" for measure, weight in level
+            )
+            out.append(
+                Violation(
+                    "target", name, value, limit, f"{name} is {value:g}; at most {limit:g} is asked for"
+                )
+            )
     return out
 
 

@@ -1,0 +1,272 @@
+"""The proven optimum for queries on identical edge devices and one cloud machine, by CP-SAT.
+
+No variable names a device: two steps share one or they do not, so equal devices cause no symmetry. Where
+every path starts on the edge and ends in the cloud, its number of crossings is odd; a placement in which no
+path comes back is therefore optimal if it is faster than three crossings, and only else the general case is
+searched.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from headwater.errors import PlacementError
+from headwater.net.arrays import Ints
+from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.problem import Model, Problem
+
+NS = 1e9
+WORKERS = 2
+
+
+def solvable(problem: Problem, budget: Budget) -> bool:
+    """Whether the model covers a problem: equal edge devices, one cloud, no limits on links or memory."""
+    net, goal = problem.net, budget.goal(problem)
+    edge = np.flatnonzero(~net.is_cloud[net.class_of]) if len(net) <= 4096 else np.zeros(0, np.int64)
+    alike = (
+        len(edge) > 0
+        and len({(int(net.class_of[d]), int(net.zone_of(d)), float(net.lan_s[d])) for d in edge}) == 1
+    )
+    measures = {m for level in goal.levels for m, _ in level} | {
+        m for level, _ in problem.at_most for m, _ in level
+    }
+    return bool(
+        problem.model is Model.ROUND_ROBIN
+        and problem.hop_s is not None
+        and alike
+        and len(net) - len(edge) == 1
+        and all(c.access_bps == math.inf and not c.radio_mas_per_byte for c in net.classes)
+        and problem.memory_bytes.sum() <= min(c.memory_bytes for c in net.classes)
+        and not problem.taken
+        and np.isfinite(problem.service_s).all()
+        and not problem.window_s.any()
+        and measures <= {"critical", "devices"}
+        and all(len(level) == 1 for level, _ in problem.at_most)
+    )
+
+
+def solve(problem: Problem, budget: Budget | None = None, *, hint: Ints | None = None) -> Placement:
+    """Prove the best placement, or that there is none; within the time limit, else with a bound."""
+    budget = budget or Budget(time_s=60.0)
+    if not solvable(problem, budget):
+        raise PlacementError(
+            f"'{problem.name}' is not a case of equal edge devices and one cloud under round-robin time; "
+            "use strategy 'exact', which picks a fitting proof"
+        )
+    clock = Clock(budget)
+    if _odd_crossings(problem):
+        status, device, bound = _Model(problem, budget, monotone=True).run(clock.left_s, hint)
+        limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
+        if device is not None and _below(problem, device, limit):
+            done = status == "OPTIMAL"
+            return judged(
+                problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit)
+            )
+        hint = device if device is not None else hint
+    status, device, bound = _Model(problem, budget, monotone=False).run(clock.left_s, hint)
+    if device is not None:
+        return judged(
+            problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound
+        )
+    reason = {"INFEASIBLE": "proven to have no valid placement", "UNKNOWN": "not decided in time"}[status]
+    proven = status == "INFEASIBLE"
+    return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
+
+
+def _odd_crossings(problem: Problem) -> bool:
+    """Whether every source is pinned to the edge and every sink to the cloud."""
+    cloud = problem.net.is_cloud[problem.net.class_of]
+    return all(problem.pinned[i] >= 0 and not cloud[problem.pinned[i]] for i in problem.sources) and all(
+        problem.pinned[i] >= 0 and cloud[problem.pinned[i]] for i in problem.sinks
+    )
+
+
+def _below(problem: Problem, device: Ints, limit_s: float) -> bool:
+    """Whether no detour can compete: the placement, or its target, is below three crossings."""
+    from headwater.place.score import score
+
+    targets = [limit for level, limit in problem.at_most if level[0][0] == "critical"]
+    return min([score(problem, device).critical, *targets]) < limit_s
+
+
+class _Model:
+    """The constraint model; see the module's docstring."""
+
+    def __init__(self, problem: Problem, budget: Budget, *, monotone: bool) -> None:
+        from ortools.sat.python import cp_model
+
+        self._cp: Any = cp_model
+        self.problem, self.budget, self.monotone = problem, budget, monotone
+        self.model = cp_model.CpModel()
+        net, n = problem.net, len(problem.steps)
+        cloud = net.is_cloud[net.class_of]
+        self.vm = int(np.flatnonzero(cloud)[0])
+        self.edge_devices = [d for d in np.flatnonzero(~cloud).tolist() if d not in problem.closed]
+        edge_kind, vm_kind = int(net.class_of[np.flatnonzero(~cloud)[0]]), int(net.class_of[self.vm])
+        self.pi = [round(problem.service_s[i, edge_kind] * NS) for i in range(n)]
+        self.az = [round(problem.service_s[i, vm_kind] * NS) for i in range(n)]
+        self.ua = [round(1e3 * problem.rate_hz[i] * problem.charge_mas[i, edge_kind]) for i in range(n)]
+        kind = net.classes[edge_kind]
+        self.budget_ua = (
+            math.floor(1e3 * (kind.budget_ma - kind.idle_ma)) if math.isfinite(kind.budget_ma) else None
+        )
+        self.seats = sorted({int(d) for d in problem.pinned if d >= 0 and d != self.vm})
+        self._variables(n)
+        self._sharing(n)
+        self._turns(n)
+        self._latency(n)
+        self._goal()
+
+    def _variables(self, n: int) -> None:
+        problem, model = self.problem, self.model
+        self.c = [model.new_bool_var(f"c{i}") for i in range(n)]
+        edge_zone = int(problem.net.zone_of(self.edge_devices[0])) if self.edge_devices else 0
+        vm_zone = int(problem.net.zone_of(self.vm))
+        for i in range(n):
+            if problem.pinned[i] >= 0:
+                model.add(self.c[i] == int(problem.pinned[i] == self.vm))
+            elif problem.zone_allowed is not None:
+                if not problem.zone_allowed[i, edge_zone]:
+                    model.add(self.c[i] == 1)
+                if not problem.zone_allowed[i, vm_zone]:
+                    model.add(self.c[i] == 0)
+        if self.vm in problem.closed:
+            model.add_bool_and([c.negated() for c in self.c])
+
+    def _sharing(self, n: int) -> None:
+        """`same[u, v]`: on one edge device. Pinned steps share if their pins agree."""
+        problem, model = self.problem, self.model
+        self.same: dict[tuple[int, int], Any] = {}
+        for u, v in combinations(range(n), 2):
+            same = model.new_bool_var(f"s{u}_{v}")
+            self.same[u, v] = same
+            model.add_implication(same, self.c[u].negated())
+            model.add_implication(same, self.c[v].negated())
+            if problem.pinned[u] >= 0 and problem.pinned[v] >= 0:
+                model.add(same == int(problem.pinned[u] == problem.pinned[v] != self.vm))
+        for u, v, w in combinations(range(n), 3):
+            uv, vw, uw = self.same[u, v], self.same[v, w], self.same[u, w]
+            model.add_bool_or([uv.negated(), vw.negated(), uw])
+            model.add_bool_or([uv.negated(), uw.negated(), vw])
+            model.add_bool_or([vw.negated(), uw.negated(), uv])
+        for group in problem.together:
+            for u, v in combinations(sorted(group), 2):
+                model.add(self.c[u] == self.c[v])
+                model.add(self.same[u, v] == 1).only_enforce_if(self.c[u].negated())
+        self.opens = []
+        for v in range(n):
+            opens = model.new_bool_var(f"o{v}")
+            model.add(opens >= 1 - self.c[v] - sum(self.same[u, v] for u in range(v)))
+            self.opens.append(opens)
+        model.add(sum(self.opens) <= len(self.edge_devices))
+
+    def _pair(self, u: int, v: int) -> Any:
+        return self.same[min(u, v), max(u, v)]
+
+    def _turns(self, n: int) -> None:
+        """Time for one turn on each step's resource, and the constraints on rate and battery."""
+        problem, model = self.problem, self.model
+        most = sum(self.pi) + sum(self.az) + 1
+        self.turn = []
+        on_vm = sum(self.az[v] * self.c[v] for v in range(n))
+        for v in range(n):
+            if not problem.solid[v]:
+                self.turn.append(0)
+                continue
+            turn = model.new_int_var(0, most, f"t{v}")
+            others = sum(self.pi[u] * self._pair(u, v) for u in range(n) if u != v and self.pi[u])
+            model.add(turn >= self.pi[v] * (1 - self.c[v]) + others)
+            model.add(turn >= on_vm).only_enforce_if(self.c[v])
+            if problem.rate_hz[v] > 0:
+                limit = math.ceil(NS / problem.rate_hz[v]) - 1
+                if limit < most:
+                    model.add(turn <= limit)
+            self.turn.append(turn)
+            if self.budget_ua is not None and any(self.ua):
+                drawn = sum(self.ua[u] * self._pair(u, v) for u in range(n) if u != v and self.ua[u])
+                model.add(drawn + self.ua[v] * (1 - self.c[v]) <= self.budget_ua)
+
+    def _latency(self, n: int) -> None:
+        problem, model = self.problem, self.model
+        assert problem.hop_s is not None
+        lan = [round(s * NS) for s in problem.hop_s[:, 0]]
+        wan = [round(s * NS) for s in problem.hop_s[:, 1]]
+        horizon = sum(self.pi) * n + sum(wan) + 1
+        for level, limit in problem.at_most:
+            if level[0][0] == "critical":
+                horizon = min(horizon, math.floor(limit / level[0][1] * NS))
+        self.until = [model.new_int_var(0, horizon, f"T{v}") for v in range(n)]
+        self.end = model.new_int_var(0, horizon, "end")
+        for v in range(n):
+            model.add(self.until[v] >= self.turn[v])
+            if v in problem.sinks:
+                model.add(self.end >= self.until[v])
+        for e in range(len(lan)):
+            u, v = int(problem.stream_from[e]), int(problem.stream_to[e])
+            start, same = self.until[u] + self.turn[v], self._pair(u, v)
+            if self.monotone:
+                model.add_implication(self.c[u], self.c[v])
+                hop = wan[e] * (self.c[v] - self.c[u]) + lan[e] * (1 - self.c[v] - same)
+                model.add(self.until[v] >= start + hop)
+                continue
+            model.add(self.until[v] >= start)
+            for one, other in ((u, v), (v, u)):
+                crossing = [self.c[one], self.c[other].negated()]
+                model.add(self.until[v] >= start + wan[e]).only_enforce_if(crossing)
+            apart = [self.c[u].negated(), self.c[v].negated(), same.negated()]
+            model.add(self.until[v] >= start + lan[e]).only_enforce_if(apart)
+
+    def _goal(self) -> None:
+        problem = self.problem
+        weights = self.budget.goal(problem).weights()
+        used = self.model.new_bool_var("vm_used")
+        self.model.add_max_equality(used, self.c)
+        devices = sum(self.opens) + used
+        for level, limit in problem.at_most:
+            if level[0][0] == "devices":
+                self.model.add(devices <= math.floor(limit / level[0][1] + 1e-9))
+        # seconds are counted in nanoseconds, so a device weighs 1e9 units where a second does
+        self.model.minimize(
+            round(weights["critical"] * 1e3) * self.end + round(weights["devices"] * 1e3 * NS) * devices
+        )
+
+    def run(self, time_s: float, hint: Ints | None) -> tuple[str, Ints | None, float]:
+        """Solve; return the status, the device of each step, and a lower bound on the objective."""
+        solver = self._cp.CpSolver()
+        solver.parameters.max_time_in_seconds = max(time_s, 0.05)
+        solver.parameters.num_workers = WORKERS
+        solver.parameters.random_seed = self.budget.seed
+        solver.parameters.relative_gap_limit = self.budget.gap
+        if hint is not None:
+            self._give(hint)
+        status = solver.status_name(solver.solve(self.model))
+        if status not in ("OPTIMAL", "FEASIBLE"):
+            return ("INFEASIBLE" if status == "INFEASIBLE" else "UNKNOWN"), None, 0.0
+        return status, self._devices(solver), solver.best_objective_bound / (1e3 * NS)
+
+    def _give(self, hint: Ints) -> None:
+        for v, c in enumerate(self.c):
+            self.model.add_hint(c, int(hint[v] == self.vm))
+        for (u, v), same in self.same.items():
+            self.model.add_hint(same, int(hint[u] == hint[v] != self.vm))
+
+    def _devices(self, solver: Any) -> Ints:
+        """Give every group of steps a device: its pin, or the first one that is free."""
+        problem, device = self.problem, np.where(self.problem.pinned >= 0, self.problem.pinned, -1)
+        spare = iter([d for d in self.edge_devices if d not in self.seats])
+        for v in range(len(problem.steps)):
+            if device[v] >= 0:
+                continue
+            if solver.boolean_value(self.c[v]):
+                device[v] = self.vm
+                continue
+            group = [
+                u for u in range(len(problem.steps)) if u != v and solver.boolean_value(self._pair(u, v))
+            ]
+            known = [int(device[u]) for u in group if device[u] >= 0]
+            device[v] = known[0] if known else next(spare)
+        return device

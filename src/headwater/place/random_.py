@@ -1,0 +1,51 @@
+"""Random search: uniform assignments, the best valid one (the simple baseline of Ghosh and Simmhan)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.kernels.jit import kernel
+from headwater.net.arrays import Floats, Ints
+from headwater.place.arena import Arena, arena
+from headwater.place.candidates import candidates
+from headwater.place.fast_score import OUT, evaluate, scratch
+from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.problem import Problem
+from headwater.place.score import MEASURES
+
+TRIALS = 15_000
+
+
+def solve(problem: Problem, budget: Budget | None = None, *, trials: int = TRIALS) -> Placement:
+    """Draw `trials` assignments; 750,000 of them are as many evaluations as the genetic algorithm makes."""
+    budget = budget or Budget()
+    clock, devices = Clock(budget), candidates(problem)
+    field = arena(problem, devices, budget.goal(problem))
+    weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
+    sums, until = scratch(field)
+    best, value = _draw(field, weights, trials, budget.seed, sums, until)
+    if not np.isfinite(value):
+        reason = f"none of {trials:,} random assignments of '{problem.name}' is valid"
+        return failed(problem, "random", budget, clock.spent_s, reason)
+    return judged(problem, "random", devices[best], budget, clock.spent_s)
+
+
+@kernel
+def _draw(
+    field: Arena, weights: Floats, trials: int, seed: int, sums: Floats, until: Floats
+) -> tuple[Ints, float]:
+    np.random.seed(seed)
+    columns = field.service.shape[1]
+    place, out = field.fixed.copy(), np.zeros(OUT)
+    best, best_value = place.copy(), np.inf
+    for _ in range(trials):
+        for step in field.free:
+            place[step] = np.random.randint(columns)
+        evaluate(field, place, sums, until, out)
+        value = 0.0
+        for measure in range(6):
+            value += weights[measure] * out[measure]
+        if out[6] == 0 and value < best_value:
+            best[:] = place
+            best_value = value
+    return best, best_value
