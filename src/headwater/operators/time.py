@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headwater.flow.batch import END, NO_WATERMARK, Batch
+from headwater.flow.batch import NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column, Nullable
 from headwater.flow.duration import written
 from headwater.flow.steps import EventTime
@@ -51,10 +51,6 @@ class EventTimeOperator(Operator):
             for early in ahead[bad].tolist()
         ]
         return bad, why
-
-    def advance(self, watermark: int) -> Output:
-        """Pass on the end of the stream; any other watermark from before is replaced by our own."""
-        return Batch.mark(END) if watermark == END else None
 
     def snapshot(self, select: object = None) -> bytes:
         """Save how far event time has come."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array, Column
 from headwater.flow.schema import Schema
 from headwater.flow.steps import WindowAggregate
@@ -42,6 +42,8 @@ class TimeWindowOperator(Operator):
         self._sums = Accumulators(kind.aggregates, given)
         self._slices: dict[int, _Slice] = {}  #: open slices by their start
         self._watermark = NO_WATERMARK
+        self._closed_to = NO_WATERMARK  #: the end of the last window that was closed
+        self._failed: list[tuple[int, str]] = []
 
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their slices; those whose windows are all closed are late."""
@@ -98,11 +100,7 @@ class TimeWindowOperator(Operator):
         """Return the end of the earliest window, not yet closed, that a slice starting here belongs to."""
         first_end = start - start % self._slice + self._slice
         end = -(-(first_end - self._size) // self._every) * self._every + self._size
-        if self._watermark not in (NO_WATERMARK, END) and self._closed_to >= end:
-            end = self._closed_to + self._every
-        return end
-
-    _closed_to = NO_WATERMARK  #: the end of the last window that was closed
+        return max(end, self._closed_to + self._every)
 
     def _close(self, end: int) -> Batch | None:
         self._closed_to = max(self._closed_to, end)

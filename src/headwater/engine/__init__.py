@@ -1,0 +1,35 @@
+"""Runs a flow on one device: `machine` decides, `workers` does; `threads` is the baseline that leaves it to the system.
+
+`plan` lays out instances and routes, `station` is one instance at work, `queue` its FIFO, `source` a source at work, `run` what
+both runners share, `policy/` one scheduling idea per file, `options` what can be chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.engine.options import Options
+from headwater.engine.run import Run
+from headwater.engine.threads import ThreadPerStep
+from headwater.engine.workers import WorkerPool
+from headwater.errors import RunError, listed
+from headwater.flow.flow import Flow
+from headwater.metrics import Report
+
+__all__ = ["RUNNERS", "Options", "Report", "Run", "run", "start"]
+
+RUNNERS: dict[str, type[Run]] = {"engine": WorkerPool, "threads": ThreadPerStep}
+
+
+def start(flow: Flow, *, on: str = "engine", **options: Any) -> Run:
+    """Start a flow and return the run in progress; options are those of `Options`."""
+    if on not in RUNNERS:
+        raise RunError(f"there is no runner {on!r} here; runners are {listed(RUNNERS)}")
+    return RUNNERS[on](flow, Options(**options)).start()
+
+
+def run(flow: Flow, *, on: str = "engine", **options: Any) -> Report:
+    """Run a flow to its end and return the report."""
+    report = start(flow, on=on, **options).wait()
+    assert report is not None
+    return report

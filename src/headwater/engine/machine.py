@@ -1,0 +1,107 @@
+"""The decision machine: which step instance a free worker runs next, and on how many records.
+
+Events go in (`arrived`, `finished`), commands come out (`next`). There is no thread, clock or lock in here: worker threads
+drive it in production, the simulator drives the same object in virtual time, a test drives it in three lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+Take = Literal["all", "half"] | int
+
+#: How fast the measured cost of a step follows new measurements.
+_LEARNING = 0.1
+
+
+class Policy(Protocol):
+    """Chooses the instance that a free worker runs next."""
+
+    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+        """Return one of the ready instances; there is at least one."""
+
+
+class Machine:
+    """Turns events into commands for instances numbered from 0.
+
+    An instance is ready when records wait for it, no worker runs it, and no queue that it feeds is full. So every queue is
+    bounded by its limit plus what one activation may add, and since the graph runs one way something is always ready.
+    """
+
+    def __init__(
+        self, downstream: Sequence[Sequence[int]], policy: Policy, take: Take = 50, limits: Sequence[int] | None = None
+    ) -> None:
+        n = len(downstream)
+        self.policy = policy
+        self.take = take
+        self.waiting = [0] * n  #: records in each queue; a mark without records counts as one
+        self.running = [False] * n
+        self.limits = list(limits) if limits is not None else [2**62] * n
+        self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average
+        self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
+        self.born_ns = [0] * n  #: when the record at the head of each queue was created
+        self.downstream = [sorted(set(targets)) for targets in downstream]
+        self.upstream: list[list[int]] = [[] for _ in range(n)]
+        for source, targets in enumerate(self.downstream):
+            for target in targets:
+                self.upstream[target].append(source)
+        self._blocked = [0] * n  #: how many of the queues that an instance feeds are full
+        self._full = [False] * n
+        self.ready: dict[int, None] = {}  #: used as a set that remembers the order of entering
+        self.decisions = 0
+
+    def arrived(self, instance: int, count: int, born_ns: int = 0) -> None:
+        """Take note that records, the oldest created at `born_ns`, were put into an instance's queue."""
+        waiting = self.waiting[instance]
+        if waiting == 0:
+            self.born_ns[instance] = born_ns
+            if not self.running[instance] and not self._blocked[instance]:
+                self.ready[instance] = None
+        waiting += count
+        self.waiting[instance] = waiting
+        if waiting >= self.limits[instance] and not self._full[instance]:
+            self._full[instance] = True
+            for source in self.upstream[instance]:
+                self._blocked[source] += 1
+                self.ready.pop(source, None)
+
+    def next(self) -> tuple[int, int] | None:
+        """Return which instance to run on how many records, or None to let the worker sleep."""
+        ready = self.ready
+        if not ready:
+            return None
+        self.decisions += 1
+        chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
+        del ready[chosen]
+        self.running[chosen] = True
+        waiting = self.waiting[chosen]
+        take = self.take
+        count = waiting if take == "all" else (waiting + 1) // 2 if take == "half" else min(waiting, take)
+        waiting -= count
+        self.waiting[chosen] = waiting
+        if self._full[chosen] and waiting < self.limits[chosen]:
+            self._full[chosen] = False
+            for source in self.upstream[chosen]:
+                self._blocked[source] -= 1
+                self._make_ready(source)
+        return chosen, count
+
+    def finished(self, instance: int, count: int, elapsed_ns: int = 0, out: int = 0, born_ns: int = 0) -> None:
+        """Take note that a worker is done with what `next` gave it; `born_ns` is the age of the queue's new head."""
+        self.running[instance] = False
+        self.born_ns[instance] = born_ns
+        if count:
+            cost, per_record = self.cost_ns[instance], elapsed_ns / count
+            self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
+            self.out_ratio[instance] += _LEARNING * (out / count - self.out_ratio[instance])
+        if self.waiting[instance] and not self._blocked[instance]:
+            self.ready[instance] = None
+
+    def _make_ready(self, instance: int) -> None:
+        if self.waiting[instance] and not self.running[instance] and not self._blocked[instance]:
+            self.ready[instance] = None
+
+    def idle(self) -> bool:
+        """Say whether nothing waits and nothing runs."""
+        return not any(self.waiting) and not any(self.running)

@@ -1,0 +1,53 @@
+"""What can be chosen for a run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from headwater.engine.machine import Take
+from headwater.engine.policy import DEFAULT, policy_named
+from headwater.errors import RunError, listed, suggestion
+
+WhenFull = Literal["block", "spill", "shed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a flow is run; every field has a default that works."""
+
+    policy: str = DEFAULT
+    #: how much one turn consumes: 'all', 'half', or at most this many records
+    take: Take = 50
+    #: worker threads; the number of processors by default
+    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    #: bounds of each queue
+    queue_records: int = 10_000
+    queue_bytes: int = 64 * 2**20
+    #: what a source does when a queue is at its bound
+    when_full: WhenFull = "block"
+    #: where spilled batches go, and how much room they may take; a temporary folder by default
+    spill_dir: str | None = None
+    spill_bytes: int | None = None
+    #: records that a source hands over at once, at most
+    chunk: int = 256
+    #: stop reading after this long; None reads to the end
+    seconds: float | None = None
+    #: how often a sample of all measurements is kept
+    sample_s: float = 1.0
+    measure: bool = True
+
+    def __post_init__(self) -> None:
+        policy_named(self.policy)
+        for name, least in (("workers", 1), ("queue_records", 1), ("queue_bytes", 1), ("chunk", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise RunError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        if self.take not in ("all", "half") and not (isinstance(self.take, int) and self.take >= 1):
+            raise RunError(f"take must be 'all', 'half' or a number of records above 0; got {self.take!r}")
+        choices = get_args(WhenFull)
+        if self.when_full not in choices:
+            raise RunError(
+                f"when_full must be one of {listed(choices)}; got {self.when_full!r}{suggestion(self.when_full, choices)}"
+            )

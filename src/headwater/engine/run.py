@@ -1,0 +1,255 @@
+"""A run in progress: what the two runners share. Sources, the gate that holds them, the end, samples, the report."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+
+from headwater.engine.options import Options
+from headwater.engine.plan import Plan
+from headwater.engine.source import SourceThread
+from headwater.engine.station import Delivery, Station
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.batch import CREATED, END, Batch
+from headwater.flow.flow import Flow
+from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.operators import build
+
+log = logging.getLogger(__name__)
+
+#: A queue holds its sources back from this share of its bound on, until it is down to that share.
+HIGH, LOW = 0.9, 0.4
+_EXAMPLES = 5
+
+
+class Run:
+    """A flow at work. `start` it, then `wait` for its report; `stop` ends it in order, `abort` at once.
+
+    A subclass moves records: it owns the workers and the queues' locks.
+    """
+
+    runner = ""
+
+    def __init__(self, flow: Flow, options: Options) -> None:
+        self.flow, self.options = flow, options
+        self.plan = Plan.of(flow)
+        self.lock = threading.Lock()  #: guards the gate, the end and, in the worker pool, all queues
+        self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
+        self.crowded: set[int] = set()  #: instances whose queues hold sources back
+        self.aborted = False
+        self.stopping = threading.Event()
+        self.done = threading.Event()
+        self.error: HeadwaterError | None = None
+        self.dead: deque[dict[str, str]] = deque(maxlen=_EXAMPLES)
+        self.samples: deque[Sample] = deque(maxlen=3600)
+        self.shed: dict[str, int] = {}
+        self._backpressure_ns = 0
+        self._crowded_since = 0
+        self.stations = self._build()
+        self.limits = [options.queue_records] * len(self.stations)
+        self._puts = [0] * len(self.stations)
+        self._to_end = sum(1 for station in self.stations if station.operator is not None)
+        self.sources = [SourceThread(self, s) for s in self.stations if s.instance.step.is_source]
+        self._threads: list[threading.Thread] = []
+
+    def _build(self) -> list[Station]:
+        """Make the running form of every instance; what cannot open says so before anything has started."""
+        stations: list[Station] = []
+        try:
+            for instance in self.plan.instances:
+                operator = None if instance.step.is_source else build(instance.step)
+                station = Station(instance, operator, measure=self.options.measure)
+                station.on_dead = self._note_dead
+                stations.append(station)
+        except Exception:
+            for station in stations:
+                if station.operator is not None:
+                    station.operator.close()
+            raise
+        return stations
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Run:
+        """Start workers, sources and the sampling of measurements; return at once."""
+        try:
+            for source in self.sources:
+                source.open()
+        except Exception:
+            self._close()
+            raise
+        now = time.perf_counter_ns()
+        for station in self.stations:
+            station.counters.started_ns = station.counters.empty_since_ns = now
+        self._began_ns = now
+        self._end_dead_letters_if_alone()
+        self._threads = self.make_threads()
+        self._threads += [threading.Thread(target=s.loop, name=f"read {s.station.name}", daemon=True) for s in self.sources]
+        self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def _end_dead_letters_if_alone(self) -> None:
+        """A flow without any step that could write a dead letter still has to end them."""
+        for station in self.stations:
+            if station.operator is not None and not station.instance.channel_ports:
+                raise RunError(f"nothing feeds step {station.name!r}", step=station.name)
+
+    def make_threads(self) -> list[threading.Thread]:
+        """Return the threads that run steps, not yet started."""
+        raise NotImplementedError
+
+    def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
+        """Put what a source made into queues; called without the lock."""
+        raise NotImplementedError
+
+    def wake_all(self) -> None:
+        """Wake every thread that waits for something; called with the lock held."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop reading; what is in the queues is still processed."""
+        self.stopping.set()
+
+    def abort(self) -> None:
+        """Stop at once; what is in the queues stays there and is counted as left."""
+        self.stopping.set()
+        with self.lock:
+            self.aborted = True
+            self.wake_all()
+            self.room.notify_all()
+        self.done.set()
+
+    def fail(self, error: HeadwaterError) -> None:
+        """Stop because going on makes no sense; `wait` raises the first such error."""
+        if self.error is None:
+            self.error = error
+        self.abort()
+
+    def wait(self, timeout_s: float | None = None) -> Report | None:
+        """Wait for the end and return the report; None when the time was up first."""
+        if not self.done.wait(timeout_s):
+            return None
+        for thread in self._threads:
+            thread.join()
+        self._ended_ns = time.perf_counter_ns()
+        self._close()
+        if self.error is not None:
+            raise self.error
+        return self.report()
+
+    def _close(self) -> None:
+        for source in self.sources:
+            source.close()
+        for station in self.stations:
+            if station.operator is not None:
+                try:
+                    station.operator.close()
+                except Exception as error:
+                    if self.error is None:
+                        self.error = RunError(f"step {station.name!r} could not finish: {error}", step=station.name)
+
+    def ended(self, station: Station) -> None:
+        """Take note that an instance has seen its last record; called with the lock held."""
+        self._to_end -= 1
+        if self._to_end == 0:
+            self.done.set()
+            self.wake_all()
+            self.room.notify_all()
+
+    def finished(self) -> bool:
+        """Say whether workers should go home."""
+        return self.aborted or self._to_end == 0
+
+    # -- the gate -----------------------------------------------------------------------------------------------------
+
+    def learn_limit(self, instance: int, batch: Batch | None) -> int:
+        """Return the bound of a queue in records, from time to time worked out anew from the size of its records."""
+        puts = self._puts[instance]
+        self._puts[instance] = puts + 1
+        if batch is not None and puts & 63 == 0 and batch.length:
+            per_record = max(1, batch.nbytes // batch.length)
+            self.limits[instance] = max(1, min(self.options.queue_records, self.options.queue_bytes // per_record))
+        return self.limits[instance]
+
+    def crowd(self, instance: int) -> None:
+        """Hold the sources back: a queue is near its bound; called with the lock held."""
+        if not self.crowded:
+            self._crowded_since = time.perf_counter_ns()
+        self.crowded.add(instance)
+
+    def relieve(self, instance: int) -> None:
+        """Let the sources go on if this was the last crowded queue; called with the lock held."""
+        self.crowded.discard(instance)
+        if not self.crowded:
+            self._backpressure_ns += time.perf_counter_ns() - self._crowded_since
+            self.room.notify_all()
+
+    # -- measurements -------------------------------------------------------------------------------------------------
+
+    def _note_dead(self, batch: Batch) -> None:
+        if len(self.dead) < _EXAMPLES:
+            self.dead += batch.rows()[: _EXAMPLES - len(self.dead)]
+            log.warning("dead letter from step %s: %s", self.dead[-1]["step"], self.dead[-1]["error"])
+
+    def _watch(self) -> None:
+        """Keep a sample now and then, and end the run when its time is up."""
+        end = self.options.seconds
+        while not self.done.wait(self._until_next(end)):
+            self.samples.append(self.sample())
+            if end is not None and self._elapsed_s() >= end:
+                self.stop()
+                end = None
+
+    def _until_next(self, end: float | None) -> float:
+        return self.options.sample_s if end is None else max(0.001, min(self.options.sample_s, end - self._elapsed_s()))
+
+    def _elapsed_s(self) -> float:
+        return (time.perf_counter_ns() - self._began_ns) / 1e9
+
+    def sample(self) -> Sample:
+        """Return all measurements as they are now."""
+        now = time.perf_counter_ns()
+        steps: dict[str, StepMetrics] = {}
+        latency, emit_latency = Histogram(), Histogram()
+        out: dict[str, int] = {}
+        with self.lock:
+            queued = [station.waiting() for station in self.stations]
+            backpressure = self._backpressure_ns + (now - self._crowded_since if self.crowded else 0)
+        for station, queue in zip(self.stations, queued, strict=True):
+            metrics = station.counters.metrics(station.name, queue, now)
+            steps[station.name] = steps[station.name].plus(metrics) if station.name in steps else metrics
+            if station.instance.step.is_sink:
+                latency.merge(station.latency)
+                emit_latency.merge(station.emit_latency)
+                out[station.name] = steps[station.name].records_out
+        read = sum(s.station.counters.records_in for s in self.sources)
+        at_s = (now - self._began_ns) / 1e9
+        return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9)
+
+    def report(self) -> Report:
+        """Return what the run has done so far, or in all when it is over."""
+        last = self.sample()
+        ended = getattr(self, "_ended_ns", None)
+        return Report(
+            flow=self.flow.name,
+            runner=self.runner,
+            seconds=((ended or time.perf_counter_ns()) - self._began_ns) / 1e9,
+            last=last,
+            samples=list(self.samples),
+            dead_letters=sum(station.counters.dead for station in self.stations),
+            shed=dict(self.shed),
+            left=sum(step.queue for step in last.steps.values()) + sum(source.left for source in self.sources),
+            examples=list(self.dead),
+        )
+
+
+def born(batch: Batch) -> int:
+    """Return when the first record of a batch was created."""
+    return int(batch.stamps[0, CREATED]) if batch.length else 0
+
+
+__all__ = ["END", "HIGH", "LOW", "Run", "born"]

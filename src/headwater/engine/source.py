@@ -1,0 +1,147 @@
+"""A source at work: a thread that reads, and what it does when the flow is full (block, spill or shed)."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from headwater.engine.station import Delivery, Station
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.batch import CREATED, END, Batch
+from headwater.flow.endpoints import Reader
+from headwater.flow.steps import Read
+from headwater.operators.operator import rejected
+
+if TYPE_CHECKING:
+    from headwater.engine.run import Run
+    from headwater.io.spill import SpillFile
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see whether the run is stopping
+
+
+class SourceThread:
+    """Reads one source and hands its batches to the first steps."""
+
+    def __init__(self, run: Run, station: Station) -> None:
+        self.run, self.station = run, station
+        self.left = 0  #: records that were read but never handed over, because the run was aborted
+        self._reader: Reader | None = None
+        self._spilled: SpillFile | None = None
+        self._warned_s = 0.0
+
+    def open(self) -> None:
+        """Open the reader; raises what the source has to say."""
+        kind = self.station.instance.step.kind
+        assert isinstance(kind, Read)
+        self._reader = kind.source.open(self._reject)
+
+    def close(self) -> None:
+        """Close the reader and remove what was spilled."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        if self._spilled is not None:
+            self._spilled.close()
+            self._spilled = None
+
+    def loop(self) -> None:
+        """Read until the end, or until told to stop; then say that nothing will follow."""
+        try:
+            self._read_all()
+            self._unspill(wait=True)
+        except HeadwaterError as error:
+            self.run.fail(RunError(f"source {self.station.name!r} stopped: {error}", step=self.station.name))
+        except Exception as error:
+            log.exception("source %s broke", self.station.name)
+            why = f"source {self.station.name!r} broke: {type(error).__name__}: {error}"
+            self.run.fail(RunError(why, step=self.station.name))
+        deliveries: list[Delivery] = []
+        self.station.send_mark(END, deliveries)
+        self.run.deliver(deliveries, time.perf_counter_ns(), 0)
+
+    def _read_all(self) -> None:
+        reader, chunk, stopping = self._reader, self.run.options.chunk, self.run.stopping
+        assert reader is not None
+        while not stopping.is_set():
+            batch = reader.read(chunk, _PATIENCE_S)
+            if batch is None:
+                return
+            if batch.length:
+                self._emit(batch)
+            elif self._spilled:
+                self._unspill(wait=False)
+
+    def _emit(self, batch: Batch) -> None:
+        how = self.run.options.when_full
+        if how == "spill":
+            self._unspill(wait=False)
+        if self._has_room() and not self._spilled:
+            self._hand_over(batch)
+        elif how == "block":
+            self._wait_for_room()
+            self._hand_over(batch)
+        elif how == "shed":
+            self._shed(batch)
+        else:
+            self._spill(batch)
+
+    def _has_room(self) -> bool:
+        return not self.run.crowded
+
+    def _wait_for_room(self) -> None:
+        run = self.run
+        with run.lock:
+            while run.crowded and not run.aborted:
+                run.room.wait()
+
+    def _hand_over(self, batch: Batch) -> None:
+        if self.run.aborted:
+            self.left += batch.length
+            return
+        deliveries = self.station.emit(batch)
+        self.run.deliver(deliveries, time.perf_counter_ns(), int(batch.stamps[0, CREATED]))
+
+    def _shed(self, batch: Batch) -> None:
+        """Drop the newest records, counted by the queue that was full."""
+        with self.run.lock:
+            full = min(self.run.crowded, default=None)
+        reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
+        self.station.counters.records_in += batch.length
+        self.station.counters.shed += batch.length
+        self.run.shed[reason] = self.run.shed.get(reason, 0) + batch.length
+        now = time.monotonic()
+        if now - self._warned_s > 10:
+            self._warned_s = now
+            log.warning("source %s sheds records: %s; %d so far", self.station.name, reason, self.run.shed[reason])
+
+    def _spill(self, batch: Batch) -> None:
+        if self._spilled is None:
+            from headwater.io.spill import SpillFile
+
+            options = self.run.options
+            where = options.spill_dir or tempfile.mkdtemp(prefix="headwater-spill-")
+            self._spilled = SpillFile(where, max_bytes=options.spill_bytes)
+        self._spilled.append(batch)
+        self.left += batch.length
+
+    def _unspill(self, *, wait: bool) -> None:
+        """Hand over what was spilled, oldest first, as far as there is room."""
+        spilled = self._spilled
+        while spilled:
+            if wait:
+                self._wait_for_room()
+            elif not self._has_room():
+                return
+            if self.run.aborted:
+                return
+            batch = spilled.popleft()
+            self.left -= batch.length
+            self._hand_over(batch)
+
+    def _reject(self, text: str, error: str) -> None:
+        deliveries = self.station.reject(rejected(self.station.name, text, error))
+        self.run.deliver(deliveries, time.perf_counter_ns(), time.time_ns())

@@ -1,0 +1,322 @@
+"""A station: one instance of a step at work, with its queue, its operator and its counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from headwater.engine.plan import Instance, Route
+from headwater.engine.queue import Entry, Queue
+from headwater.flow.batch import CREATED, EMITTED, END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.column import Nullable
+from headwater.flow.steps import EventTime
+from headwater.metrics import Histogram, StepMetrics
+from headwater.operators import DEAD, Operator, Output
+from headwater.operators.operator import dead_letters, partitions
+
+#: (instance, channel, batch or None for a mark, watermark, count): something to be put into a queue
+Delivery = tuple[int, int, Batch | None, int, int]
+
+
+class Station:
+    """Runs one operator on what its queue hands out; at most one worker is here at a time."""
+
+    def __init__(self, instance: Instance, operator: Operator | None, *, measure: bool = True) -> None:
+        self.instance = instance
+        self.name = instance.step.name
+        self.operator = operator  #: None at a source, which has a reader instead
+        self.queue = Queue()
+        self.ended = False
+        self.on_dead: Callable[[Batch], None] = lambda batch: None
+        self._is_sink = instance.step.is_sink
+        self._measure = measure
+        self._ports = instance.channel_ports
+        self._watermarks = [NO_WATERMARK] * len(self._ports)
+        self._watermark = NO_WATERMARK
+        self._sets_time = isinstance(instance.step.kind, EventTime)
+        self._turns: dict[int, int] = {}  #: whose turn it is, for each route that shuffles
+        #: the one place where the main output goes, when it is that simple: the way most records take
+        self._straight = _only_target(instance)
+        self.counters = Counters(time.perf_counter_ns())
+        self.latency = Histogram()
+        self.emit_latency = Histogram()
+
+    def put(self, entry: Entry) -> None:
+        """Add to the queue; the caller holds the lock that guards it."""
+        counters = self.counters
+        if counters.empty_since_ns:
+            counters.t_empty_ns += max(0, entry[3] - counters.empty_since_ns)
+            counters.empty_since_ns = 0
+        self.queue.entries.append(entry)
+
+    def rest(self, now_ns: int) -> None:
+        """Take note that a turn is over; the caller holds the lock that guards the queue."""
+        self.counters.last_finish_ns = now_ns
+        if not self.queue.entries:
+            self.counters.empty_since_ns = now_ns
+
+    def run(self, entries: list[Entry]) -> tuple[list[Delivery], int, int, int]:
+        """Process what was taken from the queue; return what goes where, records out, nanoseconds taken, and when."""
+        start = time.perf_counter_ns()
+        deliveries: list[Delivery] = []
+        if len(entries) == 1:
+            channel, batch, watermark, _, _, _ = entries[0]
+            out = self._one(batch, channel, watermark, deliveries)
+        else:
+            out = self._several(entries, deliveries)
+        now = time.perf_counter_ns()
+        if self._measure:
+            self.counters.turn(entries, start, now, out)
+        return deliveries, out, now - start, now
+
+    def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
+        """Run neighbouring entries of one input together, as one batch."""
+        out = 0
+        group: list[Batch] = []
+        port = -1
+        for channel, batch, watermark, _, _, _ in entries:
+            if self._ports[channel] != port:
+                if group:
+                    out += self._one(concat_batches(group), channel_before, NO_WATERMARK, deliveries)
+                    group = []
+                port = self._ports[channel]
+            channel_before = channel
+            if batch is not None:
+                group.append(batch)
+            if watermark > self._watermarks[channel]:
+                # what follows may be late by this watermark, so it must not be in the same batch
+                out += self._one(concat_batches(group) if group else None, channel, watermark, deliveries)
+                group = []
+        if group:
+            out += self._one(concat_batches(group), channel_before, NO_WATERMARK, deliveries)
+        return out
+
+    def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
+        """Run the operator on one batch and move time on; return the number of records out."""
+        out = 0
+        if batch is not None:
+            result = self._process(batch, self._ports[channel])
+            if self._is_sink and result is None:
+                self._arrived_at_sink(batch)
+                out = batch.length
+            elif type(result) is Batch and self._straight is not None and not self._sets_time:
+                out = result.length
+                if out:
+                    deliveries.append((*self._straight, result, NO_WATERMARK, out))
+            elif result is not None:
+                out = self._send(result, deliveries)
+        if watermark > NO_WATERMARK:
+            out += self._advance(channel, watermark, deliveries)
+        return out
+
+    def _process(self, batch: Batch, port: int) -> Output:
+        assert self.operator is not None
+        try:
+            return self.operator.process(batch, port)
+        except Exception as error:
+            if self.operator.stateless and batch.length > 1:
+                return self._by_halves(batch, port)
+            return [(DEAD, dead_letters(self.name, [_told(error)] * batch.length, batch))]
+
+    def _by_halves(self, batch: Batch, port: int) -> Output:
+        """Find the records that break the step, and go on with the others."""
+        middle = batch.length // 2
+        outputs: list[tuple[int, Batch]] = []
+        for half in (batch.slice(0, middle), batch.slice(middle, batch.length)):
+            outputs += _as_list(self._process(half, port))
+        return outputs
+
+    def _arrived_at_sink(self, batch: Batch) -> None:
+        if self._measure:
+            ages = time.time_ns() - batch.stamps
+            self.latency.add(ages[:, CREATED])
+            self.emit_latency.add(ages[:, EMITTED])
+
+    def _send(self, result: Output, deliveries: list[Delivery]) -> int:
+        out = 0
+        for port, batch in _as_list(result):
+            watermark = NO_WATERMARK
+            if port == DEAD:
+                self.counters.dead += batch.length
+                self.on_dead(batch)
+            else:
+                out += batch.length
+                if self._sets_time and port == 0 and batch.watermark > self._watermark:
+                    watermark = self._watermark = batch.watermark
+            self._send_all(port, batch, watermark, deliveries)
+        return out
+
+    def _send_all(self, port: int, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        for route in self.instance.routes.get(port, ()):
+            if batch.length:
+                self._spread(route, batch, watermark, deliveries)
+            elif watermark > NO_WATERMARK:
+                _mark(route.targets, watermark, deliveries)
+
+    def _spread(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        """Send a batch along a route; instances that get no record still learn how far time has come."""
+        targets = route.targets
+        if len(targets) == 1 or route.grouping == "one":
+            chosen = targets[:1]
+        elif route.grouping == "all":
+            chosen = targets
+        elif route.grouping == "key":
+            self._spread_by_key(route, batch, watermark, deliveries)
+            return
+        else:
+            turn = self._turns.get(id(route), self.instance.number) % len(targets)
+            self._turns[id(route)] = turn + 1
+            chosen = targets[turn : turn + 1]
+        for to, channel in chosen:
+            deliveries.append((to, channel, batch, watermark, batch.length))
+        if watermark > NO_WATERMARK and len(chosen) < len(targets):
+            _mark([target for target in targets if target not in chosen], watermark, deliveries)
+
+    def _spread_by_key(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        columns = [batch.columns[name] for name in route.keys]
+        plain = [column.values if isinstance(column, Nullable) else column for column in columns]
+        parts = partitions(plain, len(route.targets))
+        order = np.argsort(parts, kind="stable")
+        bounds = np.searchsorted(parts[order], np.arange(len(route.targets) + 1)).tolist()
+        for part, target in enumerate(route.targets):
+            rows = order[bounds[part] : bounds[part + 1]]
+            if len(rows):
+                deliveries.append((*target, batch.take(rows), watermark, len(rows)))
+            elif watermark > NO_WATERMARK:
+                _mark([target], watermark, deliveries)
+
+    def _advance(self, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
+        """Move one channel's time on and, when that moves the earliest of all channels, the operator's."""
+        self._watermarks[channel] = max(self._watermarks[channel], watermark)
+        earliest = min(self._watermarks)
+        if self._sets_time and earliest != END:
+            return 0
+        if earliest <= self._watermark:
+            return 0
+        self._watermark = earliest
+        out = 0
+        if self.operator is not None:
+            try:
+                out = self._send(self.operator.advance(earliest), deliveries)
+            except Exception as error:
+                self._send([(DEAD, dead_letters(self.name, [_told(error)], _NOTHING))], deliveries)
+        self.ended = earliest == END
+        self.send_mark(earliest, deliveries)
+        return out
+
+    def send_mark(self, watermark: int, deliveries: list[Delivery]) -> None:
+        """Tell all receivers of all outputs how far time has come; dead letters only learn of the end."""
+        for port, routes in self.instance.routes.items():
+            if port != DEAD or watermark == END:
+                for route in routes:
+                    _mark(route.targets, watermark, deliveries)
+
+    def emit(self, batch: Batch) -> list[Delivery]:
+        """Return where a source's batch goes."""
+        deliveries: list[Delivery] = []
+        self.counters.records_in += batch.length
+        self.counters.records_out += batch.length
+        self._send_all(0, batch, NO_WATERMARK, deliveries)
+        return deliveries
+
+    def reject(self, letter: Batch) -> list[Delivery]:
+        """Return where a dead letter goes that a source wrote."""
+        deliveries: list[Delivery] = []
+        self.counters.records_in += letter.length
+        self._send([(DEAD, letter)], deliveries)
+        return deliveries
+
+    def waiting(self) -> int:
+        """Return how many records are in the queue; the caller holds the lock that guards it."""
+        return sum(entry[4] for entry in self.queue.entries if entry[1] is not None)
+
+
+class Counters:
+    """What an instance has done so far."""
+
+    __slots__ = (
+        "activations",
+        "busy_ns",
+        "dead",
+        "empty_since_ns",
+        "last_finish_ns",
+        "records_in",
+        "records_out",
+        "shed",
+        "started_ns",
+        "t_c_ns",
+        "t_empty_ns",
+        "t_q_ns",
+        "t_s_ns",
+    )
+
+    def __init__(self, now_ns: int) -> None:
+        self.started_ns = now_ns
+        self.empty_since_ns = now_ns  #: since when there was nothing to do; 0 when there is something
+        self.last_finish_ns = 0
+        self.records_in = self.records_out = self.activations = self.dead = self.shed = 0
+        self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
+
+    def turn(self, entries: list[Entry], start_ns: int, now_ns: int, out: int) -> None:
+        """Count one activation in.
+
+        A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after
+        that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
+        """
+        records = 0
+        before = self.last_finish_ns
+        for _, batch, _, put_ns, count, _ in entries:
+            if batch is not None:
+                head_ns = before if before > put_ns else put_ns
+                self.t_s_ns += (start_ns - head_ns) * count
+                self.t_q_ns += (head_ns - put_ns) * count
+                records += count
+        self.activations += 1
+        self.records_in += records
+        self.records_out += out
+        self.busy_ns += now_ns - start_ns
+        self.t_c_ns += (now_ns - start_ns) * records
+
+    def metrics(self, name: str, queue: int, now_ns: int) -> StepMetrics:
+        """Return the counters as they are now."""
+        empty_ns = self.t_empty_ns + (max(0, now_ns - self.empty_since_ns) if self.empty_since_ns else 0)
+        return StepMetrics(
+            name=name,
+            records_in=self.records_in,
+            records_out=self.records_out,
+            activations=self.activations,
+            queue=queue,
+            t_q_ns=self.t_q_ns,
+            t_s_ns=self.t_s_ns,
+            t_c_ns=self.t_c_ns,
+            busy_ns=self.busy_ns,
+            t_empty_ns=empty_ns,
+            span_ns=now_ns - self.started_ns,
+            dead_letters=self.dead,
+            shed=self.shed,
+        )
+
+
+_NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
+
+
+def _only_target(instance: Instance) -> tuple[int, int] | None:
+    routes = instance.routes.get(0, [])
+    return routes[0].targets[0] if len(routes) == 1 and len(routes[0].targets) == 1 else None
+
+
+def _mark(targets: Iterable[tuple[int, int]], watermark: int, deliveries: list[Delivery]) -> None:
+    for to, channel in targets:
+        deliveries.append((to, channel, None, watermark, 1))
+
+
+def _as_list(result: Output) -> list[tuple[int, Batch]]:
+    if result is None:
+        return []
+    return [(0, result)] if isinstance(result, Batch) else result
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,117 @@
+"""The baseline: one thread per step instance and bounded queues, scheduled by the operating system.
+
+It is what Storm and Flink do. Steps, queues, batches and measurements are the worker pool's own, so that the two runners
+differ in scheduling alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import numpy as np
+
+from headwater.engine.options import Options
+from headwater.engine.queue import Entry
+from headwater.engine.run import HIGH, LOW, Run
+from headwater.engine.station import Delivery, Station
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+
+log = logging.getLogger(__name__)
+
+
+class ThreadPerStep(Run):
+    """Runs each instance of each step in a thread of its own; a full queue makes its writers wait."""
+
+    runner = "threads"
+
+    def __init__(self, flow: Flow, options: Options) -> None:
+        super().__init__(flow, options)
+        self._boxes = [_Box() for _ in self.stations]
+
+    def make_threads(self) -> list[threading.Thread]:
+        """Return a thread for each instance that has an operator."""
+        return [
+            threading.Thread(target=self._loop, args=(i, station), name=station.name, daemon=True)
+            for i, station in enumerate(self.stations)
+            if station.operator is not None
+        ]
+
+    def wake_all(self) -> None:
+        """Wake every thread; it looks at the run's state itself."""
+        # the run's lock is held here and a box's lock never waits for it while a thread sleeps on the box
+        for box in self._boxes:
+            threading.Thread(target=box.wake, daemon=True).start()
+
+    def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
+        """Put entries into their queues, waiting while one is full."""
+        for to, channel, batch, watermark, count in deliveries:
+            limit = self.learn_limit(to, batch)
+            box, station = self._boxes[to], self.stations[to]
+            with box.lock:
+                while box.waiting >= limit and not self.aborted and not station.ended:
+                    box.room.wait()
+                station.put((channel, batch, watermark, now_ns, count, born_ns))
+                box.waiting += count
+                crowded = box.waiting >= HIGH * limit and not box.crowded
+                box.crowded = box.crowded or crowded
+                box.work.notify()
+            if crowded:
+                with self.lock:
+                    self.crowd(to)
+
+    def _loop(self, index: int, station: Station) -> None:
+        np.seterr(all="ignore")
+        try:
+            while not station.ended:
+                entries = self._take(index, station)
+                if not entries:
+                    return
+                deliveries, _, _, now_ns = station.run(entries)
+                if deliveries:
+                    self.deliver(deliveries, now_ns, entries[0][5])
+                with self._boxes[index].lock:
+                    station.rest(now_ns)
+            with self.lock:
+                self.ended(station)
+        except Exception as error:  # a bug of ours: better to stop with a message than to wait for ever
+            log.exception("step %s broke", station.name)
+            self.fail(RunError(f"step {station.name!r} broke: {type(error).__name__}: {error}", step=station.name))
+
+    def _take(self, index: int, station: Station) -> list[Entry]:
+        box, take = self._boxes[index], self.options.take
+        with box.lock:
+            while not box.waiting:
+                if self.aborted:
+                    return []
+                box.work.wait()
+            if self.aborted:
+                return []
+            waiting = box.waiting
+            count = waiting if take == "all" else (waiting + 1) // 2 if take == "half" else min(waiting, take)
+            entries = station.queue.take(count)
+            box.waiting -= count
+            box.room.notify_all()
+            relieved = box.crowded and box.waiting < LOW * self.limits[index]
+            box.crowded = box.crowded and not relieved
+        if relieved:
+            with self.lock:
+                self.relieve(index)
+        return entries
+
+
+class _Box:
+    """The lock of one queue, and those who wait at it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.work = threading.Condition(self.lock)
+        self.room = threading.Condition(self.lock)
+        self.waiting = 0
+        self.crowded = False
+
+    def wake(self) -> None:
+        with self.lock:
+            self.work.notify_all()
+            self.room.notify_all()

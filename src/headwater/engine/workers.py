@@ -1,0 +1,113 @@
+"""The worker pool: a fixed number of threads that do what the decision machine says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import numpy as np
+
+from headwater.engine.machine import Machine
+from headwater.engine.options import Options
+from headwater.engine.policy import policy_named
+from headwater.engine.run import HIGH, LOW, Run
+from headwater.engine.station import Delivery
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+from headwater.metrics import Report
+
+log = logging.getLogger(__name__)
+
+_TIME_EVERY = 256  #: one decision of so many is timed
+
+
+class WorkerPool(Run):
+    """Runs a flow on a few workers that move from step to step; one lock guards the machine and all queues."""
+
+    runner = "engine"
+
+    def __init__(self, flow: Flow, options: Options) -> None:
+        super().__init__(flow, options)
+        self.machine = Machine(self.plan.downstream(), policy_named(options.policy), options.take, self.limits)
+        self.limits = self.machine.limits
+        self._work = threading.Condition(self.lock)
+        self._sleeping = 0
+        self._decision_ns = 0
+
+    def make_threads(self) -> list[threading.Thread]:
+        """Return the workers."""
+        return [
+            threading.Thread(target=self._worker, name=f"worker {i}", daemon=True) for i in range(self.options.workers)
+        ]
+
+    def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
+        """Put what a source made into queues and wake a worker for it."""
+        with self.lock:
+            self._put(deliveries, now_ns, born_ns)
+            if self._sleeping and self.machine.ready:
+                self._work.notify()
+
+    def wake_all(self) -> None:
+        """Wake every worker."""
+        self._work.notify_all()
+
+    def _put(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
+        stations, arrived, waiting = self.stations, self.machine.arrived, self.machine.waiting
+        for to, channel, batch, watermark, count in deliveries:
+            limit = self.learn_limit(to, batch)
+            stations[to].put((channel, batch, watermark, now_ns, count, born_ns))
+            arrived(to, count, born_ns)
+            if waiting[to] >= HIGH * limit and to not in self.crowded:
+                self.crowd(to)
+
+    def _worker(self) -> None:
+        np.seterr(all="ignore")
+        with self.lock:
+            try:
+                self._work_till_the_end()
+            except Exception as error:  # a bug of ours: better to stop with a message than to wait for ever
+                log.exception("worker broke")
+                broken = RunError(f"worker broke: {type(error).__name__}: {error}")
+                threading.Thread(target=self.fail, args=(broken,)).start()
+
+    def _work_till_the_end(self) -> None:
+        machine, stations, lock = self.machine, self.stations, self.lock
+        while not self.finished():
+            command = self._timed_next() if machine.decisions % _TIME_EVERY == 0 else machine.next()
+            if command is None:
+                self._sleeping += 1
+                self._work.wait()
+                self._sleeping -= 1
+                continue
+            index, count = command
+            station = stations[index]
+            entries = station.queue.take(count)
+            if self.crowded and index in self.crowded and machine.waiting[index] < LOW * self.limits[index]:
+                self.relieve(index)
+            if self._sleeping and machine.ready:
+                self._work.notify()
+            lock.release()
+            try:
+                deliveries, out, elapsed_ns, now_ns = station.run(entries)
+            finally:
+                lock.acquire()
+            if deliveries:
+                self._put(deliveries, now_ns, entries[0][5])
+            station.rest(now_ns)
+            machine.finished(index, count, elapsed_ns, out, station.queue.head_born_ns())
+            if station.ended:
+                self.ended(station)
+
+    def _timed_next(self) -> tuple[int, int] | None:
+        start = time.perf_counter_ns()
+        command = self.machine.next()
+        if command is not None:
+            self._decision_ns += (time.perf_counter_ns() - start) * _TIME_EVERY
+        return command
+
+    def report(self) -> Report:
+        """Return what the run has done, the scheduler's own work included."""
+        report = super().report()
+        report.decisions, report.decision_s = self.machine.decisions, self._decision_ns / 1e9
+        return report

@@ -1,0 +1,232 @@
+"""One vocabulary of measurements for every runner: counters of a step, latency histograms that merge, a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Buckets per doubling of a value: neighbouring borders are 4.4 % apart.
+_PER_OCTAVE = 16
+_BUCKETS = 64 * _PER_OCTAVE
+
+
+class Histogram:
+    """Counts durations in buckets of equal ratio, so that percentiles are within a few percent and histograms add up.
+
+    >>> h = Histogram()
+    >>> h.add(np.array([1_000_000, 2_000_000, 4_000_000]))
+    >>> round(h.percentile(50) / 1e6, 1), h.count
+    (2.0, 3)
+    """
+
+    __slots__ = ("buckets", "count", "largest", "total")
+
+    def __init__(self) -> None:
+        self.buckets: npt.NDArray[np.int64] = np.zeros(_BUCKETS, np.int64)
+        self.count = 0
+        self.total = 0
+        self.largest = 0
+
+    def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
+        """Count durations in nanoseconds; below one counts as one."""
+        n = len(durations_ns)
+        if n == 0:
+            return
+        at_least_one = np.maximum(durations_ns, 1)
+        np.add.at(self.buckets, (np.log2(at_least_one) * _PER_OCTAVE).astype(np.int64), 1)
+        self.count += n
+        self.total += int(at_least_one.sum())
+        self.largest = max(self.largest, int(at_least_one.max()))
+
+    def merge(self, other: Histogram) -> None:
+        """Count in all that another histogram has counted."""
+        self.buckets += other.buckets
+        self.count += other.count
+        self.total += other.total
+        self.largest = max(self.largest, other.largest)
+
+    def minus(self, earlier: Histogram) -> Histogram:
+        """Return what was counted since `earlier`, a copy of this histogram."""
+        since = Histogram()
+        since.buckets = self.buckets - earlier.buckets
+        since.count, since.total = self.count - earlier.count, self.total - earlier.total
+        since.largest = self.largest
+        return since
+
+    def copy(self) -> Histogram:
+        """Return a histogram of the same counts."""
+        return Histogram().plus(self)
+
+    def plus(self, other: Histogram) -> Histogram:
+        """Merge and return self."""
+        self.merge(other)
+        return self
+
+    def percentile(self, percent: float) -> float:
+        """Return the duration in nanoseconds that `percent` of the values do not exceed; 0 when empty."""
+        if self.count == 0:
+            return 0.0
+        rank = max(1, int(np.ceil(self.count * percent / 100)))
+        bucket = int(np.searchsorted(np.cumsum(self.buckets), rank))
+        return float(min(2.0 ** ((bucket + 0.5) / _PER_OCTAVE), self.largest))
+
+    def mean(self) -> float:
+        """Return the mean in nanoseconds."""
+        return self.total / self.count if self.count else 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """Return the usual percentiles in milliseconds."""
+        return {name: round(self.percentile(p) / 1e6, 4) for name, p in (("p50", 50), ("p95", 95), ("p99", 99))}
+
+
+@dataclass(slots=True)
+class StepMetrics:
+    """What one step (all its instances together) did in some span of time."""
+
+    name: str
+    records_in: int = 0
+    records_out: int = 0
+    activations: int = 0
+    queue: int = 0
+    #: sums over records, in nanoseconds: waiting behind others, waiting for a worker at the head, being computed
+    t_q_ns: int = 0
+    t_s_ns: int = 0
+    t_c_ns: int = 0
+    #: time that workers spent here: divided by records, the cost of one
+    busy_ns: int = 0
+    #: time with nothing to do, summed over instances
+    t_empty_ns: int = 0
+    instances: int = 1
+    span_ns: int = 0
+    dead_letters: int = 0
+    shed: int = 0
+    state_bytes: int = 0
+
+    @property
+    def utilisation(self) -> float:
+        """ρ_w = 1 − T_empty / T_w, the mean over instances."""
+        if not self.span_ns:
+            return 0.0
+        return min(1.0, max(0.0, 1 - self.t_empty_ns / (self.span_ns * self.instances)))
+
+    def since(self, earlier: StepMetrics) -> StepMetrics:
+        """Return what was done since an earlier reading of the same step."""
+        now = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTED}
+        return StepMetrics(self.name, queue=self.queue, instances=self.instances, state_bytes=self.state_bytes, **now)
+
+    def plus(self, other: StepMetrics) -> StepMetrics:
+        """Return the sum of two instances of one step."""
+        both = {name: getattr(self, name) + getattr(other, name) for name in (*_COUNTED, "queue", "state_bytes")}
+        both["span_ns"] = max(self.span_ns, other.span_ns)
+        return StepMetrics(self.name, instances=self.instances + other.instances, **both)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the step in the keys that scripts rely on; times are means per record."""
+        n = max(1, self.records_in)
+        return {
+            "name": self.name,
+            "in": self.records_in,
+            "out": self.records_out,
+            "queue": self.queue,
+            "activations": self.activations,
+            "t_q_ms": round(self.t_q_ns / n / 1e6, 6),
+            "t_s_ms": round(self.t_s_ns / n / 1e6, 6),
+            "t_c_ms": round(self.t_c_ns / n / 1e6, 6),
+            "cost_us": round(self.busy_ns / n / 1e3, 4),
+            "utilisation": round(self.utilisation, 4),
+            "dead_letters": self.dead_letters,
+            "shed": self.shed,
+        }
+
+
+_COUNTED = (
+    "records_in",
+    "records_out",
+    "activations",
+    "t_q_ns",
+    "t_s_ns",
+    "t_c_ns",
+    "busy_ns",
+    "t_empty_ns",
+    "span_ns",
+    "dead_letters",
+    "shed",
+)
+
+
+def variation(values: list[float]) -> float:
+    """Return the coefficient of variation: standard deviation over mean.
+
+    >>> variation([1.0, 1.0]), variation([0.0, 2.0])
+    (0.0, 1.0)
+    """
+    mean = float(np.mean(values)) if values else 0.0
+    return float(np.std(values)) / mean if mean else 0.0
+
+
+@dataclass(slots=True)
+class Sample:
+    """The state of a run at one moment: everything counted since it began."""
+
+    at_s: float
+    steps: dict[str, StepMetrics]
+    latency: Histogram
+    emit_latency: Histogram
+    records_in: int
+    records_out: dict[str, int]
+    backpressure_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did, in the same words whatever ran it."""
+
+    flow: str
+    runner: str
+    seconds: float
+    last: Sample
+    samples: list[Sample] = field(default_factory=list)
+    dead_letters: int = 0
+    shed: dict[str, int] = field(default_factory=dict)
+    left: int = 0
+    decisions: int = 0
+    decision_s: float = 0.0
+    #: the first few dead letters, to show a user what went wrong
+    examples: list[dict[str, str]] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def throughput(self) -> float:
+        """Records written by all sinks per second."""
+        return sum(self.last.records_out.values()) / self.seconds if self.seconds else 0.0
+
+    def utilisation_cv(self) -> float:
+        """Return the coefficient of variation of ρ_w over the steps that compute something, for the whole run."""
+        return variation([step.utilisation for step in self.last.steps.values() if step.activations])
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the run in the keys that scripts rely on."""
+        return {
+            "flow": self.flow,
+            "runner": self.runner,
+            "seconds": round(self.seconds, 3),
+            "records_in": self.last.records_in,
+            "records_out": self.last.records_out,
+            "dead_letters": self.dead_letters,
+            "shed": sum(self.shed.values()),
+            "shed_by": self.shed,
+            "left": self.left,
+            "throughput": round(self.throughput, 1),
+            "latency_ms": self.last.latency.to_json(),
+            "emit_latency_ms": self.last.emit_latency.to_json(),
+            "backpressure_s": round(self.last.backpressure_s, 4),
+            "utilisation_cv": round(self.utilisation_cv(), 4),
+            "decisions": self.decisions,
+            "decision_us": round(self.decision_s / self.decisions * 1e6, 3) if self.decisions else 0.0,
+            "steps": [step.to_json() for step in self.last.steps.values()],
+            "dead_letter_examples": self.examples,
+            **self.extra,
+        }
