@@ -1,0 +1,80 @@
+"""Best: a portfolio that takes the strongest answer of all strategies within a time budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, tcep
+from headwater.place.descent import descend, foresee
+from headwater.place.objective import AGGREGATE
+from headwater.place.placement import Budget, Clock, Placement, failed
+from headwater.place.problem import Model, Problem
+
+GREEDY = (aels.solve, aels_rp.solve, aels_rp_la.solve, cloud_only.solve, tcep.solve, foresee)
+PROOF_S = 0.25
+"""With less time left than this, no proof is tried."""
+
+
+def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True) -> Placement:
+    """Run every strategy that fits, improve the best, and prove it if time allows.
+
+    The answer is at least as good as that of each strategy. `prove=False` stops after the heuristics.
+    """
+    budget = budget or Budget()
+    clock = Clock(budget)
+    found = quick(problem, budget)
+    if _needs_search(problem, budget):
+        found = _better(found, _searched(problem, budget, found))
+    if prove and clock.left_s > PROOF_S:
+        from headwater.place import exact
+
+        rest = dataclasses.replace(budget, time_s=clock.left_s)
+        proof = exact.solve(problem, rest, hint=found)
+        if proof.device is None and proof.proven and found is None:
+            return dataclasses.replace(proof, strategy="best", seconds=clock.spent_s)
+        found = _with_bound(_better(found, proof if proof.device is not None else None), proof)
+    if found is None:
+        reason = foresee(problem, budget).reason or f"no strategy found a valid placement of '{problem.name}'"
+        return failed(problem, "best", budget, clock.spent_s, reason)
+    return dataclasses.replace(found, strategy="best", seconds=clock.spent_s)
+
+
+def quick(problem: Problem, budget: Budget) -> Placement | None:
+    """The best that greedy strategies and descent reach, or None; milliseconds on any net."""
+    best: Placement | None = None
+    for strategy in GREEDY:
+        grown = strategy(problem, budget)
+        if grown.device is None:
+            continue
+        best = _better(best, grown)
+        if problem.model is Model.QUEUE:
+            best = _better(best, descend(problem, grown.device, budget))
+    return best
+
+
+def _needs_search(problem: Problem, budget: Budget) -> bool:
+    """Greedy strategies and descent aim at the sum of paths under queue time; anything else wants a search."""
+    return problem.model is not Model.QUEUE or budget.goal(problem) != AGGREGATE
+
+
+def _searched(problem: Problem, budget: Budget, begin: Placement | None) -> Placement | None:
+    from headwater.place import anneal
+
+    found = anneal.solve(problem, budget, steps=100_000, begin=None if begin is None else begin.device)
+    return found if found.device is not None else None
+
+
+def _better(a: Placement | None, b: Placement | None) -> Placement | None:
+    if a is None or b is None or b.device is None:
+        return b if a is None and b is not None and b.device is not None else a
+    return b if b.objective.values(b.score) < a.objective.values(a.score) else a
+
+
+def _with_bound(found: Placement | None, proof: Placement) -> Placement | None:
+    """Carry a proof's bound over to the best placement."""
+    if found is None or not math.isfinite(proof.bound):
+        return found
+    if proof.status == "optimal" and found.value <= proof.value * (1 + 1e-9):
+        return dataclasses.replace(found, status="optimal", bound=found.value, proven=True)
+    return dataclasses.replace(found, bound=min(proof.bound, found.value))
