@@ -70,7 +70,8 @@ def _count_digits(value: int) -> int:
 
 
 @kernel
-def _write_digits(value: int, count: int, out: NDArray[np.uint8], at: int) -> int:
+def write_digits(value: int, count: int, out: NDArray[np.uint8], at: int) -> int:
+    """Write the last `count` digits of a number >= 0, with zeros in front; return where they end."""
     for i in range(at + count - 1, at - 1, -1):
         out[i] = _ZERO + value % 10
         value //= 10
@@ -83,7 +84,7 @@ def write_int(value: int, out: NDArray[np.uint8], at: int) -> int:
     if value < 0:
         out[at] = _MINUS
         at, value = at + 1, -value
-    return _write_digits(value, _count_digits(value), out, at)
+    return write_digits(value, _count_digits(value), out, at)
 
 
 @kernel
@@ -141,14 +142,14 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
     if scientific:
         power = 1 - count
     if power >= 0:
-        at = _write_digits(digits * 10**power, count + power, out, at)
+        at = write_digits(digits * 10**power, count + power, out, at)
         out[at], out[at + 1] = _DOT, _ZERO
         at += 2
     else:
         whole = 10**-power
         at = write_int(digits // whole, out, at)
         out[at] = _DOT
-        at = _write_digits(digits % whole, -power, out, at + 1)
+        at = write_digits(digits % whole, -power, out, at + 1)
     if scientific:
         out[at] = _UPPER_E
         at = write_int(exponent, out, at + 1)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.kernels.decimal import write_float32
+from headwater.kernels.decimal import write_digits, write_float32, write_int
 from headwater.kernels.hashing import TextArrays, TextColumn
 from headwater.kernels.jit import kernel
 
-_LONGEST_FLOAT32 = 24  # bytes
+_LONGEST_FLOAT32, _LONGEST_INT = 24, 20  # bytes
+_MINUS, _DOT = 45, 46
 _QUOTE, _BACKSLASH, _SPACE, _ZERO, _LOWER_A = 34, 92, 32, 48, 97
 _ESCAPED_CONTROL = np.frombuffer(b"\\u00", np.uint8)
 
@@ -25,8 +26,17 @@ def float32_texts(values: NDArray[np.float32]) -> TextArrays:
     return TextArrays(*_float32_texts(values))
 
 
+def decimal_texts(values: NDArray[np.float64], places: int) -> TextArrays:
+    """Write numbers below 10^15 with at most so many decimals, and no more than they need.
+
+    >>> bytes(decimal_texts(np.array([8, 53.70, -0.06]), 1).data)
+    b'853.7-0.1'
+    """
+    return TextArrays(*_decimal_texts(values, places))
+
+
 class Weaver:
-    """Builds one text for each row: the first of `pieces`, the first column's text, the second piece, and so on.
+    """Builds one text for each row: a piece, the first column's text, the next piece, and so on.
 
     With `escape`, the columns' texts are written so that they may stand between the quotes of a JSON string.
 
@@ -69,6 +79,29 @@ def _float32_texts(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDAr
 
 
 @kernel
+def _decimal_texts(values: NDArray[np.float64], places: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    out = np.empty(len(values) * (_LONGEST_INT + 1 + places), np.uint8)
+    offsets = np.empty(len(values) + 1, np.int32)
+    scale = 10**places
+    at = 0
+    for i in range(len(values)):
+        offsets[i] = at
+        scaled = int(np.rint(values[i] * scale))
+        if scaled < 0:
+            out[at] = _MINUS
+            at, scaled = at + 1, -scaled
+        at = write_int(scaled // scale, out, at)
+        rest, digits = scaled % scale, places
+        while digits > 0 and rest % 10 == 0:
+            rest, digits = rest // 10, digits - 1
+        if digits > 0:
+            out[at] = _DOT
+            at = write_digits(rest, digits, out, at + 1)
+    offsets[len(values)] = at
+    return out[:at], offsets
+
+
+@kernel
 def _escaped_size(data: NDArray[np.uint8], start: int, stop: int) -> int:
     size = stop - start
     for i in range(start, stop):
@@ -81,8 +114,7 @@ def _escaped_size(data: NDArray[np.uint8], start: int, stop: int) -> int:
 
 @kernel
 def _copy(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
-    for i in range(start, stop):
-        out[at + i - start] = data[i]
+    out[at : at + stop - start] = data[start:stop]
     return at + stop - start
 
 
