@@ -100,7 +100,7 @@ def _wan_arrays(wan: Wan) -> dict[str, Floats]:
 
 def _read_npz(path: Path) -> Net:
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             header = json.loads(data["header"].tobytes())
             if header.get("version") != 1:
                 raise NetError(f"net file '{path}' has version {header.get('version')}; this program reads 1")
@@ -115,7 +115,7 @@ def _read_npz(path: Path) -> Net:
                 trust=tuple(header["trust"]),
                 names=None if header["names"] is None else tuple(header["names"]),
             )
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as slip:
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as slip:
         raise NetError(f"net file '{path}' is not a net of ours: {slip}") from slip
 
 

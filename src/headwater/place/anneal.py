@@ -70,7 +70,7 @@ def _cost(
     value = 0.0
     for measure in range(6):
         value += weights[measure] * out[measure]
-    return value + scale * (out[6] + min(out[7], 1e6))
+    return float(value + scale * (out[6] + min(out[7], 1e6)))
 
 
 @kernel

@@ -54,7 +54,7 @@ def quick(problem: Problem, budget: Budget) -> Placement | None:
 
 
 def _needs_search(problem: Problem, budget: Budget) -> bool:
-    """Greedy strategies and descent aim at the sum of paths under queue time; anything else wants a search."""
+    """Greedy strategies and descent aim at the sum of paths under queue time; all else wants a search."""
     return problem.model is not Model.QUEUE or budget.goal(problem) != AGGREGATE
 
 

@@ -36,7 +36,8 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         capped = dataclasses.replace(capped, at_most=(*capped.at_most, (level, found.value)))
         if found.status != "optimal":
             break
-    assert answer is not None and answer.device is not None
+    assert answer is not None
+    assert answer.device is not None
     done = judged(
         problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes
     )
@@ -55,8 +56,7 @@ def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placemen
         return exact_latency.solve(problem, budget, hint=start)
     if exact_aggregate.solvable(problem):
         start_from = hint if hint is not None and hint.device is not None else _quick(problem, budget)
-        same_goal = start_from if start_from is not None else None
-        return exact_aggregate.solve(problem, budget, hint=same_goal)
+        return exact_aggregate.solve(problem, budget, hint=start_from)
     if len(problem.net) <= FEW and brute.count(arena(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH:
         return dataclasses.replace(brute.solve(problem, budget), strategy="exact")
     found = anneal.solve(problem, budget, begin=None if hint is None else hint.device)

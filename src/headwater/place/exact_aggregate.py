@@ -21,6 +21,8 @@ from headwater.net.nearest import nearest
 from headwater.place.candidates import candidates
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
+from headwater.place.score import score
+from headwater.place.verify import violations
 
 Sum = dict[int, float]
 """A linear expression: coefficient by variable; −1 holds the constant."""
@@ -39,7 +41,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
             f"'{problem.name}' does not have queue time; use strategy 'exact' to pick a fitting proof"
         )
     clock = Clock(budget)
-    cutoff = hint.value if hint is not None and hint.device is not None else math.inf
+    cutoff = _value(problem, budget, hint)
     seats = _seats(problem, hint)
     status, device, bound = _Program(problem, budget, seats).run(clock.left_s, cutoff)
     notes = {"devices": float(len(seats.device))}
@@ -51,7 +53,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         real = seats.real()
         again, device, _ = _Program(problem, budget, real).run(clock.left_s, cutoff)
         status = "feasible" if again in ("optimal", "feasible") else again
-    if device is None and hint is not None and hint.device is not None:
+    if device is None and hint is not None and cutoff < math.inf:
         device = hint.device
         bound = cutoff if status == "infeasible" and not relaxed else bound
     if device is None:
@@ -62,6 +64,13 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     if found.device is not None and found.value - bound <= max(budget.gap, 1e-6) * abs(found.value):
         return judged(problem, "exact", device, budget, clock.spent_s, optimal=True, notes=notes)
     return found
+
+
+def _value(problem: Problem, budget: Budget, hint: Placement | None) -> float:
+    """What a known placement is worth under this objective; infinite if it does not count here."""
+    if hint is None or hint.device is None or violations(problem, hint.device.tolist()):
+        return math.inf
+    return budget.goal(problem).value(score(problem, hint.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +224,8 @@ class _Program:
             self._row({same: 1.0, self.x[v][k]: -1.0}, -math.inf, 0.0)
             inside[k] = {same: 1.0}
         flows = self._flows(e, u, v)
-        seconds, crossing = {}, {}
+        seconds: Sum = {}
+        crossing: Sum = {}
         for k in range(len(seats.device)):
             lan = float(seats.lan_s[k])
             _add(seconds, self._at(u, k), lan)
@@ -305,7 +315,12 @@ class _Program:
         problem, classes = self.problem, self.problem.net.classes
         self.drawn: dict[int, Sum] = {}
         for k, device in enumerate(self.seats.device.tolist()):
-            busy, memory, link, draw = {}, {}, {}, {}
+            busy, memory, link, draw = (
+                dict[int, float](),
+                dict[int, float](),
+                dict[int, float](),
+                dict[int, float](),
+            )
             kind = classes[int(self.seats.kind[k])]
             for v in range(len(problem.steps)):
                 at, rate = self._at(v, k), problem.rate_hz[v]

@@ -29,7 +29,7 @@ def solvable(problem: Problem, budget: Budget) -> bool:
     edge = np.flatnonzero(~net.is_cloud[net.class_of]) if len(net) <= 4096 else np.zeros(0, np.int64)
     alike = (
         len(edge) > 0
-        and len({(int(net.class_of[d]), int(net.zone_of(d)), float(net.lan_s[d])) for d in edge}) == 1
+        and len({(int(net.class_of[d]), int(net.zone_of(int(d))), float(net.lan_s[d])) for d in edge}) == 1
     )
     measures = {m for level in goal.levels for m, _ in level} | {
         m for level, _ in problem.at_most for m, _ in level

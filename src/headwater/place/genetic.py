@@ -58,7 +58,7 @@ def _fitness(
     value = 0.0
     for measure in range(6):
         value += weights[measure] * out[measure]
-    return value + out[6] * np.log(1 + GAMMA * value)
+    return float(value + out[6] * np.log(1 + GAMMA * value))
 
 
 @kernel
@@ -97,7 +97,7 @@ def _evolve(
             total += fitness[j] if literal else 1 / fitness[j]
             wheel[j] = total
         for j in range(POPULATION):
-            drawn = min(np.searchsorted(wheel, np.random.random() * total), POPULATION - 1)
+            drawn = min(int(np.searchsorted(wheel, np.random.random() * total)), POPULATION - 1)
             after[j] = now[drawn]
         _cross(after, joined)
         _mutate(after, columns)
