@@ -3,7 +3,9 @@ from datetime import UTC, datetime
 import pytest
 
 from headwater.errors import FlowError
+from headwater.flow.batch import Batch, from_arrow, to_arrow
 from headwater.flow.column import column_of
+from headwater.flow.schema import Schema
 
 
 def test_a_truth_value_may_be_missing():
@@ -28,3 +30,9 @@ def test_a_number_beyond_its_type_is_named(value, kind):
 def test_half_a_surrogate_pair_is_not_text():
     with pytest.raises(FlowError, match="not Unicode"):
         column_of(["\ud800"], "text")
+
+
+def test_missing_values_of_every_type_survive_arrow():
+    schema = Schema.of({"b": bool, "i": int, "f": float, "g": "float32", "s": str})
+    rows = [dict.fromkeys(schema), {"b": True, "i": 1, "f": 0.5, "g": 0.25, "s": "é"}]
+    assert from_arrow(to_arrow(Batch.of_rows(rows, schema)), schema).rows() == rows

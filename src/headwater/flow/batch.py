@@ -184,8 +184,9 @@ def _from_arrow_array(array: Any, kind: Any) -> Column:
         return column_of(array.to_pylist(), "any")
     if kind == "time" and pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
-    values = (array.fill_null(0) if valid is not None else array).to_numpy(zero_copy_only=False)
-    values = values.astype(DTYPES[kind], copy=False)
+    if valid is not None:
+        array = array.fill_null(False if kind == "bool" else 0)
+    values = array.to_numpy(zero_copy_only=False).astype(DTYPES[kind], copy=False)
     return values if valid is None else nullable(values, valid)
 
 

@@ -10,20 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwater.io.csv import Csv as Csv
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
+    from headwater.io.jsonl import JsonLines as JsonLines
     from headwater.io.memory import Collect as Collect
     from headwater.io.memory import Discard as Discard
     from headwater.io.memory import Failing as Failing
     from headwater.io.memory import Items as Items
+    from headwater.io.parquet import Parquet as Parquet
+    from headwater.io.spill import SpillFile as SpillFile
 
 _HOMES = {
     "Collect": "memory",
+    "Csv": "csv",
     "Discard": "memory",
     "Failing": "memory",
     "Generate": "generator",
     "Items": "memory",
+    "JsonLines": "jsonl",
+    "Parquet": "parquet",
     "Replay": "generator",
+    "SpillFile": "spill",
 }
 
 __all__ = sorted(_HOMES)

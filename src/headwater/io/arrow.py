@@ -1,0 +1,97 @@
+"""Batches as Arrow tables whose types say what the columns are, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from headwater.errors import InputError, listed
+from headwater.flow.batch import Batch, from_arrow, stamped
+from headwater.flow.column import Column, Text, column_of, parts
+from headwater.flow.schema import Schema, Type
+from headwater.io.records import json_texts
+
+#: What each type is in Arrow; `any` is JSON text in a field that is marked.
+ARROW: dict[Type, Any] = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "float32": pa.float32(),
+    "text": pa.string(),
+    "time": pa.timestamp("us", "UTC"),
+    "any": pa.string(),
+}
+_MARK = {b"headwater": b"any"}
+
+
+def arrow_schema(schema: Schema) -> Any:
+    """Return the Arrow schema of a schema."""
+    return pa.schema(
+        [
+            pa.field(name, ARROW[kind], metadata=_MARK if kind == "any" else None)
+            for name, kind in schema.fields
+        ]
+    )
+
+
+def schema_of(fields: Any) -> Schema:
+    """Return the schema that an Arrow schema's columns are read in."""
+    names = [field.name for field in fields]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"columns {listed(twice)} are there more than once")
+    return Schema.of({field.name: _kind(field) for field in fields})
+
+
+def _kind(field: Any) -> Type:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "any" if field.metadata == _MARK else "text"
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "int"
+    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        return "float32"
+    if pa.types.is_float64(kind) or pa.types.is_decimal(kind):
+        return "float"
+    return "time" if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else "any"
+
+
+def table_of(batch: Batch, schema: Schema) -> Any:
+    """Return a batch as an Arrow table."""
+    arrays = [_array(batch[name], kind) for name, kind in schema.fields]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _array(column: Column, kind: Type) -> Any:
+    if kind == "any":
+        return pa.array(json_texts(column), pa.string())
+    values, valid = parts(column)
+    if isinstance(values, Text):
+        return values.to_arrow() if valid is None else pa.array(column.tolist(), pa.string())
+    array = pa.array(np.ascontiguousarray(values), mask=None if valid is None else ~valid)
+    return array.cast(ARROW[kind])
+
+
+def batch_of(table: Any, schema: Schema) -> Batch:
+    """Return an Arrow table or record batch as a batch; raises InputError where values do not fit."""
+    objects = {
+        name: _cells(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"
+    }
+    plain = schema.only(tuple(name for name in schema if name not in objects))
+    try:
+        arrays = [table.column(name).cast(ARROW[kind], safe=kind != "time") for name, kind in plain.fields]
+    except pa.ArrowInvalid as error:
+        raise InputError(f"a value does not fit its column's type: {error}") from None
+    columns = {**from_arrow(pa.Table.from_arrays(arrays, list(plain)), plain).columns, **objects}
+    return Batch({name: columns[name] for name in schema}, table.num_rows, stamped(table.num_rows))
+
+
+def _cells(field: Any, array: Any) -> Column:
+    values = array.to_pylist()
+    if field.metadata == _MARK:
+        values = [None if value is None else msgspec.json.decode(value) for value in values]
+    return column_of(values, "any")

@@ -1,0 +1,235 @@
+"""CSV: a record per row, fields divided by a comma or another sign."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, overload
+
+from headwater.errors import FlowError, InputError, listed, suggestion
+from headwater.flow.batch import Batch, stamped
+from headwater.flow.endpoints import Reject
+from headwater.flow.schema import Fields, Schema
+from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
+from headwater.io.lines import Lines, LineWriter
+
+_GUESS_FROM = 1000  # lines
+_SPAN = 64  # lines that a quoted field may reach over; beyond, a quote was forgotten
+
+
+class Csv:
+    """A file of rows to read or to write; `-` is standard input or output.
+
+    When read, columns are found by their names in the header (by order without one), and their types are
+    guessed from the first rows unless a schema is given. A row with too few or too many fields, or a field
+    that does not fit its column, is rejected with its line number. An empty field is missing (null), but in
+    a text column it is the empty text. Moments may be ISO text or microseconds since 1970, and are written
+    as ISO text. Writing replaces the file unless `append` is true.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Fields | None = None,
+        header: bool = True,
+        delimiter: str = ",",
+        *,
+        append: bool = False,
+    ) -> None:
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise FlowError(f"a CSV delimiter is one character, such as ',' or ';'; got {delimiter!r}")
+        self.path, self.header, self.delimiter, self.append = path, header, delimiter, append
+        self._schema = None if schema is None else Schema.of(schema)
+        self._peeked: Lines | None = None  # standard input, when the guess has already read from it
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as given or as guessed from the first rows."""
+        if self._schema is None:
+            lines = Lines(self.path)
+            names, _, rows = self._head(lines)
+            fitting = [row for row in rows if len(row) == len(names)]
+            kinds = [guessed_from_texts(texts) for texts in zip(*fitting, strict=True)] or ["text"] * len(
+                names
+            )
+            self._schema = Schema.of(dict(zip(names, kinds, strict=True)))
+            if str(self.path) == "-":
+                self._peeked = lines
+            else:
+                lines.close()
+        return self._schema
+
+    @overload
+    def open(self, given: Reject, position: Any = None) -> CsvReader: ...
+    @overload
+    def open(self, given: Schema) -> CsvWriter: ...
+    def open(self, given: Reject | Schema, position: Any = None) -> CsvReader | CsvWriter:
+        """Start reading, from a position if one is given; with a schema instead, start writing."""
+        if isinstance(given, Schema):
+            return CsvWriter(self, given)
+        schema = self.schema
+        lines, self._peeked = self._peeked or Lines(self.path), None
+        names, used, _ = self._head(lines) if self.header else (list(schema), 0, [])
+        places = [self._place(name, names) for name in schema]
+        if position is not None:
+            lines.close()
+            lines = Lines(self.path, position)
+        elif used:
+            lines.take(used, 0)
+        return CsvReader(self, lines, places, len(names), given)
+
+    def _head(self, lines: Lines) -> tuple[list[str], int, list[list[str]]]:
+        """Return the columns' names, how many lines the header takes, and the first rows."""
+        texts = [line.decode(errors="replace") + "\n" for line in lines.peek(_GUESS_FROM)]
+        reader = csv.reader(texts, delimiter=self.delimiter)
+        first = next(filter(None, reader), None)
+        if first is None:
+            lines.close()
+            raise InputError(f"cannot read {self.path}: it is empty; expected a first row")
+        if not self.header:
+            return [f"c{place}" for place in range(1, len(first) + 1)], 0, [first, *reader]
+        names = [name.strip() or f"c{place}" for place, name in enumerate(first, start=1)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            lines.close()
+            raise InputError(f"cannot read {self.path}: its header has {listed(twice)} more than once")
+        return names, reader.line_num, list(reader)
+
+    def _place(self, name: str, names: list[str]) -> int:
+        if name not in names:
+            raise InputError(
+                f"cannot read {self.path}: there is no column {name!r}; its header has {listed(names)}"
+                f"{suggestion(name, names)}"
+            )
+        return names.index(name)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+class CsvReader:
+    """An open file of rows."""
+
+    def __init__(self, source: Csv, lines: Lines, places: list[int], width: int, reject: Reject) -> None:
+        self._source, self._schema, self._lines, self._reject = source, source.schema, lines, reject
+        self._places, self._width = places, width
+        self._pending: list[bytes] = []  # lines of a row that has not ended yet
+
+    @property
+    def position(self) -> list[int]:
+        """Bytes and lines of the rows read so far."""
+        offset, line = self._lines.position
+        return [offset - sum(map(len, self._pending)) - len(self._pending), line - len(self._pending)]
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the records of up to `limit` rows."""
+        first = self.position[1] + 1
+        fresh = self._lines.take(limit, timeout_s)
+        lines = self._pending + (fresh or [])
+        if fresh is None and not lines:
+            return None
+        try:
+            rows = self._parsed(lines)
+            batch = self._batch(rows) if len(rows) == len(lines) <= limit else None
+        except (csv.Error, ValueError, OverflowError):
+            batch = None
+        if batch is None:  # a row spans lines, or is bad: go one by one
+            rows, self._pending = self._one_by_one(lines, first, limit, ended=fresh is None)
+            return self._batch(rows)
+        self._pending = []
+        return batch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+    def _parsed(self, lines: Sequence[bytes]) -> list[list[str]]:
+        texts = b"\n".join([*lines, b""]).decode().split("\n")[:-1]
+        return list(csv.reader([f"{t}\n" for t in texts], delimiter=self._source.delimiter, strict=True))
+
+    def _batch(self, rows: Sequence[Sequence[str]]) -> Batch:
+        """Make a batch; raises ValueError or OverflowError when a row does not fit."""
+        if not set(map(len, rows)) <= {self._width}:
+            raise ValueError("a row has too few or too many fields")
+        columns = list(zip(*rows, strict=True)) or [()] * self._width
+        made = {
+            name: column_of_texts(columns[place], kind)
+            for place, (name, kind) in zip(self._places, self._schema.fields, strict=True)
+        }
+        return Batch(made, len(rows), stamped(len(rows)))
+
+    def _one_by_one(
+        self, lines: list[bytes], first: int, limit: int, *, ended: bool
+    ) -> tuple[list[list[str]], list[bytes]]:
+        """Return the good rows and the lines left over; reject the bad ones, each by its line number."""
+        rows: list[list[str]] = []
+        at = 0
+        while at < len(lines) and len(rows) < limit:
+            row, used, reason = self._next_row(lines[at : at + _SPAN])
+            if reason == _OPEN and not ended and len(lines) - at < _SPAN:
+                break  # the rest of the row is still to come
+            if reason:
+                self._reject(
+                    lines[at].decode(errors="replace"), f"{self._source.path} line {first + at}: {reason}"
+                )
+            elif row:
+                rows.append(row)
+            at += used
+        return rows, lines[at:]
+
+    def _next_row(self, lines: Sequence[bytes]) -> tuple[list[str], int, str]:
+        """Return the first row, how many lines it takes, and what is wrong with it, if anything."""
+        try:
+            texts = [line.decode() + "\n" for line in lines[:1]]
+            texts += [line.decode(errors="replace") + "\n" for line in lines[1:]]
+            reader = csv.reader(texts, delimiter=self._source.delimiter, strict=True)
+            row = next(reader)
+            return row, reader.line_num, self._reason(row) if row else ""
+        except UnicodeDecodeError:
+            return [], 1, "not UTF-8 text"
+        except csv.Error as error:
+            return [], 1, _OPEN if "unexpected end" in str(error) else str(error)
+
+    def _reason(self, row: list[str]) -> str:
+        if len(row) != self._width:
+            return f"expected {self._width} fields, got {len(row)}"
+        for place, (name, kind) in zip(self._places, self._schema.fields, strict=True):
+            try:
+                column_of_texts((row[place],), kind)
+            except (ValueError, OverflowError):
+                return f"{name}: expected {kind}, got {row[place]!r}"
+        return ""
+
+
+_OPEN = "a quote is opened and never closed"
+
+
+class CsvWriter:
+    """An open file that takes a row per record."""
+
+    def __init__(self, sink: Csv, schema: Schema) -> None:
+        self._schema, self._delimiter = schema, sink.delimiter
+        self._file = LineWriter(sink.path, append=sink.append)
+        if sink.header and self._file.empty:
+            self._file.write(self._rows([list(schema)]))
+
+    def write(self, batch: Batch) -> None:
+        """Write the records, all or none."""
+        if len(batch):
+            columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
+            self._file.write(self._rows(list(zip(*columns, strict=True))))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        text = StringIO()
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
+        if "\r" in text.getvalue():  # which is left unquoted, though a reader takes it for the end of the row
+            text = StringIO()
+            csv.writer(text, delimiter=self._delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(
+                rows
+            )
+        return text.getvalue().encode()

@@ -1,0 +1,126 @@
+"""JSON Lines: a JSON object per line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, overload
+
+import msgspec
+
+from headwater.errors import FlowError, InputError
+from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Reject
+from headwater.flow.schema import Fields, Schema
+from headwater.io.lines import Lines, LineWriter
+from headwater.io.records import JsonDecoder, guessed_kind, json_lines
+
+_GUESS_FROM = 1000  # lines
+
+
+class JsonLines:
+    """A file of JSON objects, one per line, to read or to write; `-` is standard input or output.
+
+    When read, the columns are guessed from the first lines unless a schema is given. A line that is not an
+    object of these columns is rejected with its number, a field that is absent is missing (null). Moments
+    may be ISO text or microseconds since 1970, and are written as ISO text. Writing replaces the file unless
+    `append` is true.
+    """
+
+    def __init__(self, path: str | Path, schema: Fields | None = None, *, append: bool = False) -> None:
+        self.path, self.append = path, append
+        self._schema = None if schema is None else Schema.of(schema)
+        self._peeked: Lines | None = None  # standard input, when the guess has already read from it
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as given or as guessed from the first lines."""
+        if self._schema is None:
+            lines = Lines(self.path)
+            self._schema = guessed_columns(lines.peek(_GUESS_FROM), self.path)
+            if str(self.path) == "-":
+                self._peeked = lines
+            else:
+                lines.close()
+        return self._schema
+
+    @overload
+    def open(self, given: Reject, position: Any = None) -> JsonLinesReader: ...
+    @overload
+    def open(self, given: Schema) -> JsonLinesWriter: ...
+    def open(self, given: Reject | Schema, position: Any = None) -> JsonLinesReader | JsonLinesWriter:
+        """Start reading, from a position if one is given; with a schema instead, start writing."""
+        if isinstance(given, Schema):
+            return JsonLinesWriter(LineWriter(self.path, append=self.append), given)
+        schema = self.schema
+        lines, self._peeked = self._peeked or Lines(self.path, position), None
+        return JsonLinesReader(lines, schema, given, self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+class JsonLinesReader:
+    """An open file of JSON objects."""
+
+    def __init__(self, lines: Lines, schema: Schema, reject: Reject, path: str | Path) -> None:
+        self._lines, self._schema, self._reject, self._path = lines, schema, reject, path
+        self._decoder = JsonDecoder(schema)
+
+    @property
+    def position(self) -> list[int]:
+        """Bytes and lines read so far."""
+        return self._lines.position
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the records of up to `limit` lines."""
+        before = self._lines.line
+        lines = self._lines.take(limit, timeout_s)
+        if lines is None:
+            return None
+
+        def refuse(number: int, line: bytes, reason: str) -> None:
+            self._reject(line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}")
+
+        return self._decoder.batch(lines, refuse)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+
+class JsonLinesWriter:
+    """An open file that takes a JSON object per record."""
+
+    def __init__(self, file: LineWriter, schema: Schema) -> None:
+        self._file, self._schema = file, schema
+
+    def write(self, batch: Batch) -> None:
+        """Write the records, all or none."""
+        if len(batch):
+            self._file.write(b"\n".join([*json_lines(batch, self._schema), b""]))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def guessed_columns(lines: list[bytes], path: str | Path) -> Schema:
+    """Guess names and types from the objects among some lines."""
+    values: dict[str, list[Any]] = {}
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    for line in lines:
+        try:
+            record = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue  # reading will reject it, with its number
+        for name, value in record.items():
+            values.setdefault(name, []).extend([] if value is None else [value])
+    if not values:
+        raise InputError(
+            f"cannot guess the columns of {path}: no JSON object among its first {len(lines)} lines; "
+            "is it JSON Lines? Or give a schema, such as schema={'id': str, 'x': float}"
+        )
+    try:
+        return Schema.of({name: guessed_kind(seen) for name, seen in values.items()})
+    except FlowError as error:
+        raise InputError(f"cannot guess the columns of {path}: {error}") from None

@@ -1,0 +1,135 @@
+"""Text files and pipes, read and written by lines; the path `-` is standard input or output."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import InputError
+from headwater.io.files import explained, write_all
+
+_CHUNK = 2**18
+_LONGEST = 2**24  # a line beyond this is no text: an archive, an image
+_BOM = b"\xef\xbb\xbf"
+
+
+class Lines:
+    """An open text file or pipe; hands out lines without their ends and knows how far it is."""
+
+    def __init__(self, path: str | Path, position: Any = None) -> None:
+        self._path = path
+        self.offset, self.line = checked_position(position, path)  #: bytes and lines handed out
+        self._ready: list[bytes] = []
+        self._at = 0  # the line of `_ready` that is next
+        self._rest = b""
+        self._ended = False
+        try:
+            self._fd = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
+            kind = os.fstat(self._fd)
+        except OSError as error:
+            raise explained(error, path, "read") from error
+        self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now
+        if self.offset:
+            self._skip(kind.st_size)
+
+    @property
+    def position(self) -> list[int]:
+        """Where the next line starts: bytes and lines before it."""
+        return [self.offset, self.line]
+
+    def take(self, limit: int, timeout_s: float) -> list[bytes] | None:
+        """Return up to `limit` lines, none if none came in time, None after the last one."""
+        if self._at == len(self._ready) and not self._fill(timeout_s):
+            return None if self._ended else []
+        lines = self._ready[self._at : self._at + limit]
+        self._at += len(lines)
+        self.line += len(lines)
+        self.offset += sum(map(len, lines)) + len(lines)
+        return lines
+
+    def peek(self, limit: int) -> list[bytes]:
+        """Return the first lines, which stay to be taken."""
+        while not self._ready and not self._ended:
+            self._fill(3600)
+        return self._ready[:limit]
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._fd >= 0 and str(self._path) != "-":
+            os.close(self._fd)
+        self._fd = -1
+
+    def _fill(self, timeout_s: float) -> bool:
+        """Read on until there is a whole line; tell whether there is one."""
+        while not self._ended:
+            if self._waits and not select.select([self._fd], [], [], timeout_s)[0]:
+                return False
+            lines = self._read().split(b"\n")
+            self._rest = b"" if self._ended else lines.pop()
+            if len(self._rest) > _LONGEST:
+                raise InputError(
+                    f"cannot read {self._path}: line {self.line + 1} has no end within {_LONGEST:,} bytes; "
+                    "is it a text file?"
+                )
+            if lines and lines != [b""]:
+                self._ready, self._at = lines, 0
+                return True
+        return False
+
+    def _read(self) -> bytes:
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except OSError as error:
+            raise explained(error, self._path, "read") from error
+        if self.offset == 0 and not self._rest and data.startswith(_BOM):
+            data, self.offset = data[len(_BOM) :], len(_BOM)
+        self._ended = not data
+        return self._rest + data
+
+    def _skip(self, size: int) -> None:
+        if self._waits:
+            raise InputError(f"cannot read {self._path} from where it was left: a pipe has no past")
+        if self.offset > size + 1:  # one more than its size: the last line had no end
+            raise InputError(
+                f"cannot read {self._path} from byte {self.offset:,}: it has {size:,}; was the file replaced?"
+            )
+        os.lseek(self._fd, self.offset, os.SEEK_SET)
+
+
+class LineWriter:
+    """An open text file that takes whole lines; each call is on disk, or at the reader of a pipe, at once."""
+
+    def __init__(self, path: str | Path, *, append: bool) -> None:
+        self._path = path
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+        try:
+            self._fd = sys.stdout.fileno() if str(path) == "-" else os.open(path, flags, 0o666)
+        except OSError as error:
+            raise explained(error, path, "write") from error
+        self.empty = not append or os.fstat(self._fd).st_size == 0  #: nothing was there before
+
+    def write(self, lines: bytes) -> None:
+        """Write lines, all or none."""
+        if str(self._path) == "-":
+            sys.stdout.flush()
+        write_all(self._fd, lines, self._path)
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        if self._fd >= 0 and str(self._path) != "-":
+            os.close(self._fd)
+        self._fd = -1
+
+
+def checked_position(position: Any, path: str | Path) -> tuple[int, int]:
+    """Return the bytes and lines of a position, nothing before the first."""
+    match position:
+        case None:
+            return 0, 0
+        case [int(offset), int(line)]:
+            return offset, line
+    raise InputError(f"cannot read {path} from position {position!r}: expected [bytes, lines]")

@@ -1,0 +1,179 @@
+"""Parquet: columns in a compressed file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from errno import EISDIR
+from pathlib import Path
+from typing import Any, NoReturn, overload
+
+from headwater.errors import InputError
+from headwater.flow.batch import Batch, concat_batches, stamped
+from headwater.flow.endpoints import Reject
+from headwater.flow.schema import Schema
+from headwater.io.files import explained
+
+_ROWS = 2**16  # in a row group that is written, and in a piece that is read
+
+
+class Parquet:
+    """A Parquet file to read or to write.
+
+    When written, records are gathered into row groups, under a temporary name that becomes the file's own
+    when it is closed: a file of that name is always whole. Time columns are timestamps in UTC; columns of
+    any Python objects become JSON text and are marked, so that they come back as objects.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self._schema: Schema | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that the file has."""
+        if self._schema is None:
+            from headwater.io import arrow
+
+            with _opened(self.path) as file:
+                self._schema = arrow.schema_of(file.schema_arrow)
+        return self._schema
+
+    @overload
+    def open(self, given: Reject, position: Any = None) -> ParquetReader: ...
+    @overload
+    def open(self, given: Schema) -> ParquetWriter: ...
+    def open(self, given: Reject | Schema, position: Any = None) -> ParquetReader | ParquetWriter:
+        """Start reading, after as many rows as `position` says; with a schema instead, start writing."""
+        if isinstance(given, Schema):
+            return ParquetWriter(self.path, given)
+        return ParquetReader(self.path, self.schema, position)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+class ParquetReader:
+    """An open Parquet file."""
+
+    def __init__(self, path: str | Path, schema: Schema, position: Any) -> None:
+        self._path, self._schema = path, schema
+        self._file = _opened(path)
+        self._row = _checked(position, path)
+        self._pieces = self._from(self._row)
+        self._piece = Batch.none(schema)
+        self._at = 0  # the row of the piece that is next
+
+    @property
+    def position(self) -> int:
+        """Rows read so far."""
+        return self._row
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the next records."""
+        while self._at == len(self._piece):
+            piece = next(self._pieces, None)
+            if piece is None:
+                return None
+            self._piece, self._at = piece, 0
+        batch = self._piece.slice(self._at, min(self._at + limit, len(self._piece)))
+        self._at += len(batch)
+        self._row += len(batch)
+        return Batch(batch.columns, len(batch), stamped(len(batch)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _from(self, row: int) -> Iterator[Batch]:
+        """Read piece by piece from a row on, passing over whole row groups before it."""
+        from headwater.io.arrow import batch_of
+
+        group = 0
+        while group < self._file.num_row_groups and row >= self._file.metadata.row_group(group).num_rows:
+            row -= self._file.metadata.row_group(group).num_rows
+            group += 1
+        groups = list(range(group, self._file.num_row_groups))
+        try:
+            for piece in self._file.iter_batches(_ROWS, row_groups=groups, columns=list(self._schema)):
+                skipped, row = min(row, piece.num_rows), max(0, row - piece.num_rows)
+                yield batch_of(piece.slice(skipped), self._schema)
+        except (OSError, InputError) as error:  # Arrow's own errors of corrupt files are OSErrors
+            raise InputError(f"cannot read {self._path}: {error}") from error
+
+
+class ParquetWriter:
+    """An open Parquet file that gathers records into row groups."""
+
+    def __init__(self, path: str | Path, schema: Schema) -> None:
+        import pyarrow.parquet as pq
+
+        from headwater.io.arrow import arrow_schema
+
+        self._path, self._schema = Path(path), schema
+        self._hidden = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        self._gathered: list[Batch] = []
+        if self._path.is_dir():
+            raise explained(IsADirectoryError(EISDIR, ""), path, "write")
+        try:
+            self._out = self._hidden.open("wb")
+        except OSError as error:
+            raise explained(error, path, "write") from error
+        self._file = pq.ParquetWriter(self._out, arrow_schema(schema))
+
+    def write(self, batch: Batch) -> None:
+        """Take the records; they are on disk when their row group is full, or when the file is closed."""
+        self._gathered.append(batch)
+        if sum(map(len, self._gathered)) >= _ROWS:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write what is gathered, finish the file and give it its name."""
+        if self._out.closed:
+            return
+        self._write_group()
+        try:
+            self._file.close()
+            self._out.close()
+            self._hidden.replace(self._path)
+        except OSError as error:
+            self._give_up(error)
+
+    def _write_group(self) -> None:
+        from headwater.io.arrow import table_of
+
+        gathered, self._gathered = self._gathered, []
+        if not any(map(len, gathered)):
+            return
+        try:
+            self._file.write_table(table_of(concat_batches(gathered), self._schema), row_group_size=_ROWS)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        """Leave no half a file behind."""
+        with suppress(OSError):
+            self._out.close()
+        self._hidden.unlink(missing_ok=True)
+        raise explained(error, self._path, "write") from error
+
+
+def _opened(path: str | Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(EISDIR, "")
+        return pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"cannot read {path}: it is no Parquet file, or a damaged one ({error})") from None
+    except OSError as error:
+        raise explained(error, path, "read") from error
+
+
+def _checked(position: Any, path: str | Path) -> int:
+    if position is not None and not (isinstance(position, int) and position >= 0):
+        raise InputError(f"cannot read {path} from position {position!r}: expected a number of rows")
+    return position or 0

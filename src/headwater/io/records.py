@@ -1,0 +1,161 @@
+"""JSON objects as records: typed decoding straight into columns, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from headwater.errors import InputError
+from headwater.flow.batch import Batch, stamped
+from headwater.flow.column import Column, Nullable, Text, column_of
+from headwater.flow.schema import DTYPES, Schema, Type
+from headwater.io.memory import guessed_type
+from headwater.io.moments import is_moment, micros, moments_as_text
+
+Refuse = Callable[[int, bytes, str], None]  #: takes the number of a text, the text and why it is no record
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_TYPES: dict[Type, Any] = {
+    "bool": bool | None,
+    "int": _Int64 | None,
+    "float": float | None,
+    "float32": float | None,
+    "text": str | None,
+    "time": _Int64 | datetime | None,
+    "any": Any,
+}
+_BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class JsonDecoder:
+    """Turns JSON texts into batches of one schema.
+
+    A field that an object lacks is missing (null), one that the schema lacks is passed over.
+
+    >>> decoder = JsonDecoder(Schema.of({"id": str, "x": float}))
+    >>> decoder.batch([b'{"id": "a", "x": 1}', b'{"id": 2}'], refuse=print).rows()
+    1 b'{"id": 2}' id: expected text, got int
+    [{'id': 'a', 'x': 1.0}]
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        fields = [
+            (f"f{place}", _TYPES[kind], msgspec.field(name=name, default=None))
+            for place, (name, kind) in enumerate(schema.fields)
+        ]
+        try:
+            self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", fields, gc=False)).decode
+        except ValueError as error:
+            raise InputError(f"a column cannot be read from JSON by its name: {error}") from None
+        self._take = [attrgetter(f"f{place}") for place in range(len(schema))]
+
+    def batch(self, texts: Sequence[bytes], refuse: Refuse) -> Batch:
+        """Make a batch of the texts that are records; the others go to `refuse`, blank ones nowhere."""
+        try:
+            records = [self._decode(text) for text in texts]
+        except _BAD:
+            records = [record for _, record in self.kept(texts, refuse)]
+        return self.batch_of(records)
+
+    def kept(self, texts: Sequence[bytes], refuse: Refuse) -> list[tuple[int, Any]]:
+        """Return the records among the texts, each with its number."""
+        kept = []
+        for number, text in enumerate(texts):
+            try:
+                kept.append((number, self._decode(text)))
+            except _BAD as error:
+                if text.strip():
+                    refuse(number, text, self._reason(error, text))
+        return kept
+
+    def batch_of(self, records: Sequence[Any]) -> Batch:
+        """Make a batch of decoded records."""
+        columns = {
+            name: _column(list(map(take, records)), kind)
+            for take, (name, kind) in zip(self._take, self._schema.fields, strict=True)
+        }
+        return Batch(columns, len(records), stamped(len(records)))
+
+    def _reason(self, error: Exception, text: bytes) -> str:
+        if isinstance(error, UnicodeDecodeError):
+            return "not UTF-8 text"
+        if isinstance(error, RecursionError):
+            return "nested too deeply"
+        said = str(error)
+        if not isinstance(error, msgspec.ValidationError):
+            hint = "; JSON has no NaN, write null" if b"NaN" in text else ""
+            return f"not JSON: {said.removeprefix('JSON is malformed: ')}{hint}"
+        what, _, where = said.partition(" - at `$")
+        return self._wrong_type(what, where.strip("`.")) if where else what.replace("`", "").lower()
+
+    def _wrong_type(self, what: str, name: str) -> str:
+        """Say 'x: expected float, got str' in the schema's own words."""
+        kind = self._schema.get(name, "?")
+        got = what.partition("got `")[2].rstrip("`")
+        return f"{name}: expected {kind}, got {got}" if got else f"{name}: {what.replace('`', '').lower()}"
+
+
+def _column(values: list[Any], kind: Type) -> Column:
+    """Make a column of values that are already of the right type."""
+    if kind == "any":
+        return column_of(values, "any")
+    valid = None
+    if None in values:
+        valid = np.array([value is not None for value in values])
+        values = [_FILL[kind] if value is None else value for value in values]
+    made: Any
+    if kind == "text":
+        made = Text.of(values)
+    elif kind == "time":
+        made = np.array([v if type(v) is int else micros(v) for v in values], np.int64)
+    else:
+        made = np.array(values, DTYPES[kind])
+    return made if valid is None else Nullable(made, valid)
+
+
+_FILL: dict[Type, Any] = {"bool": False, "int": 0, "float": 0.0, "float32": 0.0, "text": "", "time": 0}
+
+
+def guessed_kind(values: Sequence[Any]) -> Type:
+    """Guess the type of a column from its JSON values; texts that all look like moments are a time."""
+    kind = guessed_type(values)
+    if kind == "text" and values and all(map(is_moment, values)):
+        return "time"
+    return kind
+
+
+def json_texts(column: Column) -> list[str | None]:
+    """Encode each value of a column as JSON text, None where missing."""
+    try:
+        return [None if value is None else _encode(value).decode() for value in column.tolist()]
+    except _UNFIT as error:
+        raise InputError(f"a value cannot be written as JSON: {error}") from None
+
+
+def json_lines(batch: Batch, schema: Schema) -> list[bytes]:
+    """Encode each record as a JSON object; moments are ISO text, NaN and infinity are null."""
+    names = list(schema)
+    columns = [
+        moments_as_text(batch[name]) if kind == "time" else batch[name].tolist()
+        for name, kind in schema.fields
+    ]
+    try:
+        return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    except _UNFIT as error:
+        raise InputError(f"a record cannot be written as JSON: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"a value of type {type(value).__name__} has no JSON form: {value!r}")
+
+
+_UNFIT = (TypeError, ValueError, RecursionError)
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode

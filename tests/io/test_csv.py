@@ -1,0 +1,182 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.errors import FlowError, InputError
+from headwater.flow.batch import Batch
+from headwater.flow.schema import Schema
+from headwater.io import Csv
+
+SCHEMA = {"id": str, "x": float, "n": int, "ok": bool, "t": "time"}
+HEADER, GOOD = "id,x,n,ok,t\n", "a,1,2,true,3\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "in.csv"
+
+
+def read(source, reject, limit=50):
+    reader = source.open(reject)
+    rows = []
+    while (batch := reader.read(limit, 1)) is not None:
+        assert len(batch) <= limit
+        rows += batch.rows()
+    reader.close()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("a,1,2,true", "expected 5 fields, got 4"),
+        ("a,1,2,true,3,4", "expected 5 fields, got 6"),
+        ("a,one,2,true,3", "x: expected float, got 'one'"),
+        ("a,1,2.5,true,3", "n: expected int, got '2.5'"),
+        ("a,1,1_000,true,3", "n: expected int, got '1_000'"),
+        ("a,1,9223372036854775808,true,3", "n: expected int"),
+        ("a,1,2,maybe,3", "ok: expected bool, got 'maybe'"),
+        ("a,1,2,true,yesterday", "t: expected time, got 'yesterday'"),
+        ('"a"b,1,2,true,3', "',' expected after '\"'"),
+    ],
+)
+def test_a_bad_row_is_rejected_with_its_line_and_reading_goes_on(path, rejected, row, reason):
+    path.write_text(HEADER + GOOD + row + "\n" + GOOD)
+    assert len(read(Csv(path, SCHEMA), rejected)) == 2
+    [(text, why)] = rejected
+    assert text == row
+    assert why.startswith(f"{path} line 3: {reason}")
+
+
+def test_a_row_that_is_not_utf8_is_rejected(path, rejected):
+    path.write_bytes(b"id,n\na,1\n\xff,2\nb,3\n")
+    assert [row["id"] for row in read(Csv(path, {"id": str, "n": int}), rejected)] == ["a", "b"]
+    assert rejected == [("\ufffd,2", f"{path} line 3: not UTF-8 text")]
+
+
+def test_an_empty_field_is_missing_but_in_a_text_column(path, rejected):
+    path.write_text(HEADER + ",,,,\n")
+    assert read(Csv(path, SCHEMA), rejected) == [{"id": "", "x": None, "n": None, "ok": None, "t": None}]
+
+
+def test_nan_is_a_float(path, rejected):
+    path.write_text("x\nnan\n1.5\n")
+    first, second = read(Csv(path, {"x": float}), rejected)
+    assert first["x"] != first["x"]
+    assert second["x"] == 1.5
+
+
+def test_columns_are_found_by_name_and_others_passed_over(path, rejected):
+    path.write_text("b,a,c\n1,2,3\n")
+    assert read(Csv(path, {"c": int, "b": int}), rejected) == [{"c": 3, "b": 1}]
+
+
+def test_a_column_that_the_header_lacks_is_an_error(path):
+    path.write_text("sensor,height\n")
+    with pytest.raises(InputError, match=r"no column 'hieght'; its header has .*did you mean 'height'\?"):
+        Csv(path, {"hieght": float}).open(pytest.fail)
+
+
+def test_without_a_header_columns_go_by_order(path, rejected):
+    path.write_text("a;1\nb;2\n")
+    assert read(Csv(path, {"id": str, "n": int}, header=False, delimiter=";"), rejected)[1] == {
+        "id": "b",
+        "n": 2,
+    }
+    assert list(Csv(path, header=False, delimiter=";").schema) == ["c1", "c2"]
+
+
+def test_types_are_guessed_from_the_first_rows(path):
+    path.write_text(
+        "id,zip,n,x,ok,t,\n"
+        "a,01234,1,1,true,2026-11-15T08:00:00Z,\n"
+        "b,99999,,2.5,FALSE,2026-11-15 08:00,\n"
+        "too,few\n"
+    )
+    expected = {"id": str, "zip": str, "n": int, "x": float, "ok": bool, "t": "time", "c7": str}
+    assert Csv(path).schema == Schema.of(expected)
+
+
+def test_a_header_may_follow_blank_lines_and_span_lines(path, rejected):
+    path.write_text('\n"a\nb",n\n1,2\n')
+    assert read(Csv(path), rejected) == [{"a\nb": 1, "n": 2}]
+
+
+def test_a_header_with_a_name_twice_is_an_error(path):
+    path.write_text("a,b,a\n")
+    with pytest.raises(InputError, match="its header has 'a' more than once"):
+        _ = Csv(path).schema
+
+
+def test_an_empty_file_has_no_header(path):
+    path.write_text("")
+    with pytest.raises(InputError, match="it is empty; expected a first row"):
+        Csv(path, SCHEMA).open(pytest.fail)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_quoted_field_may_span_lines_and_reads(path, rejected, end):
+    path.write_bytes(f'id,n{end}"a{end}b{end}c",1{end}"d, ""e""",2{end}'.encode())
+    for limit in (1, 2, 50):
+        rows = read(Csv(path, {"id": str, "n": int}), rejected, limit)
+        assert rows == [{"id": f"a{end}b{end}c", "n": 1}, {"id": 'd, "e"', "n": 2}]
+    assert rejected == []
+
+
+def test_a_forgotten_quote_costs_one_row_and_not_the_file(path, rejected):
+    path.write_text('id,n\n"a,1\n' + "".join(f"b,{n}\n" for n in range(500)))
+    assert [row["n"] for row in read(Csv(path, {"id": str, "n": int}), rejected)] == list(range(500))
+    assert rejected == [('"a,1', f"{path} line 2: a quote is opened and never closed")]
+
+
+def test_a_forgotten_quote_at_the_end_costs_that_row(path, rejected):
+    path.write_text('id,n\na,1\n"b,2\nc,3\n')
+    assert [row["id"] for row in read(Csv(path, {"id": str, "n": int}), rejected)] == ["a", "c"]
+    assert len(rejected) == 1
+
+
+@given(st.lists(st.sampled_from([GOOD, "\n", "a,b\n", "a,?,2,true,3\n"]), max_size=100), st.integers(1, 20))
+def test_every_line_comes_out_or_is_rejected_once(tmp_path_factory, lines, limit):
+    path = tmp_path_factory.mktemp("count") / "in.csv"
+    path.write_text(HEADER + "".join(lines))
+    rejected = []
+    rows = read(Csv(path, SCHEMA), lambda *bad: rejected.append(bad), limit)
+    assert len(rows) == lines.count(GOOD)
+    assert len(rows) + len(rejected) == len([line for line in lines if line.strip()])
+
+
+def test_a_position_inside_a_row_that_has_not_ended_is_its_start(tmp_path, rejected):
+    path = tmp_path / "in.csv"
+    path.write_text('id,n\na,1\n"b\nb",2\nc,3\n')
+    reader = Csv(path, {"id": str, "n": int}).open(rejected)
+    assert len(reader.read(2, 1)) == 1
+    again = Csv(path, {"id": str, "n": int}).open(rejected, reader.position)
+    assert again.read(50, 1)["n"].tolist() == [2, 3]
+    reader.close()
+    again.close()
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", '"', "\n"])
+def test_a_delimiter_is_one_character(delimiter):
+    with pytest.raises(FlowError, match="delimiter is one character"):
+        Csv("x.csv", delimiter=delimiter)
+
+
+def test_values_are_written_as_people_write_them(path):
+    schema = Schema.of({**SCHEMA, "v": object})
+    writer = Csv(path).open(schema)
+    columns = {"id": ["a,b", None], "x": [0.1, None], "n": [1, None], "ok": [True, None], "t": [0, None]}
+    writer.write(Batch.of({**columns, "v": [{"k": [1]}, None]}, schema))
+    writer.close()
+    assert path.read_text() == (
+        'id,x,n,ok,t,v\n"a,b",0.1,1,true,1970-01-01T00:00:00.000000Z,"{""k"":[1]}"\n,,,,,\n'
+    )
+
+
+def test_a_dash_is_standard_output(capfd):
+    writer = Csv("-").open(Schema.of({"x": int}))
+    writer.write(Batch.of({"x": [1]}, Schema.of({"x": int})))
+    writer.close()
+    assert capfd.readouterr().out == f"x{os.linesep}1{os.linesep}"

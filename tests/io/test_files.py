@@ -1,0 +1,170 @@
+"""What every kind of file promises, read or written."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from io_strategies import batches, names, same, values
+
+from headwater.errors import InputError
+from headwater.flow.schema import Schema
+from headwater.io import Csv, JsonLines, Parquet
+
+KINDS = [JsonLines, Csv, Parquet]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+finite = {
+    **values,
+    "float": st.floats(allow_nan=False, allow_infinity=False),
+    "float32": st.floats(width=32, allow_nan=False, allow_infinity=False),
+}
+ROWS = Schema.of({"id": str, "x": float})
+
+
+def written(path, kind, batch, schema):
+    writer = kind(path).open(schema)
+    writer.write(batch)
+    writer.close()
+
+
+def everything(reader, limit=50):
+    rows = []
+    while (batch := reader.read(limit, 1)) is not None:
+        rows += batch.rows()
+    reader.close()
+    return rows
+
+
+def numbered(count, start=0):
+    from headwater.flow.batch import Batch
+
+    numbers = range(start, start + count)
+    return Batch.of({"id": [f"s{n}" for n in numbers], "x": [n / 2 for n in numbers]}, ROWS)
+
+
+@given(batches(finite, names=names.filter(lambda name: name.isprintable() and not set(name) & set('\\"'))))
+def test_json_lines_come_back_as_they_were(tmp_path_factory, drawn):
+    batch, schema = drawn
+    path = tmp_path_factory.mktemp("jsonl") / "file"
+    written(path, JsonLines, batch, schema)
+    assert same(everything(JsonLines(path, schema).open(pytest.fail), 2), batch.rows())
+
+
+@given(batches({**values, "float": st.floats(), "text": values["text"]}, nulls=set(values) - {"text"}))
+def test_csv_rows_come_back_as_they_were(tmp_path_factory, drawn):
+    batch, schema = drawn
+    path = tmp_path_factory.mktemp("csv") / "file"
+    written(path, Csv, batch, schema)
+    names_in_file = {name.strip() for name in schema}
+    if names_in_file != set(schema):
+        return  # a header's names lose their blanks
+    assert same(everything(Csv(path, schema).open(pytest.fail), 2), batch.rows())
+
+
+@given(batches({**values, "float": st.floats()}))
+def test_parquet_comes_back_as_it_was_with_its_schema(tmp_path_factory, drawn):
+    batch, schema = drawn
+    path = tmp_path_factory.mktemp("parquet") / "file"
+    written(path, Parquet, batch, schema)
+    assert Parquet(path).schema == schema
+    assert same(everything(Parquet(path).open(pytest.fail), 2), batch.rows())
+
+
+@every_kind
+@given(limits=st.lists(st.integers(1, 30), max_size=8))
+def test_a_reader_opened_at_a_position_goes_on_from_there(tmp_path_factory, kind, limits):
+    path = tmp_path_factory.mktemp("position") / "file"
+    written(path, kind, numbered(100), ROWS)
+    reader, before = kind(path).open(pytest.fail), []
+    for limit in limits:
+        before += batch.rows() if (batch := reader.read(limit, 1)) else []
+    position = reader.position
+    reader.close()
+    after = everything(kind(path).open(pytest.fail, position))
+    assert before + after == numbered(100).rows()
+
+
+@every_kind
+def test_a_missing_file_is_named_with_the_likely_fix(tmp_path, kind):
+    with pytest.raises(InputError, match=r"cannot read .*nothing: there is no such file; is the path right"):
+        _ = kind(tmp_path / "nothing").schema
+
+
+@every_kind
+def test_a_directory_is_not_a_file(tmp_path, kind):
+    with pytest.raises(InputError, match=r"cannot read .*: it is a directory"):
+        _ = kind(tmp_path).schema
+    with pytest.raises(InputError, match=r"cannot write .*: it is a directory"):
+        kind(tmp_path).open(ROWS)
+
+
+@every_kind
+def test_a_directory_that_is_missing_cannot_be_written_to(tmp_path, kind):
+    with pytest.raises(InputError, match=r"cannot write .*: its directory does not exist"):
+        kind(tmp_path / "no" / "file").open(ROWS)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@every_kind
+def test_a_file_without_permission_is_unreadable(tmp_path, kind):
+    (tmp_path / "file").touch(mode=0)
+    with pytest.raises(InputError, match=r"cannot read .*: permission denied"):
+        _ = kind(tmp_path / "file").schema
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_a_full_disk_is_one_clear_error(kind):
+    """The kernel itself says that the device is full."""
+    with pytest.raises(InputError, match=r"cannot write /dev/full: the disk is full; free some space"):
+        written("/dev/full", kind, numbered(1), ROWS)
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_a_batch_that_does_not_fit_the_disk_leaves_the_file_as_it_was(tmp_path, kind, file_limit):
+    writer = kind(tmp_path / "file").open(ROWS)
+    writer.write(numbered(10))
+    with (
+        file_limit((tmp_path / "file").stat().st_size + 20),
+        pytest.raises(InputError, match="as large as it may get"),
+    ):
+        writer.write(numbered(10, start=10))
+    writer.write(numbered(5, start=20))
+    writer.close()
+    rows = everything(kind(tmp_path / "file").open(pytest.fail))
+    assert rows == numbered(10).rows() + numbered(5, start=20).rows()
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_appending_keeps_what_was_there(tmp_path, kind):
+    for start in (0, 10):
+        writer = kind(tmp_path / "file", append=True).open(ROWS)
+        writer.write(numbered(10, start))
+        writer.close()
+    assert everything(kind(tmp_path / "file").open(pytest.fail)) == numbered(20).rows()
+
+
+@every_kind
+def test_writing_replaces_what_was_there(tmp_path, kind):
+    for count in (20, 3):
+        written(tmp_path / "file", kind, numbered(count), ROWS)
+    assert everything(kind(tmp_path / "file").open(pytest.fail)) == numbered(3).rows()
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_a_line_that_never_ends_is_not_swallowed(kind):
+    with pytest.raises(InputError, match=r"line 1 has no end within .* is it a text file\?"):
+        kind("/dev/zero", ROWS).open(pytest.fail).read(10, 1)
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_a_file_that_shrank_cannot_be_gone_on_with(tmp_path, kind):
+    written(tmp_path / "file", kind, numbered(3), ROWS)
+    with pytest.raises(InputError, match=r"from byte 9,999.*was the file replaced\?"):
+        kind(tmp_path / "file", ROWS).open(pytest.fail, [9999, 9])
+
+
+@every_kind
+def test_a_position_of_another_kind_is_refused(tmp_path, kind):
+    written(tmp_path / "file", kind, numbered(3), ROWS)
+    with pytest.raises(InputError, match=r"from position 'here'"):
+        kind(tmp_path / "file").open(pytest.fail, "here")
