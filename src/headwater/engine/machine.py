@@ -13,6 +13,11 @@ Take = Literal["all", "half"] | int
 
 #: How fast the measured cost of a step follows new measurements.
 _LEARNING = 0.1
+#: A decision is worth about this much work: steps whose turns are shorter get several turns at once.
+_WORTH_NS = 100_000
+_MOST_TURNS = 32
+#: A turn that takes less than this costs about what deciding about it and queueing for it cost.
+RIDE_NS = 25_000
 
 
 class Policy(Protocol):
@@ -40,6 +45,7 @@ class Machine:
         self.limits = list(limits) if limits is not None else [2**62] * n
         self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
+        self.turns = [1] * n  #: how many turns of `take` records an instance gets at once
         self.born_ns = [0] * n  #: when the record at the head of each queue was created
         self.downstream = [sorted(set(targets)) for targets in downstream]
         self.upstream: list[list[int]] = [[] for _ in range(n)]
@@ -48,7 +54,9 @@ class Machine:
                 self.upstream[target].append(source)
         self._blocked = [0] * n  #: how many of the queues that an instance feeds are full
         self._full = [False] * n
+        self.cheap = [False] * n  #: whether a turn of the instance takes less than RIDE_NS
         self.ready: dict[int, None] = {}  #: used as a set that remembers the order of entering
+        self._ready_cheap: set[int] = set()  #: those of them that are cheap
         self.decisions = 0
 
     def arrived(self, instance: int, count: int, born_ns: int = 0) -> None:
@@ -57,7 +65,7 @@ class Machine:
         if waiting == 0:
             self.born_ns[instance] = born_ns
             if not self.running[instance] and not self._blocked[instance]:
-                self.ready[instance] = None
+                self._enter(instance)
         waiting += count
         self.waiting[instance] = waiting
         if waiting >= self.limits[instance] and not self._full[instance]:
@@ -65,6 +73,7 @@ class Machine:
             for source in self.upstream[instance]:
                 self._blocked[source] += 1
                 self.ready.pop(source, None)
+                self._ready_cheap.discard(source)
 
     def next(self) -> tuple[int, int] | None:
         """Return which instance to run on how many records, or None to let the worker sleep."""
@@ -72,12 +81,22 @@ class Machine:
         if not ready:
             return None
         self.decisions += 1
-        chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
+        if self._ready_cheap:
+            # what costs next to nothing goes first, from the far end: then records can ride through it again
+            chosen = max(self._ready_cheap)
+            self._ready_cheap.remove(chosen)
+        else:
+            chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
         del ready[chosen]
         self.running[chosen] = True
         waiting = self.waiting[chosen]
         take = self.take
-        count = waiting if take == "all" else (waiting + 1) // 2 if take == "half" else min(waiting, take)
+        if take == "all":
+            count = waiting
+        elif take == "half":
+            count = (waiting + 1) // 2
+        else:
+            count = min(waiting, take * self.turns[chosen])
         waiting -= count
         self.waiting[chosen] = waiting
         if self._full[chosen] and waiting < self.limits[chosen]:
@@ -92,15 +111,37 @@ class Machine:
         self.running[instance] = False
         self.born_ns[instance] = born_ns
         if count:
-            cost, per_record = self.cost_ns[instance], elapsed_ns / count
-            self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
             self.out_ratio[instance] += _LEARNING * (out / count - self.out_ratio[instance])
+            self.learn(instance, count, elapsed_ns)
         if self.waiting[instance] and not self._blocked[instance]:
-            self.ready[instance] = None
+            self._enter(instance)
+
+    def learn(self, instance: int, count: int, elapsed_ns: int) -> None:
+        """Take note of what some records cost."""
+        cost, per_record = self.cost_ns[instance], elapsed_ns / count
+        cost = self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
+        if type(self.take) is int:
+            turn_ns = cost * self.take
+            self.turns[instance] = 1 if 2 * turn_ns > _WORTH_NS else min(int(_WORTH_NS / (turn_ns + 1)), _MOST_TURNS)
+            self.cheap[instance] = turn_ns < RIDE_NS
+
+    def may_ride(self, instance: int) -> bool:
+        """Say whether records may go through an instance without passing its queue: it is cheap, idle and not held up.
+
+        Safe to ask without a lock for the worker that runs the only instance that feeds this one.
+        """
+        return self.cheap[instance] and not (
+            self.waiting[instance] or self.running[instance] or self._blocked[instance]
+        )
 
     def _make_ready(self, instance: int) -> None:
         if self.waiting[instance] and not self.running[instance] and not self._blocked[instance]:
-            self.ready[instance] = None
+            self._enter(instance)
+
+    def _enter(self, instance: int) -> None:
+        self.ready[instance] = None
+        if self.cheap[instance]:
+            self._ready_cheap.add(instance)
 
     def idle(self) -> bool:
         """Say whether nothing waits and nothing runs."""

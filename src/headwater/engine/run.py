@@ -106,6 +106,10 @@ class Run:
         """Put what a source made into queues; called without the lock."""
         raise NotImplementedError
 
+    def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Run records through steps that need no scheduling; return what has to be put into queues."""
+        return deliveries
+
     def wake_all(self) -> None:
         """Wake every thread that waits for something; called with the lock held."""
         raise NotImplementedError
@@ -223,8 +227,9 @@ class Run:
             metrics = station.counters.metrics(station.name, queue, now)
             steps[station.name] = steps[station.name].plus(metrics) if station.name in steps else metrics
             if station.instance.step.is_sink:
-                latency.merge(station.latency)
-                emit_latency.merge(station.emit_latency)
+                since_created, since_emitted = station.latencies.histograms()
+                latency.merge(since_created)
+                emit_latency.merge(since_emitted)
                 out[station.name] = steps[station.name].records_out
         read = sum(s.station.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9

@@ -102,8 +102,9 @@ class SourceThread:
         if self.run.aborted:
             self.left += batch.length
             return
-        deliveries = self.station.emit(batch)
-        self.run.deliver(deliveries, time.perf_counter_ns(), int(batch.stamps[0, CREATED]))
+        deliveries = self.run.ride(self.station.emit(batch))
+        if deliveries:
+            self.run.deliver(deliveries, time.perf_counter_ns(), int(batch.stamps[0, CREATED]))
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""

@@ -10,7 +10,7 @@ import numpy as np
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry, Queue
 from headwater.flow.batch import CREATED, EMITTED, END, NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Nullable
+from headwater.flow.column import Array, Nullable
 from headwater.flow.steps import EventTime
 from headwater.metrics import Histogram, StepMetrics
 from headwater.operators import DEAD, Operator, Output
@@ -27,6 +27,7 @@ class Station:
         self.instance = instance
         self.name = instance.step.name
         self.operator = operator  #: None at a source, which has a reader instead
+        self._operate = operator.process if operator is not None else _no_operator
         self.queue = Queue()
         self.ended = False
         self.on_dead: Callable[[Batch], None] = lambda batch: None
@@ -38,10 +39,11 @@ class Station:
         self._sets_time = isinstance(instance.step.kind, EventTime)
         self._turns: dict[int, int] = {}  #: whose turn it is, for each route that shuffles
         #: the one place where the main output goes, when it is that simple: the way most records take
-        self._straight = _only_target(instance)
+        self._straight = None if self._sets_time else _only_target(instance)
+        #: whether records may be handed over by the one worker that makes them, past the queue
+        self.has_one_sender = len(self._ports) == 1
         self.counters = Counters(time.perf_counter_ns())
-        self.latency = Histogram()
-        self.emit_latency = Histogram()
+        self.latencies = Latencies()
 
     def put(self, entry: Entry) -> None:
         """Add to the queue; the caller holds the lock that guards it."""
@@ -57,10 +59,10 @@ class Station:
         if not self.queue.entries:
             self.counters.empty_since_ns = now_ns
 
-    def run(self, entries: list[Entry]) -> tuple[list[Delivery], int, int, int]:
-        """Process what was taken from the queue; return what goes where, records out, nanoseconds taken, and when."""
-        start = time.perf_counter_ns()
+    def run(self, entries: list[Entry]) -> tuple[list[Delivery], int]:
+        """Process what was taken from the queue for one turn; return what goes where, and records out."""
         deliveries: list[Delivery] = []
+        start = time.perf_counter_ns()
         if len(entries) == 1:
             channel, batch, watermark, _, _, _ = entries[0]
             out = self._one(batch, channel, watermark, deliveries)
@@ -69,7 +71,37 @@ class Station:
         now = time.perf_counter_ns()
         if self._measure:
             self.counters.turn(entries, start, now, out)
-        return deliveries, out, now - start, now
+        return deliveries, out
+
+    def ride(self, batch: Batch, deliveries: list[Delivery]) -> int:
+        """Process a batch straight from the hands of the only sender; return the time it took, 0 when not measured.
+
+        One turn in sixteen is timed and stands for the others.
+        """
+        counters = self.counters
+        counters.activations = turn = counters.activations + 1
+        counters.records_in += batch.length
+        start = 0 if turn & 15 else time.perf_counter_ns()
+        straight = self._straight
+        if straight is None:
+            counters.records_out += self._one(batch, 0, NO_WATERMARK, deliveries)
+        else:
+            try:
+                result = self._operate(batch, self._ports[0])
+            except Exception as error:
+                result = self._broken(batch, self._ports[0], error)
+            if type(result) is Batch:
+                out = result.length
+                if out:
+                    counters.records_out += out
+                    deliveries.append((straight[0], straight[1], result, NO_WATERMARK, out))
+            elif result is not None:
+                counters.records_out += self._send(result, deliveries)
+        if not start:
+            return 0
+        elapsed_ns = time.perf_counter_ns() - start
+        counters.rode(elapsed_ns << 4, batch.length)
+        return elapsed_ns
 
     def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
         """Run neighbouring entries of one input together, as one batch."""
@@ -97,42 +129,43 @@ class Station:
         """Run the operator on one batch and move time on; return the number of records out."""
         out = 0
         if batch is not None:
-            result = self._process(batch, self._ports[channel])
-            if self._is_sink and result is None:
-                self._arrived_at_sink(batch)
-                out = batch.length
-            elif type(result) is Batch and self._straight is not None and not self._sets_time:
+            try:
+                result = self._operate(batch, self._ports[channel])
+            except Exception as error:
+                result = self._broken(batch, self._ports[channel], error)
+            if type(result) is Batch and self._straight is not None:
                 out = result.length
                 if out:
-                    deliveries.append((*self._straight, result, NO_WATERMARK, out))
+                    to, its_channel = self._straight
+                    deliveries.append((to, its_channel, result, NO_WATERMARK, out))
             elif result is not None:
                 out = self._send(result, deliveries)
-        if watermark > NO_WATERMARK:
+            elif self._is_sink:
+                out = batch.length
+                if self._measure:
+                    self.latencies.arrived(batch.stamps)
+        if watermark != NO_WATERMARK:
             out += self._advance(channel, watermark, deliveries)
         return out
 
-    def _process(self, batch: Batch, port: int) -> Output:
+    def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
+        """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them."""
         assert self.operator is not None
-        try:
-            return self.operator.process(batch, port)
-        except Exception as error:
-            if self.operator.stateless and batch.length > 1:
-                return self._by_halves(batch, port)
-            return [(DEAD, dead_letters(self.name, [_told(error)] * batch.length, batch))]
+        if self.operator.stateless and batch.length > 1:
+            return self._by_halves(batch, port)
+        return [(DEAD, dead_letters(self.name, [_told(error)] * batch.length, batch))]
 
     def _by_halves(self, batch: Batch, port: int) -> Output:
         """Find the records that break the step, and go on with the others."""
         middle = batch.length // 2
         outputs: list[tuple[int, Batch]] = []
         for half in (batch.slice(0, middle), batch.slice(middle, batch.length)):
-            outputs += _as_list(self._process(half, port))
+            try:
+                result = self._operate(half, port)
+            except Exception as error:
+                result = self._broken(half, port, error)
+            outputs += _as_list(result)
         return outputs
-
-    def _arrived_at_sink(self, batch: Batch) -> None:
-        if self._measure:
-            ages = time.time_ns() - batch.stamps
-            self.latency.add(ages[:, CREATED])
-            self.emit_latency.add(ages[:, EMITTED])
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0
@@ -215,9 +248,11 @@ class Station:
 
     def emit(self, batch: Batch) -> list[Delivery]:
         """Return where a source's batch goes."""
-        deliveries: list[Delivery] = []
         self.counters.records_in += batch.length
         self.counters.records_out += batch.length
+        if self._straight is not None:
+            return [(*self._straight, batch, NO_WATERMARK, batch.length)]
+        deliveries: list[Delivery] = []
         self._send_all(0, batch, NO_WATERMARK, deliveries)
         return deliveries
 
@@ -231,6 +266,33 @@ class Station:
     def waiting(self) -> int:
         """Return how many records are in the queue; the caller holds the lock that guards it."""
         return sum(entry[4] for entry in self.queue.entries if entry[1] is not None)
+
+
+class Latencies:
+    """How old records were when a sink took them: since they were created, and since their source emitted them.
+
+    Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
+    """
+
+    def __init__(self) -> None:
+        self._created, self._emitted = Histogram(), Histogram()
+        self._pending: list[tuple[int, Array]] = []
+
+    def arrived(self, stamps: Array) -> None:
+        """Take note of records that a sink has just taken."""
+        self._pending.append((time.time_ns(), stamps))
+        if len(self._pending) >= 128:
+            self.histograms()
+
+    def histograms(self) -> tuple[Histogram, Histogram]:
+        """Return the latencies since creation and since emission, all counted."""
+        pending, self._pending = self._pending, []
+        if pending:
+            stamps = np.concatenate([stamps for _, stamps in pending])
+            arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
+            self._created.add(arrived - stamps[:, CREATED])
+            self._emitted.add(arrived - stamps[:, EMITTED])
+        return self._created, self._emitted
 
 
 class Counters:
@@ -279,6 +341,12 @@ class Counters:
         self.busy_ns += now_ns - start_ns
         self.t_c_ns += (now_ns - start_ns) * records
 
+    def rode(self, elapsed_ns: int, records: int) -> None:
+        """Count compute time that passed without the records ever being in the queue."""
+        self.busy_ns += elapsed_ns
+        self.t_c_ns += elapsed_ns * records
+        self.t_empty_ns -= elapsed_ns
+
     def metrics(self, name: str, queue: int, now_ns: int) -> StepMetrics:
         """Return the counters as they are now."""
         empty_ns = self.t_empty_ns + (max(0, now_ns - self.empty_since_ns) if self.empty_since_ns else 0)
@@ -300,6 +368,10 @@ class Counters:
 
 
 _NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
+
+
+def _no_operator(batch: Batch, port: int) -> Output:
+    raise AssertionError("a source processes nothing")
 
 
 def _only_target(instance: Instance) -> tuple[int, int] | None:

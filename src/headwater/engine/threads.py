@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import numpy as np
 
@@ -68,7 +69,8 @@ class ThreadPerStep(Run):
                 entries = self._take(index, station)
                 if not entries:
                     return
-                deliveries, _, _, now_ns = station.run(entries)
+                deliveries, _ = station.run(entries)
+                now_ns = time.perf_counter_ns()
                 if deliveries:
                     self.deliver(deliveries, now_ns, entries[0][5])
                 with self._boxes[index].lock:

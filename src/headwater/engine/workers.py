@@ -11,9 +11,11 @@ import numpy as np
 from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
+from headwater.engine.queue import Entry
 from headwater.engine.run import HIGH, LOW, Run
-from headwater.engine.station import Delivery
+from headwater.engine.station import Delivery, Station
 from headwater.errors import RunError
+from headwater.flow.batch import NO_WATERMARK
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 
@@ -82,22 +84,51 @@ class WorkerPool(Run):
                 continue
             index, count = command
             station = stations[index]
-            entries = station.queue.take(count)
+            turns = self._turns(station, count)
             if self.crowded and index in self.crowded and machine.waiting[index] < LOW * self.limits[index]:
                 self.relieve(index)
             if self._sleeping and machine.ready:
                 self._work.notify()
             lock.release()
+            out = 0
+            start = time.perf_counter_ns()
             try:
-                deliveries, out, elapsed_ns, now_ns = station.run(entries)
+                made: list[list[Delivery]] = []
+                for entries in turns:
+                    deliveries, n = station.run(entries)
+                    out += n
+                    made.append(self.ride(deliveries))
             finally:
                 lock.acquire()
-            if deliveries:
-                self._put(deliveries, now_ns, entries[0][5])
+            now_ns = time.perf_counter_ns()
+            for entries, deliveries in zip(turns, made, strict=True):
+                if deliveries:
+                    self._put(deliveries, now_ns, entries[0][5])
             station.rest(now_ns)
-            machine.finished(index, count, elapsed_ns, out, station.queue.head_born_ns())
+            machine.finished(index, count, now_ns - start, out, station.queue.head_born_ns())
             if station.ended:
                 self.ended(station)
+
+    def _turns(self, station: Station, count: int) -> list[list[Entry]]:
+        """Take records from a queue, in batches of at most what one turn consumes."""
+        take = self.options.take
+        if not isinstance(take, int) or count <= take:
+            return [station.queue.take(count)]
+        return [station.queue.take(min(take, count - done)) for done in range(0, count, take)]
+
+    def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Run records on through cheap steps that nobody else is at; return what is left to be put into queues."""
+        left: list[Delivery] = []
+        stations, may_ride = self.stations, self.machine.may_ride
+        for delivery in deliveries:  # grows while we walk along it
+            to, _, batch, watermark, count = delivery
+            if batch is not None and may_ride(to) and watermark == NO_WATERMARK and stations[to].has_one_sender:
+                elapsed_ns = stations[to].ride(batch, deliveries)
+                if elapsed_ns:
+                    self.machine.learn(to, count, elapsed_ns)
+            else:
+                left.append(delivery)
+        return left
 
     def _timed_next(self) -> tuple[int, int] | None:
         start = time.perf_counter_ns()
