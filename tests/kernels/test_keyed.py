@@ -8,7 +8,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.kernels.average import block_average, relative_error
+from headwater.kernels.average import block_average
 from headwater.kernels.interpolate import interpolate
 from headwater.kernels.kalman import kalman
 from headwater.kernels.moment import second_moment
@@ -116,24 +116,6 @@ def test_block_averages_come_with_the_last_record_of_each_block(rows, size, data
         np.testing.assert_allclose(
             out[:made], [mean for mean in means if mean is not None], rtol=1e-6, atol=0.5
         )
-
-
-@given(st.lists(st.tuples(st.booleans(), values, values), max_size=60), st.data())
-def test_errors_are_measured_by_the_latest_average(rows, data):
-    plain, latest = reference.ErrorEstimate(), np.zeros(1, "f4")
-    for is_average, batch, measured in batches(rows, data.draw):
-        at, out = np.empty(len(batch), "i8"), np.empty(len(batch), "f4")
-        made = relative_error(
-            np.array(is_average), np.array(batch, "f4"), np.array(measured, "f4"), latest, at, out
-        )
-        expected = []
-        for average, value, truth in zip(is_average, batch, measured, strict=True):
-            if average:
-                plain.average_is(value)
-            else:
-                expected.append(reference.f32(plain.error_of(truth, value)))
-        assert at[:made].tolist() == [i for i, average in enumerate(is_average) if not average]
-        np.testing.assert_allclose(out[:made], expected, rtol=1e-6)
 
 
 @given(st.lists(st.tuples(st.integers(-3, 6), st.integers(0, 2), values), max_size=120), st.data())

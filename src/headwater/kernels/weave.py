@@ -26,6 +26,15 @@ def float32_texts(values: NDArray[np.float32]) -> TextArrays:
     return TextArrays(*_float32_texts(values))
 
 
+def float32_rows(values: NDArray[np.float32], after: str) -> TextArrays:
+    """Write each row of numbers as one text, every number followed by the sign `after`.
+
+    >>> bytes(float32_rows(np.array([[8, 53.7]], np.float32), "#").data)
+    b'8.0#53.7#'
+    """
+    return TextArrays(*_float32_rows(values, ord(after)))
+
+
 def decimal_texts(values: NDArray[np.float64], places: int) -> TextArrays:
     """Write numbers below 10^15 with at most so many decimals, and no more than they need.
 
@@ -74,6 +83,21 @@ def _float32_texts(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDAr
     for i in range(len(values)):
         offsets[i] = at
         at = write_float32(values[i], out, at)
+    offsets[len(values)] = at
+    return out[:at], offsets
+
+
+@kernel
+def _float32_rows(values: NDArray[np.float32], after: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    out = np.empty(values.size * (_LONGEST_FLOAT32 + 1), np.uint8)
+    offsets = np.empty(len(values) + 1, np.int32)
+    at = 0
+    for i in range(len(values)):
+        offsets[i] = at
+        for k in range(values.shape[1]):
+            at = write_float32(values[i, k], out, at)
+            out[at] = after
+            at += 1
     offsets[len(values)] = at
     return out[:at], offsets
 

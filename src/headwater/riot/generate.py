@@ -23,6 +23,10 @@ class Stream(Protocol):
         """What its messages hold."""
 
     @property
+    def ids(self) -> Text:
+        """The ids of all its sensors."""
+
+    @property
     def decimals(self) -> int:
         """How many a message writes at most."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,12 @@ def load(path: Path) -> Model:
 
 def save(model: Model, path: Path) -> None:
     """Write a model file; whoever reads at the same time sees the old one or the new one, whole."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_bytes(model.to_json())
-    os.replace(draft, path)
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draft-", delete=False) as draft:
+            draft.write(model.to_json())
+        os.replace(draft.name, path)
+    except OSError as error:
+        raise ModelError(f"cannot write model file {path}: {error.strerror}") from error
 
 
 def from_weka(entry: dict[str, Any], name: str) -> Model:

@@ -1,0 +1,82 @@
+"""ETL: parse, filter, interpolate, join, annotate, insert into a table, publish as SenML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.flow import Flow
+from headwater.flow.column import Text
+from headwater.flow.endpoints import Sink, Source
+from headwater.io import Discard
+from headwater.riot.datasets import CITY, Dataset
+from headwater.riot.filters import BloomCheck, RangeFilter, known_ids
+from headwater.riot.instances import counted
+from headwater.riot.notes import notes_of
+from headwater.riot.parse import ParseObservations, observation_schema, row_schema
+from headwater.riot.rows import Annotate, JoinObservations, WriteSenml
+from headwater.riot.scans import Interpolate
+
+#: How many instances of each step EdgeWise ran.
+INSTANCES = {"parse": 1, "range": 1, "bloom": 1, "interpolate": 1, "join": 1, "annotate": 1} | {
+    "insert": 1,
+    "senml": 1,
+    "publish": 2,
+}
+
+
+def etl(
+    source: Source,
+    *,
+    dataset: Dataset = CITY,
+    publish: Sink | None = None,
+    insert: Sink | None = None,
+    notes: Mapping[str, tuple[str, ...]] | None = None,
+    instances: Mapping[str, int] | None = None,
+) -> Flow:
+    """Build the flow: each message becomes one record for each observation until they are joined again.
+
+    `notes` says what is known of each sensor; without it, the generated sensors and the benchmark's are
+    known.
+    """
+    count = counted(INSTANCES, instances)
+    known = notes_of(dataset, generated_ids(dataset)) if notes is None else notes
+    flow = Flow("etl")
+    messages = flow.read("messages", source)
+    parsed = messages.apply(
+        "parse",
+        lambda: ParseObservations(dataset, dataset.observed),
+        out=observation_schema(dataset),
+        parallel=count["parse"],
+    )
+    ranged = parsed.map_batches("range", RangeFilter(dataset), parallel=count["range"])
+    filtered = ranged.map_batches(
+        "bloom", BloomCheck(dataset, known_ids(Text.of(known))), parallel=count["bloom"]
+    )
+    if dataset.interpolate:
+        keyed = filtered.key_by(dataset.id, "obs")
+        filled = keyed.scan("interpolate", Interpolate(dataset.interpolate), parallel=count["interpolate"])
+    else:
+        filled = filtered.map_batches("interpolate", lambda batch: batch, parallel=count["interpolate"])
+    rows = row_schema(dataset)
+    joined = filled.key_by("msg").apply(
+        "join", lambda: JoinObservations(dataset), out=rows, parallel=count["join"]
+    )
+    annotated = joined.apply(
+        "annotate",
+        lambda: Annotate(dataset, known),
+        out=rows.with_fields(dict.fromkeys(dataset.notes, str)),
+        parallel=count["annotate"],
+    )
+    annotated.write("insert", insert or Discard(), parallel=count["insert"])
+    written = annotated.map_batches(
+        "senml", WriteSenml(dataset), out={"msg": int, "senml": str}, parallel=count["senml"]
+    )
+    written.write("publish", publish or Discard(), parallel=count["publish"])
+    return flow
+
+
+def generated_ids(dataset: Dataset) -> Text:
+    """Return the ids of the sensors that the generator of a data set makes up."""
+    from headwater.riot.generate import stream
+
+    return stream(dataset.name).ids

@@ -1,0 +1,71 @@
+"""STATS as EdgeWise ran it: Bloom filter, Kalman filter and sliding regression, moment, distinct count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.flow import Flow
+from headwater.flow.column import Text
+from headwater.flow.endpoints import Sink, Source
+from headwater.flow.schema import Schema
+from headwater.flow.steps import Input, Write
+from headwater.flow.stream import Stream
+from headwater.io import Discard
+from headwater.kernels.bloom import BloomFilter
+from headwater.riot.datasets import CITY, Dataset
+from headwater.riot.filters import KnownSensors
+from headwater.riot.instances import counted
+from headwater.riot.parse import Form, ParseObservations, observation_schema
+from headwater.riot.scans import DistinctCount, Kalman, SecondMoment, SlidingRegression
+
+#: How many instances of each step EdgeWise ran.
+INSTANCES = {"parse": 1, "bloom": 1, "kalman": 1, "slr": 1, "som": 1, "dac": 1, "publish": 3}
+
+
+def stats(
+    source: Source,
+    *,
+    dataset: Dataset = CITY,
+    form: Form = "senml",
+    key: str | None = None,
+    known: BloomFilter | None = None,
+    publish: Sink | None = None,
+    smoothed: Sink | None = None,
+    instances: Mapping[str, int] | None = None,
+) -> Flow:
+    """Build the flow: every observation of a message gives three results, after ten of its sensor's.
+
+    The original took the longitude for the sensor's id; `key` chooses it, or any other text of a message. By
+    default all sensors pass the Bloom filter, as they did in EdgeWise's runs. A sink for `smoothed` also
+    takes out what the Kalman filter says.
+    """
+    count = counted(INSTANCES, instances)
+    by = dataset.id if key is None else key
+    flow = Flow("stats")
+    messages = flow.read("messages", source)
+    parsed = messages.apply(
+        "parse",
+        lambda: ParseObservations(dataset, dataset.numbers, form),
+        out=observation_schema(dataset),
+        parallel=count["parse"],
+    )
+    filtered = parsed.apply("bloom", lambda: KnownSensors(dataset, known), parallel=count["bloom"])
+    names = Text.of(dataset.numbers)
+    out = {"msg": int, by: str, "obs": str, "kind": str, "result": str}
+    kalman = filtered.key_by(by, "obs").scan("kalman", Kalman(), parallel=count["kalman"])
+    lines = kalman.key_by(by, "obs").scan("slr", SlidingRegression(names), out=out, parallel=count["slr"])
+    moments = filtered.key_by(by, "obs").scan("som", SecondMoment(names), out=out, parallel=count["som"])
+    counts = filtered.key_by("obs").scan("dac", DistinctCount(names, by), out=out, parallel=count["dac"])
+    write_all(flow, "publish", [lines, moments, counts], publish or Discard(), count["publish"])
+    if smoothed is not None:
+        kalman.write("smoothed", smoothed)
+    return flow
+
+
+def write_all(flow: Flow, name: str, streams: list[Stream], sink: Sink, parallel: int) -> None:
+    """Write several streams of one schema to one sink, as one step."""
+    schemas: list[Schema] = [stream.schema for stream in streams]
+    inputs = tuple(
+        Input(stream.step, stream.port, schema) for stream, schema in zip(streams, schemas, strict=True)
+    )
+    flow.add(name, Write(sink), inputs=inputs, parallel=parallel)
