@@ -1,0 +1,156 @@
+"""Why nothing fits: the steps that conflict, and the smallest relaxation found that lets them be placed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.place import best
+from headwater.place.board import Board
+from headwater.place.placement import Budget, Clock
+from headwater.place.problem import Problem
+from headwater.place.why_not import why_not
+
+FINE = 0.005
+"""How closely a relaxation's size is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What stands in the way of a placement."""
+
+    steps: tuple[str, ...]
+    """Steps that cannot be placed even if all others cost nothing; none may be left out of the set."""
+    reasons: tuple[str, ...]
+    relaxations: tuple[str, ...]
+    """Single changes that make a placement possible, as small as they were found."""
+
+
+def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
+    """Explain why a problem has no placement; looks for about the budget's time."""
+    budget = budget or Budget(time_s=20.0)
+    clock = Clock(budget)
+    probe = dataclasses.replace(budget, time_s=max(budget.time_s / 20, 0.3))
+
+    def fits(changed: Problem) -> bool:
+        return best.solve(changed, probe).device is not None
+
+    board = Board(problem)
+    alone = [
+        why_not(board, step)
+        for step in np.flatnonzero(problem.pinned < 0).tolist()
+        if not board.feasible(step).any()
+    ]
+    relaxations = [text for find in RELAXATIONS if clock.left_s > 0 for text in find(problem, fits)]
+    steps = _conflict(problem, fits, clock)
+    return Explanation(steps, tuple(alone), tuple(relaxations))
+
+
+def _conflict(problem: Problem, fits: Callable[[Problem], bool], clock: Clock) -> tuple[str, ...]:
+    """Take steps' cost away one by one; those without which all would fit remain."""
+    free = set(range(len(problem.steps)))
+    weightless: set[int] = set()
+    for step in sorted(free, key=lambda i: float(problem.rate_hz[i] * np.nanmin(problem.service_s[i]))):
+        if clock.left_s == 0:
+            break
+        if problem.solid[step] and not fits(_without_cost(problem, weightless | {step})):
+            weightless.add(step)
+    if clock.left_s == 0:
+        return ()
+    return tuple(problem.steps[i] for i in sorted(free - weightless) if problem.solid[i])
+
+
+def _without_cost(problem: Problem, steps: set[int]) -> Problem:
+    service, memory, charge = problem.service_s.copy(), problem.memory_bytes.copy(), problem.charge_mas.copy()
+    for i in steps:
+        service[i] = memory[i] = charge[i] = 0.0
+    return dataclasses.replace(problem, service_s=service, memory_bytes=memory, charge_mas=charge)
+
+
+def slower(problem: Problem, factor: float) -> Problem:
+    """The problem with all rates multiplied by a factor."""
+    return dataclasses.replace(
+        problem, rate_hz=problem.rate_hz * factor, stream_hz=problem.stream_hz * factor
+    )
+
+
+def _lower_rates(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+    factor = _largest(lambda f: fits(slower(problem, f)))
+    return [] if factor is None else [f"rates lowered by {100 * (1 - factor):.1f} %"]
+
+
+def _stronger(field: str, words: str) -> Callable[[Problem, Callable[[Problem], bool]], list[str]]:
+    def find(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+        def boosted(shrink: float) -> Problem:
+            classes = tuple(
+                dataclasses.replace(c, **{field: getattr(c, field) / shrink}) for c in problem.net.classes
+            )
+            return dataclasses.replace(problem, net=dataclasses.replace(problem.net, classes=classes))
+
+        factor = _largest(lambda f: fits(boosted(f)))
+        return [] if factor is None else [f"{100 * (1 / factor - 1):.1f} % more {words} on every device"]
+
+    return find
+
+
+def _faster(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+    factor = _largest(lambda f: fits(dataclasses.replace(problem, service_s=problem.service_s * f)))
+    return [] if factor is None else [f"processors {100 * (1 / factor - 1):.1f} % faster"]
+
+
+def _drop(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+    """Leave out one wish at a time."""
+    out = []
+    for i in np.flatnonzero(problem.pinned >= 0).tolist():
+        if problem.inputs[i]:  # a source is where its sensor is
+            pinned = problem.pinned.copy()
+            pinned[i] = -1
+            if fits(dataclasses.replace(problem, pinned=pinned)):
+                out.append(f"step '{problem.steps[i]}' not pinned")
+    for group in problem.together:
+        if fits(dataclasses.replace(problem, together=tuple(g for g in problem.together if g != group))):
+            out.append("steps " + ", ".join(f"'{problem.steps[i]}'" for i in group) + " not held together")
+    if problem.zone_allowed is not None and fits(dataclasses.replace(problem, zone_allowed=None)):
+        out.append("streams allowed to leave their trust zone")
+    return out
+
+
+def _later(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+    """Loosen one target at a time."""
+    out = []
+    for at, (level, limit) in enumerate(problem.at_most):
+
+        def loose(shrink: float, at: int = at, limit: float = limit) -> Problem:
+            targets = list(problem.at_most)
+            targets[at] = (targets[at][0], limit / shrink)
+            return dataclasses.replace(problem, at_most=tuple(targets))
+
+        factor = _largest(lambda f, loose=loose: fits(loose(f)))  # type: ignore[misc]  # bound per round
+        if factor is not None:
+            out.append(f"a target for {level[0][0]} of {limit / factor:.4g} instead of {limit:.4g}")
+    return out
+
+
+def _largest(works: Callable[[float], bool]) -> float | None:
+    """The largest factor below 1 that works, within `FINE`; None if not even a hundredth does."""
+    low, high = 0.01, 1.0
+    if not works(low):
+        return None
+    while high - low > FINE * high:
+        middle = (low + high) / 2 if low > 0.5 else (low * high) ** 0.5
+        low, high = (middle, high) if works(middle) else (low, middle)
+    return low
+
+
+RELAXATIONS = (
+    _drop,
+    _later,
+    _lower_rates,
+    _faster,
+    _stronger("memory_bytes", "memory"),
+    _stronger("access_bps", "bandwidth"),
+    _stronger("battery_mah", "battery"),
+)

@@ -1,0 +1,123 @@
+"""A placement problem from a flow, its profile and a net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from headwater.errors import PlacementError, listed
+from headwater.flow.flow import Flow
+from headwater.flow.profile import Profile, StepProfile
+from headwater.flow.steps import DeadLetters
+from headwater.net.arrays import Floats
+from headwater.net.device import KNOWN
+from headwater.net.net import Net
+from headwater.place.problem import Model, Problem
+from headwater.place.wishes import Wishes, wished
+
+FREE = StepProfile(time_s=0.0)
+
+
+def problem_of(
+    flow: Flow,
+    net: Net,
+    profile: Profile | Mapping[str, Profile],
+    rates_hz: float | Mapping[str, float],
+    *,
+    measured_ips: float | None = None,
+    model: Model = Model.QUEUE,
+    wishes: Wishes | None = None,
+) -> Problem:
+    """Ask where the steps of a flow should run.
+
+    `rates_hz` is what each source brings, or one number for all. `profile` was measured on one device,
+    whose speed is that of the class it names or `measured_ips`; times on other classes scale with their
+    instructions per second. Give one profile per class where they were measured. A class without a profile
+    is then not used.
+    """
+    order = flow.in_order()
+    number = {step.name: i for i, step in enumerate(order)}
+    first = profile if isinstance(profile, Profile) else next(iter(profile.values()))
+    costs = [FREE if isinstance(step.kind, DeadLetters) else _of(first, step.name) for step in order]
+    rate, out = np.zeros(len(order)), dict[tuple[str, str], float]()
+    tails, heads, stream_hz, stream_bytes = [], [], [], []
+    for i, step in enumerate(order):
+        if step.is_source:
+            rate[i] = _source_rate(step.name, rates_hz, [s.name for s in order if s.is_source])
+        for given in step.inputs:
+            flowing = out[given.step, given.port]
+            rate[i] += flowing
+            tails.append(number[given.step])
+            heads.append(i)
+            stream_hz.append(flowing)
+            stream_bytes.append(costs[number[given.step]].bytes_out)
+        for port in step.outputs:
+            out[step.name, port] = rate[i] * costs[i].selectivity.get(port, 1.0)
+    service = _service(profile, net, [step.name for step in order], costs, measured_ips)
+    extra = np.array([max(c.busy_ma - c.idle_ma, 0.0) for c in net.classes])
+    problem = Problem(
+        name=flow.name,
+        net=net,
+        model=model,
+        steps=tuple(number),
+        service_s=service,
+        rate_hz=rate,
+        stream_from=np.array(tails, np.int64),
+        stream_to=np.array(heads, np.int64),
+        stream_hz=np.array(stream_hz, np.float64),
+        stream_bytes=np.array(stream_bytes, np.float64),
+        pinned=np.full(len(order), -1),
+        charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
+        memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
+    )
+    return wished(problem, wishes) if wishes else problem
+
+
+def _of(profile: Profile, step: str) -> StepProfile:
+    if step not in profile.steps:
+        raise PlacementError(
+            f"step '{step}' has no profile; measured are {listed(profile.steps)}. "
+            "Run 'headwater profile' again after a change of the flow"
+        )
+    return profile.steps[step]
+
+
+def _source_rate(name: str, rates_hz: float | Mapping[str, float], sources: list[str]) -> float:
+    if not isinstance(rates_hz, Mapping):
+        return float(rates_hz)
+    unknown = set(rates_hz) - set(sources)
+    if unknown:
+        raise PlacementError(f"a rate is given for '{min(unknown)}'; the sources are {listed(sources)}")
+    if name not in rates_hz:
+        raise PlacementError(f"source '{name}' has no rate; rates are given for {listed(rates_hz)}")
+    return float(rates_hz[name])
+
+
+def _service(
+    profile: Profile | Mapping[str, Profile],
+    net: Net,
+    steps: list[str],
+    costs: list[StepProfile],
+    measured_ips: float | None,
+) -> Floats:
+    if not isinstance(profile, Profile):
+        unknown = set(profile) - {c.name for c in net.classes}
+        if unknown:
+            raise PlacementError(
+                f"a profile is given for class '{min(unknown)}', which net '{net.name}' lacks"
+            )
+        columns = []
+        for kind in net.classes:
+            measured = profile.get(kind.name)
+            columns.append([_of(measured, s).time_s if measured else np.inf for s in steps])
+        return np.array(columns).T
+    own = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}
+    ips = measured_ips or own.get(profile.device)
+    if ips is None:
+        raise PlacementError(
+            f"the profile was measured on '{profile.device}', which is no class of net '{net.name}' "
+            f"({listed(c.name for c in net.classes)}); say how fast it is with measured_ips"
+        )
+    time = np.array([cost.time_s for cost in costs])
+    return np.asarray(time[:, None] * ips / np.array([c.cpu_ips for c in net.classes]))

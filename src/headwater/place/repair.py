@@ -1,0 +1,121 @@
+"""Re-placement: mend a placement after a loss or a change of rate, with as few moves as possible."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from headwater.net.arrays import Ints
+from headwater.place import best
+from headwater.place.board import Board
+from headwater.place.descent import cheapest_between
+from headwater.place.placement import Budget, Clock, Placement, judged
+from headwater.place.problem import Problem
+from headwater.place.verify import violations
+
+
+def repair(
+    problem: Problem, before: Ints, budget: Budget | None = None, *, spare_moves: int = 0
+) -> Placement:
+    """Place `problem` starting from an older placement; only what must move does, plus up to `spare_moves`.
+
+    First the steps that cannot stay are lifted and put where they do best. If that does not fit, steps on
+    overloaded devices follow, cheapest to move first. Only when all of that fails is everything placed
+    anew.
+    """
+    budget = budget or Budget()
+    clock = Clock(budget)
+    for lifted in _widening(problem, before):
+        device = _refill(problem, before, lifted)
+        if device is not None and not violations(problem, device.tolist()):
+            device = _improve(problem, device, before, spare_moves)
+            moves = float((device != before).sum())
+            return judged(problem, "repair", device, budget, clock.spent_s, notes={"moves": moves})
+        if clock.left_s == 0:
+            break
+    anew = best.solve(problem, dataclasses.replace(budget, time_s=max(clock.left_s, 0.5)))
+    moves = float((anew.device != before).sum()) if anew.device is not None else 0.0
+    return dataclasses.replace(anew, strategy="repair", notes={"moves": moves}, seconds=clock.spent_s)
+
+
+def must_move(problem: Problem, before: Ints) -> list[int]:
+    """Steps that cannot stay: on a closed device, off their pin, or in a zone that no longer trusts them."""
+    net = problem.net
+    out = []
+    for step, device in enumerate(before.tolist()):
+        pin = int(problem.pinned[step])
+        zone_bars = (
+            problem.zone_allowed is not None and not problem.zone_allowed[step, int(net.zone_of(device))]
+        )
+        unable = not np.isfinite(problem.service_s[step, net.class_of[device]])
+        if device in problem.closed or (pin >= 0 and pin != device) or zone_bars or unable:
+            out.append(step)
+    return out
+
+
+def _widening(problem: Problem, before: Ints) -> list[list[int]]:
+    """Sets of steps to lift, smallest first: the forced ones, then those of crowded devices."""
+    lifted = must_move(problem, before)
+    sets = [list(lifted)]
+    crowded = {v.thing for v in violations(problem, before.tolist())}
+    names = {s: problem.net.device_name(int(before[i])) for i, s in enumerate(problem.steps)}
+    touched = [
+        i
+        for i, s in enumerate(problem.steps)
+        if problem.pinned[i] < 0 and i not in lifted and (names[s] in crowded or s in crowded)
+    ]
+    cut_off = [
+        int(end)
+        for e in range(len(problem.stream_from))
+        if problem.stream_name(e) in crowded
+        for end in (problem.stream_to[e], problem.stream_from[e])
+    ]
+    for step in (*cut_off, *sorted(touched, key=lambda i: problem.memory_bytes[i])):
+        if problem.pinned[step] < 0 and step not in lifted:
+            lifted.append(step)
+            sets.append(list(lifted))
+            if len(sets) > 2 and step in touched:
+                sets.append([*sets[0], step])  # this one alone may do
+    return sorted(sets, key=len)
+
+
+def _refill(problem: Problem, before: Ints, lifted: list[int]) -> Ints | None:
+    board = Board(problem)
+    for step in problem.order:
+        if step not in lifted or problem.pinned[step] >= 0:
+            pin = int(problem.pinned[step])
+            board.put(step, board.row(pin if pin >= 0 else int(before[step])))
+    for step in problem.order:
+        if board.at[step] < 0:
+            row = cheapest_between(board, step)
+            if row is None:
+                return None
+            board.put(step, row)
+    return board.placed()
+
+
+def _improve(problem: Problem, device: Ints, before: Ints, spare_moves: int) -> Ints:
+    """Spend spare moves, each on the single move that gains most."""
+    from headwater.place.objective import usual
+    from headwater.place.score import score
+
+    goal = usual(problem)
+    for _ in range(spare_moves):
+        value, best_device = goal.value(score(problem, device)), None
+        for step in np.flatnonzero((problem.pinned < 0) & (device == before)).tolist():
+            board = Board(problem)
+            for other in problem.order:
+                if other != step:
+                    board.put(other, board.row(int(device[other])))
+            row = cheapest_between(board, step)
+            if row is not None:
+                moved = device.copy()
+                moved[step] = board.device[row]
+                worth = goal.value(score(problem, moved))
+                if worth < value * (1 - 1e-9) and not violations(problem, moved.tolist()):
+                    value, best_device = worth, moved
+        if best_device is None:
+            break
+        device = best_device
+    return device

@@ -1,0 +1,197 @@
+"""Plays a placement in virtual time with the papers' model: every step and used link a queue of its own.
+
+The graph runs one way, so each queue is played from start to end before the next: arrays in, arrays out, no
+list of events. What a step puts out is thinned or doubled at random to the rate of each stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from headwater.errors import RunError
+from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.net.arrays import Floats, Ints
+from headwater.place.problem import Model, Problem
+from headwater.place.score import step_times, stream_times
+from headwater.sim.arrivals import Arrivals, Poisson
+from headwater.sim.predict import ages_s
+
+
+class Service(StrEnum):
+    """How long a record takes: exponential about its mean, as M/M/1 has it, or always the same."""
+
+    EXPONENTIAL = "exponential"
+    CONSTANT = "constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a placement is played."""
+
+    seconds: float = 60.0
+    seed: int = 0
+    arrivals: Mapping[str, Arrivals] | Arrivals = field(default_factory=Poisson)
+    """One kind for all sources, or one per source."""
+    service: Service | None = None
+    """None takes what the problem's model assumes: exponential for queues, constant for round-robin."""
+    warm_up: float = 0.1
+    """The first part of the run that latency leaves out."""
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise RunError(f"a simulation must last longer than 0 s; got {self.seconds}")
+        if not 0 <= self.warm_up < 1:
+            raise RunError(f"warm_up must be a part of the run, from 0 to below 1; got {self.warm_up}")
+
+
+Stream = tuple[Floats, Floats]
+"""Times, and when each record was born."""
+
+
+def run(problem: Problem, device: Ints, options: Options | None = None) -> Report:
+    """Play a placed flow; the report's `extra` has the predicted and the simulated mean latency by sink."""
+    from headwater.sim.lindley import merge
+
+    options = options or Options()
+    random = np.random.default_rng(options.seed)
+    played = _Player(problem, device, options, random)
+    nothing: Stream = (np.zeros(0), np.zeros(0))
+    flowing: dict[int, Stream] = {}
+    for step in problem.order:
+        came = nothing
+        for number, e in enumerate(problem.inputs[step]):
+            came = flowing.pop(e) if number == 0 else merge(*came, *flowing.pop(e))
+        if not problem.inputs[step]:
+            times = played.source(step)
+            came = (times, times.copy())
+        times, born = played.step(step, came)
+        for e in problem.outputs[step]:
+            flowing[e] = played.stream(e, times, born)
+        if not problem.outputs[step]:
+            played.sink(step, times, born)
+    return played.report()
+
+
+class _Player:
+    """Holds what one run counts."""
+
+    def __init__(self, problem: Problem, device: Ints, options: Options, random: np.random.Generator) -> None:
+        self.problem, self.device, self.options, self.random = problem, device, options, random
+        robin = problem.model is Model.ROUND_ROBIN
+        self.exponential = (
+            options.service or (Service.CONSTANT if robin else Service.EXPONENTIAL)
+        ) == "exponential"
+        kinds = problem.net.class_of[device]
+        # under round-robin a record takes one turn of all steps on its device
+        self.mean_s = (
+            step_times(problem, device) if robin else problem.service_s[np.arange(len(device)), kinds]
+        )
+        if not np.isfinite(self.mean_s).all():
+            step = problem.steps[int(np.flatnonzero(~np.isfinite(self.mean_s))[0])]
+            raise RunError(f"step '{step}' cannot run where it is placed", step=step)
+        self.propagation_s = stream_times(problem, device) if robin else self._latency()
+        self.steps: dict[str, StepMetrics] = {}
+        self.latency = Histogram()
+        self.out: dict[str, int] = {}
+        self.mean_age: dict[str, float] = {}
+        self.records_in = self.events = 0
+
+    def _latency(self) -> Floats:
+        a, b = self.device[self.problem.stream_from], self.device[self.problem.stream_to]
+        return self.problem.net.latency_s(a, b)
+
+    def source(self, step: int) -> Floats:
+        """When a source's records come."""
+        given, name = self.options.arrivals, self.problem.steps[step]
+        kind = given if not isinstance(given, Mapping) else given.get(name)
+        if kind is None:
+            raise RunError(f"source '{name}' has no arrivals", step=name)
+        if self.problem.rate_hz[step] == 0:
+            return np.zeros(0)
+        times = kind.times_s(float(self.problem.rate_hz[step]), self.options.seconds, self.random)
+        self.records_in += len(times)
+        return times
+
+    def step(self, step: int, came: Stream) -> Stream:
+        """Let records wait for a step and pass it."""
+        from headwater.sim.lindley import serve
+
+        times, born = came
+        mean, count, name = float(self.mean_s[step]), len(times), self.problem.steps[step]
+        busy = 0.0
+        leave = times
+        if mean > 0:
+            leave = np.empty(count)
+            busy = serve(times, self._durations(mean, count), leave)
+        self.events += 2 * count if mean > 0 else 0
+        waited = float((leave - times).sum()) - busy
+        span = float(leave[-1]) if count else self.options.seconds
+        self.steps[name] = StepMetrics(
+            name,
+            count,
+            count,
+            count,
+            0,
+            int(waited * 1e9),
+            0,
+            int(busy * 1e9),
+            int(busy * 1e9),
+            int(max(0.0, span - busy) * 1e9),
+            1,
+            int(span * 1e9),
+        )
+        return leave, born
+
+    def stream(self, e: int, times: Floats, born: Floats) -> Stream:
+        """Let a step's output wait for a link and travel; inside a device it is there at once."""
+        from headwater.sim.lindley import serve
+
+        problem = self.problem
+        rate = problem.rate_hz[problem.stream_from[e]]
+        ratio = float(problem.stream_hz[e] / rate) if rate > 0 else 0.0
+        if ratio != 1.0:
+            copies = np.full(len(times), int(ratio)) + (self.random.random(len(times)) < ratio % 1.0)
+            times, born = np.repeat(times, copies), np.repeat(born, copies)
+        a, b = int(self.device[problem.stream_from[e]]), int(self.device[problem.stream_to[e]])
+        if a == b:
+            return times, born
+        bits = problem.stream_bytes[e] * problem.bits_per_byte
+        if problem.model is not Model.ROUND_ROBIN and bits > 0:
+            send = float(bits / problem.net.bandwidth_bps(a, b))
+            if send > 0:
+                sent = np.empty(len(times))
+                serve(times, self._durations(send, len(times)), sent)
+                times = sent
+                self.events += 2 * len(times)
+        return times + self.propagation_s[e], born
+
+    def sink(self, step: int, times: Floats, born: Floats) -> None:
+        """Count what arrived, its first part left out of latency."""
+        name = self.problem.steps[step]
+        self.out[name] = len(times)
+        ages = (times - born)[born >= self.options.warm_up * self.options.seconds]
+        self.latency.add((ages * 1e9).astype(np.int64))
+        self.mean_age[name] = float(ages.mean()) if len(ages) else 0.0
+
+    def _durations(self, mean: float, count: int) -> Floats:
+        return self.random.standard_exponential(count) * mean if self.exponential else np.full(count, mean)
+
+    def report(self) -> Report:
+        """Sum the run up."""
+        problem, seconds = self.problem, self.options.seconds
+        expected = ages_s(problem, self.device)
+        sample = Sample(seconds, self.steps, self.latency, self.latency, self.records_in, self.out)
+        sinks = {
+            problem.steps[s]: {
+                "predicted_s": float(expected[s]),
+                "simulated_s": self.mean_age[problem.steps[s]],
+                "records": self.out[problem.steps[s]],
+            }
+            for s in problem.sinks
+        }
+        extra = {"mode": "queues", "events": self.events, "sinks": sinks, "seed": self.options.seed}
+        return Report(problem.name, "sim", seconds, sample, extra=extra)
