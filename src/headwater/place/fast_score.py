@@ -19,57 +19,73 @@ def scratch(arena: Arena) -> tuple[Floats, Floats]:
 
 
 @kernel
-def _evaluate_turns(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats) -> None:
+def evaluate_all(arena: Arena, places: Ints, sums: Floats, until: Floats, outs: Floats) -> None:
+    """Evaluate many placements, one per row: a call that hands over a whole arena is dear."""
+    if arena.turns_only:
+        _evaluate_turns(arena, places, sums, until, outs)
+    else:
+        for row in range(len(places)):
+            evaluate(arena, places[row], sums, until, outs[row])
+
+
+@kernel
+def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, outs: Floats) -> None:
     """Write only the slowest path, full turns and empty batteries."""
-    turn, fastest, draw = sums[0], sums[1], sums[2]
-    n, r = arena.service.shape
-    for k in range(r):
-        turn[k] = fastest[k] = 0.0
-        draw[k] = arena.draw_0[k]
-    late = empty = forbidden = 0
-    excess = 0.0
-    for i in range(n):
-        k = place[i]
-        turn[k] += arena.service[i, k]
-        draw[k] += arena.draw[i, k]
-        if arena.rate[i] > fastest[k] and arena.service[i, k] > 0:
-            fastest[k] = arena.rate[i]
-        if not arena.allowed[i, k]:
-            forbidden = 1
-            excess += 1.0
-    for k in range(r):
-        if fastest[k] * turn[k] >= 1:
-            late = 1
-            excess += fastest[k] * turn[k] - 1
-        if draw[k] > arena.budget[k] * (1 + SLACK) and draw[k] > arena.draw_0[k]:
-            empty = 1
-            excess += draw[k] / arena.budget[k] - 1
-    critical = 0.0
-    for at in range(n):
-        i = arena.order[at]
-        k = place[i]
-        start = 0.0
-        for at_stream in range(arena.in_start[i], arena.in_start[i + 1]):
-            e = arena.in_stream[at_stream]
-            before = arena.tail[e]
-            reached = until[before] + arena.send[e, arena.way[place[before], k]]
-            if reached > start:
-                start = reached
-        if arena.service[i, k] > 0:
-            start += turn[k]
-        start += arena.window[i]
-        until[i] = start
-        if start > critical:
-            critical = start
-    out[:] = 0.0
-    out[0], out[6], out[7] = critical, late + empty + forbidden, excess
+    turn, fastest, drawn = sums[0], sums[1], sums[2]
+    service, rate, draw, allowed = arena.service, arena.rate, arena.draw, arena.allowed
+    draw_0, budget, window, order = arena.draw_0, arena.budget, arena.window, arena.order
+    tail, send, way = arena.tail, arena.send, arena.way
+    in_start, in_stream = arena.in_start, arena.in_stream
+    n, r = service.shape
+    for row in range(len(places)):
+        place, out = places[row], outs[row]
+        for k in range(r):
+            turn[k] = fastest[k] = 0.0
+            drawn[k] = draw_0[k]
+        late = empty = forbidden = 0
+        excess = 0.0
+        for i in range(n):
+            k = place[i]
+            turn[k] += service[i, k]
+            drawn[k] += draw[i, k]
+            if rate[i] > fastest[k] and service[i, k] > 0:
+                fastest[k] = rate[i]
+            if not allowed[i, k]:
+                forbidden = 1
+                excess += 1.0
+        for k in range(r):
+            if fastest[k] * turn[k] >= 1:
+                late = 1
+                excess += fastest[k] * turn[k] - 1
+            if drawn[k] > budget[k] * (1 + SLACK) and drawn[k] > draw_0[k]:
+                empty = 1
+                excess += drawn[k] / budget[k] - 1
+        critical = 0.0
+        for at in range(n):
+            i = order[at]
+            k = place[i]
+            start = 0.0
+            for at_stream in range(in_start[i], in_start[i + 1]):
+                e = in_stream[at_stream]
+                before = tail[e]
+                reached = until[before] + send[e, way[place[before], k]]
+                if reached > start:
+                    start = reached
+            if service[i, k] > 0:
+                start += turn[k]
+            start += window[i]
+            until[i] = start
+            if start > critical:
+                critical = start
+        out[:] = 0.0
+        out[0], out[6], out[7] = critical, late + empty + forbidden, excess
 
 
 @kernel
 def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats) -> None:
     """Write the measures and broken constraints of a placement (a column per step) to `out`."""
     if arena.turns_only:
-        _evaluate_turns(arena, place, sums, until, out)
+        _evaluate_turns(arena, place.reshape((1, len(place))), sums, until, out.reshape((1, OUT)))
         return
     sums[:] = 0.0
     busy, turn, fastest, memory, bps, draw = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]

@@ -12,7 +12,7 @@ from headwater.kernels.jit import kernel
 from headwater.net.arrays import Floats, Ints
 from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
-from headwater.place.fast_score import OUT, evaluate, scratch
+from headwater.place.fast_score import OUT, evaluate_all, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
@@ -49,19 +49,6 @@ def solve(
 
 
 @kernel
-def _fitness(
-    field: Arena, weights: Floats, genes: Ints, place: Ints, sums: Floats, until: Floats, out: Floats
-) -> float:
-    for gene in range(len(genes)):
-        place[field.free[gene]] = genes[gene]
-    evaluate(field, place, sums, until, out)
-    value = 0.0
-    for measure in range(6):
-        value += weights[measure] * out[measure]
-    return float(value + out[6] * np.log(1 + GAMMA * value))
-
-
-@kernel
 def _evolve(
     field: Arena,
     weights: Floats,
@@ -75,20 +62,30 @@ def _evolve(
     np.random.seed(seed)
     genes, columns = len(field.free), field.service.shape[1]
     now, after = np.zeros((POPULATION, genes), np.int64), np.zeros((POPULATION, genes), np.int64)
-    fitness, wheel, out = np.zeros(POPULATION), np.zeros(POPULATION), np.zeros(OUT)
+    fitness, wheel, outs = np.zeros(POPULATION), np.zeros(POPULATION), np.zeros((POPULATION, OUT))
     joined = np.zeros(POPULATION, np.int64)
-    place, best = field.fixed.copy(), field.fixed.copy()
+    places, best = np.zeros((POPULATION, len(field.fixed)), np.int64), field.fixed.copy()
     best_fitness, valid, changed = np.inf, False, 0
     for j in range(POPULATION):
+        places[j] = field.fixed
         for gene in range(genes):
             now[j, gene] = np.random.randint(columns)
     generation = 0
     while True:
         for j in range(POPULATION):
-            fitness[j] = _fitness(field, weights, now[j], place, sums, until, out)
+            for gene in range(genes):
+                places[j, field.free[gene]] = now[j, gene]
+        evaluate_all(field, places, sums, until, outs)
+        for j in range(POPULATION):
+            value = 0.0
+            for measure in range(6):
+                value += weights[measure] * outs[j, measure]
+            fitness[j] = value
+            if outs[j, 6] > 0:
+                fitness[j] += outs[j, 6] * np.log(1 + GAMMA * value)
             if fitness[j] < best_fitness:
-                best_fitness, valid, changed = fitness[j], out[6] == 0, generation
-                best[:] = place
+                best_fitness, valid, changed = fitness[j], outs[j, 6] == 0, generation
+                best[:] = places[j]
         generation += 1
         if genes == 0 or generation >= most or (generation >= least and changed <= generation // 2):
             return best, best_fitness, valid, generation, changed
