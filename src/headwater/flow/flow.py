@@ -142,6 +142,13 @@ class Flow:
                     f"{step.where}: the output of step {step.name!r} goes nowhere; end it with .write(name, sink)"
                 )
 
+    def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
+        """Return the same flow with some steps doing something else, such as reading another source."""
+        steps = (
+            Step(s.name, kinds.get(s.name, s.kind), s.inputs, s.outputs, s.parallel, s.where) for s in self._steps.values()
+        )
+        return Flow.of_steps(self.name, steps)
+
     def to_json(self) -> dict[str, Any]:
         """Describe the flow as plain data: steps, what they do in words, their streams and schemas."""
         return {

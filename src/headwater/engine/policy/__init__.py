@@ -6,6 +6,8 @@ from headwater.engine.machine import Policy
 from headwater.engine.policy.longest_queue import LongestQueue
 from headwater.engine.policy.min_latency import MinLatency
 from headwater.engine.policy.min_memory import MinMemory
+from headwater.engine.policy.most_work import MostWork
+from headwater.engine.policy.oldest_first import OldestFirst
 from headwater.engine.policy.random import Random
 from headwater.errors import RunError, listed, suggestion
 
@@ -14,10 +16,23 @@ POLICIES: dict[str, type[Policy]] = {
     "random": Random,
     "min_latency": MinLatency,
     "min_memory": MinMemory,
+    "most_work": MostWork,
+    "oldest_first": OldestFirst,
 }
 DEFAULT = "longest_queue"
 
-__all__ = ["DEFAULT", "POLICIES", "LongestQueue", "MinLatency", "MinMemory", "Policy", "Random", "policy_named"]
+__all__ = [
+    "DEFAULT",
+    "POLICIES",
+    "LongestQueue",
+    "MinLatency",
+    "MinMemory",
+    "MostWork",
+    "OldestFirst",
+    "Policy",
+    "Random",
+    "policy_named",
+]
 
 
 def policy_named(name: str) -> Policy:

@@ -1,0 +1,138 @@
+"""`headwater doctor`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from headwater.cli.run import JSON
+from headwater.cli.screen import console, print_json, progress
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried: whether it works, what was seen, and how to mend it."""
+
+    name: str
+    works: bool
+    seen: str
+    mend: str = ""
+    needed: bool = True
+
+
+def doctor(
+    as_json: JSON = False,
+    quick: Annotated[bool, typer.Option(help="only look, start nothing")] = False,
+) -> None:
+    """Say what is installed and works, and how to mend what does not."""
+    with progress("looking around"):
+        checks = [_python(), *(_package(*each) for each in _PACKAGES), _compiler(), _java()]
+        if not quick:
+            checks += [_flow(), _start_up()]
+    broken = [check for check in checks if check.needed and not check.works]
+    if as_json:
+        print_json({"works": not broken, "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _print(checks: list[Check]) -> None:
+    table = Table(header_style="bold")
+    for name in ("", "what", "seen", "to mend"):
+        table.add_column(name)
+    for check in checks:
+        mark = "[green]ok[/green]" if check.works else "[red]no[/red]" if check.needed else "[yellow]-[/yellow]"
+        table.add_row(mark, escape(check.name), escape(check.seen), "" if check.works else escape(check.mend))
+    console.print(table)
+
+
+#: package, extra that brings it, whether a base install needs it, what it is for
+_PACKAGES: tuple[tuple[str, str, bool, str], ...] = (
+    ("numpy", "", True, "columns"),
+    ("numba", "", True, "compiled kernels"),
+    ("pyarrow", "", True, "files and borders"),
+    ("msgspec", "", True, "JSON and snapshots"),
+    ("matplotlib", "plots", False, "plots"),
+    ("paho-mqtt", "mqtt", False, "MQTT"),
+    ("prometheus-client", "prometheus", False, "metrics for Prometheus"),
+    ("ortools", "plan", False, "exact placement"),
+    ("highspy", "plan", False, "exact placement"),
+    ("lark", "query", False, "the query language"),
+    ("pyspark", "spark", False, "the Spark runner"),
+)
+
+
+def _package(name: str, extra: str, needed: bool, purpose: str) -> Check:
+    mend = f"pip install 'headwater[{extra}]'" if extra else f"pip install {name}"
+    try:
+        return Check(f"{name} ({purpose})", True, importlib.metadata.version(name), "", needed)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(f"{name} ({purpose})", False, "not installed", mend, needed)
+
+
+def _python() -> Check:
+    fits = sys.version_info >= (3, 11)
+    cores = len(os.sched_getaffinity(0))
+    seen = f"{platform.python_version()}, {cores} processors, {platform.machine()}"
+    return Check("Python", fits, seen, "Headwater needs Python 3.11 or newer")
+
+
+def _compiler() -> Check:
+    from headwater.kernels.jit import COMPILED
+
+    seen = "kernels run compiled" if COMPILED else "kernels run as plain Python, slowly"
+    return Check("compiled kernels", COMPILED, seen, "pip install numba", needed=False)
+
+
+def _java() -> Check:
+    mend = "needed for Spark only: install a Java 17 or 21 runtime, or set JAVA_HOME"
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return Check("Java", False, "not found", mend, needed=False)
+    return Check("Java", True, said.splitlines()[0] if said else "found", needed=False)
+
+
+def _flow() -> Check:
+    """Run a small flow for real and compare what comes out."""
+    from headwater.engine import run
+    from headwater.flow import Flow, col
+    from headwater.io import Collect, Items
+
+    flow, out = Flow("doctor"), Collect()
+    numbers = flow.read("numbers", Items([{"n": i} for i in range(1000)]))
+    numbers.filter("even", col.n % 2 == 0).write("out", out)
+    start = time.perf_counter()
+    try:
+        run(flow)
+    except Exception as error:
+        return Check("a flow on the engine", False, f"{type(error).__name__}: {error}", "please report this")
+    right = [record["n"] for record in out.records] == list(range(0, 1000, 2))
+    return Check("a flow on the engine", right, f"{(time.perf_counter() - start) * 1e3:.0f} ms", "please report this")
+
+
+def _start_up() -> Check:
+    """Time a fresh process from nothing to a flow's first output, and read its memory."""
+    code = (
+        "import time, resource; t = time.perf_counter()\n"
+        "from headwater import Flow, col, engine, io\n"
+        "f = Flow('start'); f.read('r', io.Items([{'x': 1.0}])).filter('f', col.x > 0).write('w', io.Discard())\n"
+        "engine.run(f); print(time.perf_counter() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        return Check("start-up", False, done.stderr.strip().splitlines()[-1], "please report this")
+    seconds, megabytes = map(float, done.stdout.split())
+    return Check("start-up", True, f"first output after {seconds * 1e3:.0f} ms, {megabytes:.0f} MB resident")

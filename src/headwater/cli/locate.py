@@ -1,0 +1,96 @@
+"""Finds the flow that a user names: `module:name`, `path/to/flow.py[:name]`, or a bundled one such as `riot:etl`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from headwater.errors import FlowError, HeadwaterError, listed, suggestion
+from headwater.flow import Flow
+
+BUNDLED = ("riot:etl", "riot:stats", "riot:stats-viz", "riot:train", "riot:pred")
+
+
+def find_flow(name: str) -> Flow:
+    """Return the flow that a user means; a function without arguments is called for it."""
+    head, _, attribute = name.rpartition(":")
+    if head == "riot":
+        return _bundled(name, attribute)
+    path = Path(name if not head else head)
+    if path.suffix == ".py" or path.is_file():
+        return _in_module(_module_at(path), attribute if head else "", str(path))
+    if not head:
+        if name.endswith(".py"):
+            raise FlowError(f"there is no file {name!r}")
+        raise FlowError(f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py or one of {listed(BUNDLED)}")
+    return _in_module(_module_named(head), attribute, head)
+
+
+def _bundled(name: str, short: str) -> Flow:
+    if name not in BUNDLED:
+        raise FlowError(f"there is no bundled flow {name!r}; bundled are {listed(BUNDLED)}{suggestion(name, BUNDLED)}")
+    from headwater import riot
+
+    flow: Flow = riot.flow_named(short)
+    return flow
+
+
+def _module_at(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FlowError(f"there is no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # the flow's own neighbours can be imported, as when Python runs the file
+    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except HeadwaterError:
+        raise
+    except Exception as error:
+        raise FlowError(f"{_line_in(path, error)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line_in(path: Path, error: Exception) -> str:
+    """Return file:line of the user's own line that raised."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    if isinstance(error, SyntaxError):
+        lines.append(error.lineno)
+    return f"{path}:{lines[-1]}" if lines else str(path)
+
+
+def _module_named(name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise FlowError(f"cannot import {name!r}: {error}; is the name right, and are you in the right folder?") from None
+
+
+def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
+    if not attribute:
+        flows = {n: v for n, v in vars(module).items() if isinstance(v, Flow)}
+        if len(flows) == 1:
+            return next(iter(flows.values()))
+        if "flow" in vars(module):
+            attribute = "flow"
+        else:
+            found = listed(flows) if flows else "none"
+            raise FlowError(f"{where} should have one flow; it has {found}; name one as {where}:NAME")
+    value: Any = getattr(module, attribute, None)
+    if value is None:
+        known = [n for n in vars(module) if not n.startswith("_")]
+        raise FlowError(f"{where} has no {attribute!r}{suggestion(attribute, known)}")
+    if callable(value) and not isinstance(value, Flow):
+        value = value()
+    if not isinstance(value, Flow):
+        raise FlowError(f"{where}:{attribute} should be a Flow or a function that returns one; it is {type(value).__name__}")
+    return value

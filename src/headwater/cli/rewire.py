@@ -1,0 +1,69 @@
+"""Runs a flow on other data: `--input`, `--output` and `--rate` put other sources and sinks in place of the flow's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import FlowError, listed
+from headwater.flow import Flow, Schema
+from headwater.flow.steps import Kind, Read, Write
+from headwater.io import Csv, JsonLines, Parquet, Replay
+
+_BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
+
+
+def rewired(
+    flow: Flow, *, inputs: list[str] | None = None, output: Path | None = None, rate: float | None = None
+) -> Flow:
+    """Return the flow with its sources and sinks replaced as the options say."""
+    kinds: dict[str, Kind] = {}
+    for given in inputs or []:
+        step, path = _input(flow, given)
+        kinds[step] = Read(_file_source(flow.steps[step].kind, Path(path), flow.steps[step].outputs["out"]))
+    if rate is not None:
+        for name, step in flow.steps.items():
+            kind = kinds.get(name, step.kind)
+            if isinstance(kind, Read):
+                kinds[name] = Read(at_rate(kind.source, rate))
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, step in flow.steps.items():
+            if step.is_sink:
+                kinds[name] = Write(_file_sink(output, name, step.inputs[0].schema))
+    return flow.replaced(kinds) if kinds else flow
+
+
+def at_rate(source: Any, rate: float) -> Any:
+    """Return the same records at another rate."""
+    if hasattr(source, "at_rate"):
+        return source.at_rate(rate)
+    return Replay(source.records if isinstance(source, Replay) else source, rate)
+
+
+def _input(flow: Flow, given: str) -> tuple[str, str]:
+    sources = [name for name, step in flow.steps.items() if step.is_source]
+    name, equals, path = given.partition("=")
+    if equals and name in sources:
+        return name, path
+    if len(sources) == 1:
+        return sources[0], given
+    raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as --input NAME=FILE")
+
+
+def _file_source(kind: Kind, path: Path, schema: Schema) -> Any:
+    assert isinstance(kind, Read)
+    if hasattr(kind.source, "from_file"):  # a source whose records lie in files of a form of their own
+        return kind.source.from_file(path)
+    if path.suffix not in _BY_SUFFIX:
+        raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
+    maker = _BY_SUFFIX[path.suffix]
+    return maker(path) if maker is Parquet else maker(path, schema)
+
+
+def _file_sink(folder: Path, name: str, schema: Schema) -> Any:
+    """Write CSV where every column fits a cell, JSON Lines otherwise."""
+    stem = name.replace("/", "-").replace(" ", "_")
+    if "any" in dict(schema.fields).values():
+        return JsonLines(folder / f"{stem}.jsonl")
+    return Csv(folder / f"{stem}.csv")

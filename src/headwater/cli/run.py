@@ -1,0 +1,98 @@
+"""`headwater run FLOW`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.locate import find_flow
+from headwater.cli.rewire import rewired
+from headwater.cli.screen import err, live, print_json, print_report, progress
+from headwater.engine import RUNNERS, Run, start
+from headwater.engine.machine import Take
+from headwater.engine.policy import DEFAULT, POLICIES
+from headwater.errors import RunError, listed, suggestion
+from headwater.flow.duration import microseconds
+from headwater.metrics import Report
+
+FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
+JSON = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+
+
+def run(
+    flow: FLOW,
+    on: Annotated[str, typer.Option(help="which runner: engine (worker pool) or threads (one per step)")] = "engine",
+    policy: Annotated[str, typer.Option(help=f"who is served next: {', '.join(POLICIES)}")] = DEFAULT,
+    take: Annotated[str, typer.Option(help="records per turn: all, half, or a number")] = "50",
+    workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
+    rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
+    duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
+    input: Annotated[list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")] = None,
+    output: Annotated[Path | None, typer.Option(help="write each sink to a file in this folder")] = None,
+    when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
+    queue_records: Annotated[int, typer.Option(help="bound of each queue in records")] = 10_000,
+    queue_mb: Annotated[int, typer.Option(help="bound of each queue in megabytes")] = 64,
+    show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
+    prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once."""
+    if on not in RUNNERS:
+        raise RunError(f"there is no runner {on!r}; runners are {listed(RUNNERS)}{suggestion(on, RUNNERS)}")
+    options: dict[str, Any] = {
+        "policy": policy,
+        "take": parsed_take(take),
+        "when_full": when_full,
+        "queue_records": queue_records,
+        "queue_bytes": queue_mb * 2**20,
+        "seconds": microseconds(duration) / 1e6 if duration else None,
+    }
+    if workers is not None:
+        options["workers"] = workers
+    chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    running = start(chosen, on=on, **options)
+    stop_on_interrupt(running)
+    if prometheus is not None:
+        from headwater.web.prometheus import serve
+
+        serve(running, prometheus)
+    report = live(running) if show else _waited(running)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_report(report)
+    if report.left:
+        err.print(f"stopped with {report.left:,} records left in queues")
+
+
+def parsed_take(text: str) -> Take:
+    """Read `--take`."""
+    if text in ("all", "half"):
+        return text  # type: ignore[return-value]
+    if not text.isdigit() or int(text) < 1:
+        raise RunError(f"--take is 'all', 'half' or a number of records above 0; got {text!r}")
+    return int(text)
+
+
+def stop_on_interrupt(running: Run) -> None:
+    """Let the first Ctrl-C drain the flow and the second stop it."""
+
+    def stop(signum: int, frame: Any) -> None:
+        if running.stopping.is_set():
+            running.abort()
+        else:
+            err.print("stopping: draining what was read; once more to stop now")
+            running.stop()
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _waited(running: Run) -> Report:
+    with progress(f"running {running.flow.name}"):
+        while (report := running.wait(0.2)) is None:
+            pass
+    return report

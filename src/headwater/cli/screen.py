@@ -1,0 +1,99 @@
+"""What commands show: JSON on request, tables, a live view, progress on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from headwater.metrics import Report, Sample
+
+console = Console()
+err = Console(stderr=True)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document, and nothing else, on standard output."""
+    json.dump(document, sys.stdout, indent=1, default=str)
+    sys.stdout.write("\n")
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Show on a terminal that something is going on; quiet elsewhere."""
+    if err.is_terminal:
+        with err.status(what):
+            yield
+    else:
+        yield
+
+
+def steps_table(now: Sample, before: Sample | None, title: str) -> Table:
+    """Return a table of what each step did since `before`, or since the start."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    table.add_column("step")
+    for name in ("in/s", "out/s", "queue", "T_Q ms", "T_S ms", "T_C ms", "cost µs", "busy", "dead", "shed"):
+        table.add_column(name, justify="right")
+    span_s = now.at_s - (before.at_s if before else 0)
+    for name, total in now.steps.items():
+        step = total.since(before.steps[name]) if before and name in before.steps else total
+        row = step.to_json()
+        table.add_row(
+            name,
+            f"{step.records_in / max(span_s, 1e-9):,.0f}",
+            f"{step.records_out / max(span_s, 1e-9):,.0f}",
+            f"{step.queue:,}",
+            f"{row['t_q_ms']:.3f}",
+            f"{row['t_s_ms']:.3f}",
+            f"{row['t_c_ms']:.3f}",
+            f"{row['cost_us']:.2f}",
+            f"{step.utilisation:.0%}",
+            f"{total.dead_letters:,}",
+            f"{total.shed:,}",
+        )
+    return table
+
+
+def live(run: Any, every_s: float = 0.5) -> Report:
+    """Show a table that follows a run until it ends; return its report."""
+    from rich.live import Live
+
+    before: Sample | None = None
+    with Live(console=err, refresh_per_second=4) as view:
+        while (report := run.wait(every_s)) is None:
+            now: Sample = run.sample()
+            p = now.latency.minus(before.latency) if before else now.latency
+            title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p.percentile(50) / 1e6:.1f} ms, p99 {p.percentile(99) / 1e6:.1f} ms"
+            view.update(steps_table(now, before, title))
+            before = now
+    result: Report = report
+    return result
+
+
+def print_report(report: Report) -> None:
+    """Print what a run did, for people."""
+    document = report.to_json()
+    latency = document["latency_ms"]
+    console.print(
+        f"[bold]{report.flow}[/bold] on {report.runner}: {document['records_in']:,} records in, "
+        + ", ".join(f"{n:,} to {sink}" for sink, n in document["records_out"].items())
+        + f", in {report.seconds:.2f} s"
+    )
+    console.print(
+        f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
+        f"dead letters {report.dead_letters:,}, shed {sum(report.shed.values()):,}, left {report.left:,}"
+    )
+    console.print(steps_table(report.last, None, ""))
+    for letter in report.examples:
+        console.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
+
+
+def stamp() -> str:
+    """Return the time as a short text for file names."""
+    return time.strftime("%Y%m%d-%H%M%S")

@@ -1,0 +1,38 @@
+"""`headwater show FLOW`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.locate import find_flow
+from headwater.cli.run import FLOW, JSON
+from headwater.cli.screen import console, print_json
+from headwater.errors import FlowError, listed
+from headwater.flow import draw
+
+_FORMS = {"tree": draw.tree, "mermaid": draw.mermaid, "svg": draw.svg}
+
+
+def show(
+    flow: FLOW,
+    form: Annotated[str, typer.Option(help=f"one of {', '.join(_FORMS)}")] = "tree",
+    output: Annotated[Path | None, typer.Option(help="write the picture to this file")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Draw a flow: as a text tree, as Mermaid or as SVG; or describe it as JSON."""
+    if form not in _FORMS:
+        raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
+    found = find_flow(flow)
+    found.check()
+    if as_json:
+        print_json(found.to_json())
+        return
+    picture = _FORMS[form](found)
+    if output is not None:
+        output.write_text(picture + "\n")
+        console.print(f"wrote {output}")
+    else:
+        typer.echo(picture)

@@ -1,0 +1,169 @@
+"""Measures what each step costs: seconds per record and per activation, selectivity, bytes, state."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from headwater.flow.batch import END, Batch
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.profile import Profile, StepProfile
+from headwater.flow.steps import Filter, KeyedScan, Kind, Map, Process, Read, Select, Split, Step, Union, Write
+from headwater.io import Discard
+from headwater.operators import DEAD, Operator, build
+
+#: Batch sizes at which a step is timed; a line through the times gives its cost per record and per activation.
+SIZES = (10, 50, 250)
+
+
+def profile(flow: Flow, *, records: int = 20_000) -> Profile:
+    """Run a flow's first records through its steps, one thread and nothing written, and measure each step."""
+    flow.check()
+    batches = {step.name: _read(step, records) for step in flow.steps.values() if step.is_source}
+    runs = [_Pass(flow, batches, size) for size in SIZES for _ in range(2)]  # the first of a size warms up
+    steps = {step.name: _profile(step, runs[1::2]) for step in flow.in_order() if step.name != DEAD_LETTERS}
+    return Profile(flow.name, f"{platform.node()} ({platform.machine()})", steps)
+
+
+def _read(step: Step, records: int) -> tuple[list[Batch], float]:
+    """Return a source's first records, and the time it took to get them."""
+    assert isinstance(step.kind, Read)
+    reader = step.kind.source.open(lambda text, error: None)
+    batches: list[Batch] = []
+    count, spent_s, patience = 0, 0.0, 50
+    try:
+        while count < records and patience:
+            start = time.perf_counter()
+            batch = reader.read(min(1000, records - count), 0.1)
+            spent_s += time.perf_counter() - start
+            if batch is None:
+                break
+            patience = patience - 1 if not batch.length else 50
+            if batch.length:
+                batches.append(batch)
+                count += batch.length
+    finally:
+        reader.close()
+    return batches, spent_s / max(count, 1)
+
+
+class _Pass:
+    """One pass of all records through all steps at one batch size."""
+
+    def __init__(self, flow: Flow, sources: dict[str, tuple[list[Batch], float]], size: int) -> None:
+        self.spent_s: dict[str, float] = defaultdict(float)
+        self.turns: dict[str, int] = defaultdict(int)
+        self.taken: dict[str, int] = defaultdict(int)
+        self.bytes_in: dict[str, int] = defaultdict(int)
+        self.out: dict[tuple[str, str], int] = defaultdict(int)
+        self.bytes_out: dict[str, int] = defaultdict(int)
+        self.state: dict[str, int] = {}
+        self.read_s = {name: cost for name, (_, cost) in sources.items()}
+        self._flow = flow
+        made: dict[tuple[str, str], list[Batch]] = defaultdict(list)
+        for step in flow.in_order():
+            if step.is_source:
+                made[step.name, "out"] = [part for b in sources[step.name][0] for part in _cut(b, size)]
+                self._count_out(step.name, "out", made[step.name, "out"])
+            elif step.name != DEAD_LETTERS:
+                self._run(step, _operator(step), made, size)
+
+    def _run(self, step: Step, operator: Operator, made: dict[tuple[str, str], list[Batch]], size: int) -> None:
+        ports = list(step.outputs)
+        with np.errstate(all="ignore"):
+            for number, given in enumerate(step.inputs):
+                for batch in made[given.step, given.port]:
+                    for part in _cut(batch, size):
+                        self.turns[step.name] += 1
+                        self.taken[step.name] += part.length
+                        self.bytes_in[step.name] += part.nbytes
+                        start = time.perf_counter()
+                        try:
+                            result = operator.process(part, number)
+                        except Exception:  # a dead letter when the flow runs; here it only costs time
+                            result = None
+                        self.spent_s[step.name] += time.perf_counter() - start
+                        self._keep(step.name, ports, result, made)
+            self.state[step.name] = len(operator.snapshot())
+            start = time.perf_counter()
+            result = operator.advance(END)
+            self.spent_s[step.name] += time.perf_counter() - start
+            self._keep(step.name, ports, result, made)
+        operator.close()
+
+    def _keep(self, name: str, ports: list[str], result: object, made: dict[tuple[str, str], list[Batch]]) -> None:
+        outputs = [(0, result)] if isinstance(result, Batch) else result or []
+        for port, batch in outputs:  # type: ignore[attr-defined]
+            if port != DEAD and batch.length:
+                made[name, ports[port]].append(batch)
+                self._count_out(name, ports[port], [batch])
+
+    def _count_out(self, name: str, port: str, batches: list[Batch]) -> None:
+        self.out[name, port] += sum(batch.length for batch in batches)
+        self.bytes_out[name] += sum(batch.nbytes for batch in batches)
+
+
+def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
+    last = runs[-1]
+    if step.is_source:
+        out = max(1, last.out[step.name, "out"])
+        return StepProfile(last.read_s[step.name], bytes_out=last.bytes_out[step.name] / out, form="io")
+    turns = np.array([run.turns[step.name] for run in runs], float)
+    taken = np.array([run.taken[step.name] for run in runs], float)
+    spent = np.array([run.spent_s[step.name] for run in runs])
+    per_record, per_turn = _line(taken, turns, spent)
+    n = max(1, last.taken[step.name])
+    out_total = max(1, sum(last.out[step.name, port] for port in step.outputs))
+    return StepProfile(
+        time_s=per_record,
+        overhead_s=per_turn,
+        selectivity={port: last.out[step.name, port] / n for port in step.outputs},
+        bytes_in=last.bytes_in[step.name] / n,
+        bytes_out=last.bytes_out[step.name] / out_total,
+        state_bytes=last.state.get(step.name, 0),
+        form=form_of(step.kind),
+    )
+
+
+def _line(taken: np.ndarray, turns: np.ndarray, spent: np.ndarray) -> tuple[float, float]:  # type: ignore[type-arg]
+    """Fit spent = taken · per_record + turns · per_turn, neither below 0."""
+    if not taken.any():
+        return 0.0, 0.0
+    solved, *_ = np.linalg.lstsq(np.stack([taken, turns], axis=1), spent, rcond=None)
+    per_record, per_turn = (float(value) for value in solved)
+    if per_turn < 0:
+        return float(spent.sum() / taken.sum()), 0.0
+    if per_record < 0:
+        return 0.0, float(spent.sum() / turns.sum())
+    return per_record, per_turn
+
+
+def _cut(batch: Batch, size: int) -> list[Batch]:
+    if batch.length <= size:
+        return [batch]
+    return [batch.slice(at, min(at + size, batch.length)) for at in range(0, batch.length, size)]
+
+
+def _operator(step: Step) -> Operator:
+    if isinstance(step.kind, Write):
+        step = Step(step.name, Write(Discard()), step.inputs, step.outputs, 1, step.where)
+    return build(step)
+
+
+def form_of(kind: Kind) -> str:
+    """Say how a step computes: as expressions, compiled, in Python record by record, or as input and output."""
+    match kind:
+        case Filter() | Select() | Split() | Union():
+            return "expressions"
+        case Map(over="record") | Process():
+            return "python"
+        case Map():
+            return "function"
+        case KeyedScan():
+            return "scan"
+        case Read() | Write():
+            return "io"
+    return "compiled"

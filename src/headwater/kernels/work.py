@@ -1,0 +1,21 @@
+"""Busy work of a set size: stands for a step's computation in experiments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.kernels.jit import kernel
+
+
+@kernel
+def spin(values, rounds):  # type: ignore[no-untyped-def]
+    """Return a number that takes `rounds` steps per value to work out, so that no compiler can leave them away."""
+    total = np.uint64(0)
+    for i in range(len(values)):
+        x = np.uint64(values[i]) | np.uint64(1)
+        for _ in range(rounds):
+            x ^= x << np.uint64(13)
+            x ^= x >> np.uint64(7)
+            x ^= x << np.uint64(17)
+        total ^= x
+    return total

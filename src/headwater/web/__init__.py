@@ -1,0 +1,1 @@
+"""What other programs see of a run over HTTP; binds to loopback unless told otherwise."""
