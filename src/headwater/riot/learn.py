@@ -9,7 +9,7 @@ import numpy as np
 
 from headwater.errors import InputError, ModelError
 from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Text
+from headwater.flow.column import Array, Text, concat
 from headwater.flow.schema import Schema
 from headwater.kernels.csv import CsvSplitter
 from headwater.kernels.weave import Weaver
@@ -73,6 +73,14 @@ def lines_of(rows: bytes) -> Text:
     # Texts of a column touch each other; so the line feeds are taken out, not skipped.
     offsets = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     return Text(data[data != 10], offsets)
+
+
+def single_lines(batch: Batch) -> Batch:
+    """Return one record for each row that the records hold."""
+    rows = [lines_of(raw) for raw in batch["rows"].bytes_list()]
+    whose = np.repeat(np.arange(batch.length), [len(lines) for lines in rows])
+    texts = concat(rows) if rows else Text.of([])
+    return Batch({"msg": batch["msg"][whose], "row": texts}, len(whose), batch.stamps[whose])
 
 
 class _OverRows(Operator):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
 from headwater.flow.batch import Batch
-from headwater.flow.column import Column, Text
+from headwater.flow.column import Array, Column, Text
 from headwater.flow.schema import Schema
 from headwater.kernels.csv import CsvSplitter
 from headwater.kernels.senml import Kind, SenmlParser
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater.riot.datasets import Dataset
-
-Form = Literal["senml", "csv"]  #: how messages are written
 
 
 def row_schema(dataset: Dataset) -> Schema:
@@ -32,13 +29,14 @@ def observation_schema(dataset: Dataset) -> Schema:
 
 
 class ParseRows(Operator):
-    """SenML or CSV in, one row for each message out; what is not a message is a dead letter.
+    """SenML in, one row for each message out; what is not a message is a dead letter.
 
-    CSV lines have the columns of the joined and annotated row, as the benchmark's training files do.
+    With `csv`, a message that begins like a number is a line of CSV, with the columns of the joined and
+    annotated row: the form in which the benchmark feeds STATS.
     """
 
-    def __init__(self, dataset: Dataset, form: Form = "senml", step: str = "parse") -> None:
-        self._dataset, self._step, self._form = dataset, step, form
+    def __init__(self, dataset: Dataset, *, csv: bool = False, step: str = "parse") -> None:
+        self._dataset, self._step, self._reads_csv = dataset, step, csv
         texts = (dataset.id, *dataset.meta)
         kinds: dict[str, Kind] = {
             entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields
@@ -48,8 +46,15 @@ class ParseRows(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the rows, and dead letters for the rest."""
+        is_csv = _begin_like_csv(batch["message"]) if self._reads_csv else _NONE
+        if is_csv.all() or not is_csv.any():
+            made = self._rows(batch, is_csv=bool(is_csv.any()))
+            return made if len(made) > 1 else made[0][1]
+        return self._rows(batch.filter(is_csv), is_csv=True) + self._rows(batch.filter(~is_csv), is_csv=False)
+
+    def _rows(self, batch: Batch, is_csv: bool) -> list[tuple[int, Batch]]:
         messages: Text = batch["message"]
-        if self._form == "csv":
+        if is_csv:
             found, status = self._csv.split(messages)
             explain = self._csv.explain
             time_ms = np.asarray(found["timestamp"]).astype(np.int64)
@@ -63,7 +68,7 @@ class ParseRows(Operator):
             columns[name] = np.asarray(found[name]).astype(np.float32)
         rows = Batch(columns, batch.length, batch.stamps)
         if not status.any():
-            return self.spread(rows)
+            return [(0, self.spread(rows))]
         bad = status != 0
         letters = dead_letters(self._step, [explain(int(s)) for s in status[bad]], batch.filter(bad))
         return [(0, self.spread(rows.filter(~bad))), (DEAD, letters)]
@@ -77,9 +82,9 @@ class ParseObservations(ParseRows):
     """Like `ParseRows`, but each message becomes one record for each of `observed`, in that order."""
 
     def __init__(
-        self, dataset: Dataset, observed: Sequence[str], form: Form = "senml", step: str = "parse"
+        self, dataset: Dataset, observed: Sequence[str], *, csv: bool = False, step: str = "parse"
     ) -> None:
-        super().__init__(dataset, form, step)
+        super().__init__(dataset, csv=csv, step=step)
         self._observed = tuple(observed)
 
     def spread(self, rows: Batch) -> Batch:
@@ -96,6 +101,15 @@ class ParseObservations(ParseRows):
         columns["obs"] = np.tile(np.arange(many), rows.length)
         columns["value"] = values.ravel()
         return Batch(columns, len(repeat), rows.stamps[repeat])
+
+
+_NONE = np.zeros(1, np.bool_)
+
+
+def _begin_like_csv(messages: Text) -> Array:
+    first = np.minimum(messages.offsets[:-1], max(len(messages.data) - 1, 0))
+    letters = messages.data[first] if len(messages.data) else np.zeros(len(messages), np.uint8)
+    return (letters >= ord("0")) & (letters <= ord("9")) & (messages.lengths() > 0)
 
 
 def csv_columns(dataset: Dataset) -> list[str]:

@@ -15,7 +15,7 @@ from headwater.riot import published
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.instances import counted
 from headwater.riot.models import LinearModel, TreeModel
-from headwater.riot.parse import Form, ParseRows, row_schema
+from headwater.riot.parse import ParseRows, row_schema
 from headwater.riot.predict import MODELS, Classify, EstimateError, LoadModel, Regress
 from headwater.riot.scans import BlockAverage
 from headwater.riot.stats import write_all
@@ -28,7 +28,6 @@ def pred(
     source: Source,
     *,
     dataset: Dataset = CITY,
-    form: Form = "senml",
     tree: TreeModel | None = None,
     regression: LinearModel | None = None,
     updates: Source | None = None,
@@ -48,7 +47,7 @@ def pred(
     first_tree, first_line = tree or published.tree(dataset), regression or published.regression(dataset)
     flow = Flow("pred")
     rows = flow.read("messages", source).apply(
-        "parse", lambda: ParseRows(dataset, form), out=row_schema(dataset), parallel=count["parse"]
+        "parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"]
     )
     loaded = None
     if updates is not None:

@@ -52,6 +52,33 @@ def generated(
     return repeated(messages(stream(name, seed), 0, _PREPARED), rate, count=count, duration=duration)
 
 
+class Messages:
+    """Generated messages of a data set without end; at another rate, or from a file instead, if asked."""
+
+    def __init__(self, name: str, rate: Rate | float = 1000, *, seed: int = 1) -> None:
+        self.name, self.rate, self.seed = name, rate, seed
+
+    @property
+    def schema(self) -> Schema:
+        """The message's number and its text."""
+        return MESSAGES
+
+    def open(self, reject: Reject) -> Any:
+        """Make the messages and start to send them."""
+        return generated(self.name, self.rate, seed=self.seed).open(reject)
+
+    def at_rate(self, rate: float) -> Messages:
+        """Return the same messages at another rate."""
+        return Messages(self.name, rate, seed=self.seed)
+
+    def from_file(self, path: Path) -> MessageFile:
+        """Return the messages of a file instead."""
+        return MessageFile(path)
+
+    def __str__(self) -> str:
+        return f"generated {self.name} messages"
+
+
 class MessageFile:
     """Reads a file of messages, one to a line, and numbers them from 1 as the golden files do.
 
@@ -69,20 +96,27 @@ class MessageFile:
 
     def open(self, reject: Reject) -> _MessageReader:
         """Start at the first line."""
+        return _MessageReader(self.texts())
+
+    def at_rate(self, rate: float) -> Generate:
+        """Return the messages of the file, over and over, at a rate."""
+        return repeated(self.texts(), rate)
+
+    def texts(self) -> Text:
+        """Read the messages."""
         try:
-            return _MessageReader(self.path.read_bytes())
+            lines = [_without_time(line) for line in self.path.read_bytes().split(b"\n")]
         except OSError as error:
             raise InputError(f"cannot read {self.path}: {error.strerror}") from error
+        return Text.of_bytes([line for line in lines if line])
 
     def __str__(self) -> str:
         return str(self.path)
 
 
 class _MessageReader:
-    def __init__(self, raw: bytes) -> None:
-        lines = [_without_time(line) for line in raw.split(b"\n")]
-        self._texts = Text.of_bytes([line for line in lines if line])
-        self._next = 0
+    def __init__(self, texts: Text) -> None:
+        self._texts, self._next = texts, 0
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         if self._next >= len(self._texts):

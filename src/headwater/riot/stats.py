@@ -15,7 +15,7 @@ from headwater.kernels.bloom import BloomFilter
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.filters import KnownSensors
 from headwater.riot.instances import counted
-from headwater.riot.parse import Form, ParseObservations, observation_schema
+from headwater.riot.parse import ParseObservations, observation_schema
 from headwater.riot.scans import DistinctCount, Kalman, SecondMoment, SlidingRegression
 
 #: How many instances of each step EdgeWise ran.
@@ -26,7 +26,6 @@ def stats(
     source: Source,
     *,
     dataset: Dataset = CITY,
-    form: Form = "senml",
     key: str | None = None,
     known: BloomFilter | None = None,
     publish: Sink | None = None,
@@ -45,7 +44,7 @@ def stats(
     messages = flow.read("messages", source)
     parsed = messages.apply(
         "parse",
-        lambda: ParseObservations(dataset, dataset.numbers, form),
+        lambda: ParseObservations(dataset, dataset.numbers, csv=True),
         out=observation_schema(dataset),
         parallel=count["parse"],
     )
@@ -58,7 +57,12 @@ def stats(
     counts = filtered.key_by("obs").scan("dac", DistinctCount(names, by), out=out, parallel=count["dac"])
     write_all(flow, "publish", [lines, moments, counts], publish or Discard(), count["publish"])
     if smoothed is not None:
-        kalman.write("smoothed", smoothed)
+        told = kalman.map_batches(
+            "name",
+            lambda batch: {"obs": names.take(batch["obs"])},
+            out={"msg": int, by: str, "obs": str, "value": "float32"},
+        )
+        told.write("smoothed", smoothed)
     return flow
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from headwater.flow import Flow
 from headwater.flow.column import Array, Text
 from headwater.flow.duration import Duration
-from headwater.flow.endpoints import Sink, Source
-from headwater.io import Discard, Generate
+from headwater.flow.endpoints import Reject, Sink, Source
+from headwater.flow.schema import Schema
+from headwater.io import Discard, Generate, Items
 from headwater.io.rates import Rate
 from headwater.kernels.weave import Weaver, decimal_texts
 from headwater.riot.datasets import CITY, Dataset
@@ -25,6 +26,7 @@ from headwater.riot.learn import (
     Table,
     TrainRegression,
     TrainTree,
+    single_lines,
 )
 from headwater.riot.parse import csv_columns
 from headwater.riot.stats import write_all
@@ -42,18 +44,24 @@ def train(
     table: Table | None = None,
     dataset: Dataset = CITY,
     publish: Sink | None = None,
+    labelled: Sink | None = None,
     instances: Mapping[str, int] | None = None,
 ) -> Flow:
-    """Build the flow: two models for each trigger, stored in the folder `models`."""
+    """Build the flow: two models for each trigger, stored in the folder `models`.
+
+    A sink for `labelled` also takes out the labelled rows, one record for each.
+    """
     count = counted(INSTANCES, instances)
     read_from = generated_table(dataset) if table is None else table
     flow = Flow("train")
     triggers = flow.read("triggers", source)
     rows = triggers.apply("read", lambda: ReadTable(read_from), out=ROWS, parallel=count["read"])
     lines = rows.apply("mlt", lambda: TrainRegression(dataset, models), out=TRAINED, parallel=count["mlt"])
-    labelled = rows.apply("annotate", lambda: LabelRows(dataset), out=ROWS, parallel=count["annotate"])
-    trees = labelled.apply("dtt", lambda: TrainTree(dataset, models), out=TRAINED, parallel=count["dtt"])
+    classes = rows.apply("annotate", lambda: LabelRows(dataset), out=ROWS, parallel=count["annotate"])
+    trees = classes.apply("dtt", lambda: TrainTree(dataset, models), out=TRAINED, parallel=count["dtt"])
     write_all(flow, "publish", [lines, trees], publish or Discard(), count["publish"])
+    if labelled is not None:
+        classes.map_batches("lines", single_lines, out={"msg": int, "row": str}).write("labelled", labelled)
     return flow
 
 
@@ -73,6 +81,37 @@ def triggers(
         return {"msg": numbers, "rowstart": start, "rowend": start + rows + 1}
 
     return Generate(make, TRIGGERS, rate, count=count, duration=duration)
+
+
+class Triggers:
+    """Asks for 100 rows of a generated table again and again; or, from a file, once for all of its rows."""
+
+    def __init__(self, rate: Rate | float = 20, path: Path | None = None, dataset: Dataset = CITY) -> None:
+        self.rate, self.path, self.dataset = rate, path, dataset
+        self.table = generated_table(dataset) if path is None else Table.read(path)
+
+    @property
+    def schema(self) -> Schema:
+        """The trigger's number and the range of rows."""
+        return TRIGGERS
+
+    def open(self, reject: Reject) -> Any:
+        """Start to send triggers."""
+        if self.path is None:
+            return triggers(self.rate, table_rows=len(self.table)).open(reject)
+        every = {"msg": 1, "rowstart": 0, "rowend": len(self.table) + 1}
+        return Items([every], TRIGGERS).open(reject)
+
+    def at_rate(self, rate: float) -> Triggers:
+        """Return the same triggers at another rate."""
+        return Triggers(rate, self.path, self.dataset)
+
+    def from_file(self, path: Path) -> Triggers:
+        """Return one trigger for the whole of a file."""
+        return Triggers(self.rate, path, self.dataset)
+
+    def __str__(self) -> str:
+        return f"training triggers of {self.dataset.name}"
 
 
 def generated_table(dataset: Dataset, rows: int = _TABLE_ROWS, seed: int = 1) -> Table:
