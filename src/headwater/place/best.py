@@ -12,6 +12,8 @@ from headwater.place.placement import Budget, Clock, Placement, failed
 from headwater.place.problem import Model, Problem
 
 GREEDY = (aels.solve, aels_rp.solve, aels_rp_la.solve, cloud_only.solve, tcep.solve, foresee)
+DESCENTS = 4
+"""How many of the greedy answers, best first, are improved by descent."""
 PROOF_S = 0.25
 """With less time left than this, no proof is tried."""
 
@@ -42,14 +44,13 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
 
 def quick(problem: Problem, budget: Budget) -> Placement | None:
     """The best that greedy strategies and descent reach, or None; milliseconds on any net."""
-    best: Placement | None = None
-    for strategy in GREEDY:
-        grown = strategy(problem, budget)
-        if grown.device is None:
-            continue
-        best = _better(best, grown)
-        if problem.model is Model.QUEUE:
-            best = _better(best, descend(problem, grown.device, budget))
+    grown = [found for strategy in GREEDY if (found := strategy(problem, budget)).device is not None]
+    grown.sort(key=lambda found: found.value)
+    best = grown[0] if grown else None
+    if problem.model is Model.QUEUE:
+        starts = {found.device.tobytes(): found.device for found in grown if found.device is not None}
+        for device in list(starts.values())[:DESCENTS]:
+            best = _better(best, descend(problem, device, budget))
     return best
 
 
