@@ -1,0 +1,135 @@
+"""`headwater simulate FLOW NET`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from headwater import sim
+from headwater.cli.plan import (
+    CASE,
+    FLOW,
+    MEASURED,
+    MODEL,
+    NET,
+    PROBLEM,
+    PROFILE,
+    RATE,
+    RESOURCES,
+    SEED,
+    TIME,
+    asked_for,
+)
+from headwater.cli.run import JSON, parsed_take
+from headwater.cli.screen import console, print_json, print_report, progress
+from headwater.engine.policy import DEFAULT, POLICIES
+from headwater.errors import PlacementError, RunError, listed, suggestion
+from headwater.flow.duration import microseconds
+from headwater.net.arrays import Ints
+from headwater.place import Budget, Objective, Problem, strategy, violations
+from headwater.place.strategies import MODULES
+
+MODES = ("queues", "engine")
+
+
+def simulate(
+    flow: FLOW = None,
+    net: NET = None,
+    placement: Annotated[
+        Path | None, typer.Option(help="the JSON of 'headwater plan'; planned now if left out")
+    ] = None,
+    strategy_name: Annotated[
+        str, typer.Option("--strategy", help=f"how to plan: {', '.join(MODULES)}")
+    ] = "best",
+    objective: Annotated[str | None, typer.Option(help="what the plan minimises")] = None,
+    mode: Annotated[
+        str, typer.Option(help="queues (the papers' model) or engine (our scheduler on every device)")
+    ] = "queues",
+    duration: Annotated[str, typer.Option("--for", help="how long to play, such as 60s")] = "10s",
+    arrivals: Annotated[
+        str, typer.Option(help="poisson, constant, or a file of moments in seconds, one per line")
+    ] = "poisson",
+    service: Annotated[str | None, typer.Option(help="exponential or constant time per record")] = None,
+    policy: Annotated[str, typer.Option(help=f"engine mode: {', '.join(POLICIES)}")] = DEFAULT,
+    workers: Annotated[int, typer.Option(help="engine mode: workers per device")] = 2,
+    take: Annotated[str, typer.Option(help="engine mode: records per turn: all, half, or a number")] = "50",
+    rate: RATE = None,
+    profile: PROFILE = None,
+    measured_on: MEASURED = None,
+    model: MODEL = "queue",
+    problem: PROBLEM = None,
+    case: CASE = None,
+    resources: RESOURCES = "liberal",
+    time_s: TIME = 10.0,
+    seed: SEED = 0,
+    as_json: JSON = False,
+) -> None:
+    """Play a placement in virtual time and report it like a run; the same seed gives the same trace."""
+    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
+    if mode not in MODES:
+        raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
+    if placement is not None:
+        device = _read(placement, asked)
+    else:
+        goal = Objective.parse(objective) if objective else None
+        found = strategy(strategy_name)(asked, Budget(time_s=time_s, seed=seed, objective=goal))
+        if found.device is None:
+            raise PlacementError(found.reason)
+        device = found.device
+    seconds, coming = microseconds(duration) / 1e6, _arrivals(arrivals)
+    with progress("playing"):
+        if mode == "queues":
+            kind = _service(service)
+            report = sim.run_queues(asked, device, sim.Options(seconds, seed, coming, kind))
+        else:
+            options = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers)
+            report = sim.run_engine(asked, device, options)
+    names = {s: asked.net.device_name(int(d)) for s, d in zip(asked.steps, device, strict=True)}
+    if as_json:
+        print_json(report.to_json() | {"placement": names})
+        return
+    print_report(report)
+    for sink, row in report.extra.get("sinks", {}).items():
+        predicted, played = 1e3 * row["predicted_s"], 1e3 * row["simulated_s"]
+        console.print(f"{sink}: predicted {predicted:.3f} ms, simulated {played:.3f} ms on average")
+
+
+def _read(path: Path, problem: Problem) -> Ints:
+    try:
+        names: Any = json.loads(path.read_text()).get("placement")
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, AttributeError) as slip:
+        raise PlacementError(f"placement file '{path}' cannot be read: {slip}") from slip
+    missing = set(problem.steps) - set(names or ())
+    if missing:
+        raise PlacementError(f"placement file '{path}' does not say where step '{min(missing)}' runs")
+    device = np.array([problem.net.device(names[step]) for step in problem.steps])
+    broken = violations(problem, device.tolist())
+    if broken:
+        raise PlacementError(f"placement file '{path}' is not valid here: {broken[0]}")
+    return device
+
+
+def _arrivals(text: str) -> sim.Arrivals:
+    if text == "poisson":
+        return sim.Poisson()
+    if text == "constant":
+        return sim.Constant()
+    path = Path(text)
+    if not path.exists():
+        raise RunError(f"--arrivals is poisson, constant or a file; there is no file {text!r}")
+    try:
+        return sim.Recorded(np.array([float(line) for line in path.read_text().split()]))
+    except ValueError as slip:
+        raise RunError(f"arrivals file {text!r} must hold one number per line: {slip}") from None
+
+
+def _service(text: str | None) -> sim.Service | None:
+    if text is None:
+        return None
+    if text not in list(sim.Service):
+        raise RunError(f"--service is {listed(sim.Service)}; got {text!r}")
+    return sim.Service(text)
