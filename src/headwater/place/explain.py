@@ -36,7 +36,7 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
     probe = dataclasses.replace(budget, time_s=max(budget.time_s / 20, 0.3))
 
     def fits(changed: Problem) -> bool:
-        return best.solve(changed, probe).device is not None
+        return _any(changed, probe)
 
     board = Board(problem)
     alone = [
@@ -47,6 +47,20 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
     relaxations = [text for find in RELAXATIONS if clock.left_s > 0 for text in find(problem, fits)]
     steps = _conflict(problem, fits, clock)
     return Explanation(steps, tuple(alone), tuple(relaxations))
+
+
+def _any(problem: Problem, budget: Budget) -> bool:
+    """Whether any valid placement is found; the first will do."""
+    from headwater.place import exact_aggregate, exact_latency
+
+    if best.quick(problem, budget) is not None:
+        return True
+    first = dataclasses.replace(budget, gap=1.0)
+    if exact_latency.solvable(problem, first):
+        return exact_latency.solve(problem, first).device is not None
+    if exact_aggregate.solvable(problem):
+        return exact_aggregate.solve(problem, first).device is not None
+    return best.solve(problem, first).device is not None
 
 
 def _conflict(problem: Problem, fits: Callable[[Problem], bool], clock: Clock) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,6 +41,9 @@ def problem_of(
     number = {step.name: i for i, step in enumerate(order)}
     first = profile if isinstance(profile, Profile) else next(iter(profile.values()))
     costs = [FREE if isinstance(step.kind, DeadLetters) else _of(first, step.name) for step in order]
+    # a source is where its sensor is and costs no processor: what was measured there is reading a file or
+    # drawing
+    costs = [replace(c, time_s=0.0) if s.is_source else c for s, c in zip(order, costs, strict=True)]
     rate, out = np.zeros(len(order)), dict[tuple[str, str], float]()
     tails, heads, stream_hz, stream_bytes = [], [], [], []
     for i, step in enumerate(order):
@@ -110,7 +114,12 @@ def _service(
         columns = []
         for kind in net.classes:
             measured = profile.get(kind.name)
-            columns.append([_of(measured, s).time_s if measured else np.inf for s in steps])
+            own = (
+                [cost.time_s and _of(measured, s).time_s for s, cost in zip(steps, costs, strict=True)]
+                if measured
+                else []
+            )
+            columns.append(own or [np.inf] * len(steps))
         return np.array(columns).T
     own = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}
     ips = measured_ips or own.get(profile.device)

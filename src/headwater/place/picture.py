@@ -29,6 +29,8 @@ def draw(placement: Placement, path: str | Path) -> None:
     _bands(axes, placement, hosts, max(depth))
     place = _positions(problem, depth, [row[int(d)] for d in placement.device])
     seconds = placement.score.stream_s
+    ends = placement.device[problem.stream_from], placement.device[problem.stream_to]
+    hosts_of = [(int(a), int(b)) for a, b in zip(*ends, strict=True)]
     for e in range(len(problem.stream_from)):
         a, b = place[int(problem.stream_from[e])], place[int(problem.stream_to[e])]
         far = seconds[e] > 0
@@ -44,7 +46,7 @@ def draw(placement: Placement, path: str | Path) -> None:
                 "shrinkB": 9,
             },
         )
-        if far:
+        if far and problem.net.zone_of(hosts_of[e][0]) != problem.net.zone_of(hosts_of[e][1]):
             middle = (a[0] + b[0]) / 2, (a[1] + b[1]) / 2
             axes.text(
                 *middle, f"{1e3 * seconds[e]:.1f} ms", fontsize=7, color="#b03a2e", ha="center", va="bottom"
