@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headwater.metrics import Report, Sample
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True)
 
 

@@ -21,8 +21,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "std": ("shift", "total", "squares"),
     "min": ("value",),
     "max": ("value",),
-    "first": ("value",),
-    "last": ("value",),
+    "first": ("value", "order"),
+    "last": ("value", "order"),
     "custom": ("value",),
 }
 
@@ -40,12 +40,14 @@ class Accumulators:
             compiled(aggregate.of, schema) if aggregate.of is not None else None for _, aggregate in aggregates
         ]
         self._each = [_Accumulator(aggregate, schema) for _, aggregate in aggregates]
+        self._arrivals = [0]  #: how many values came so far, counted together with all accumulators made by `empty`
         self._capacity = 0
 
     def empty(self) -> Accumulators:
         """Return accumulators of the same aggregates with no groups yet."""
         other = object.__new__(Accumulators)
         other.schema, other._aggregates, other._inputs = self.schema, self._aggregates, self._inputs
+        other._arrivals = self._arrivals
         other._each = [each.empty() for each in self._each]
         other._capacity = 0
         return other
@@ -61,10 +63,15 @@ class Accumulators:
         """Compute what each aggregate reads."""
         return [read(batch) if read is not None else None for read in self._inputs]
 
-    def update(self, slots: Array, inputs: list[Column | None]) -> None:
-        """Take values in, in order of arrival; `slots[i]` is the group of value i."""
+    def arrived(self, count: int) -> Array:
+        """Return places in the order of arrival for this many values."""
+        self._arrivals[0] += count
+        return np.arange(self._arrivals[0] - count, self._arrivals[0])
+
+    def update(self, slots: Array, inputs: list[Column | None], order: Array) -> None:
+        """Take values in; `slots[i]` is the group of value i, and `order`, which rises, its place among all arrivals."""
         for each, values in zip(self._each, inputs, strict=True):
-            each.update(slots, values)
+            each.update(slots, values, order)
 
     def merge(self, slots: Array, other: Accumulators, theirs: Array) -> None:
         """Take in whole groups of `other`: group theirs[i] goes to our group slots[i]; slots must not repeat."""
@@ -96,6 +103,8 @@ class Accumulators:
         for each, arrays in zip(self._each, saved, strict=True):
             for name, values in arrays.items():
                 each.arrays[name][slots] = values
+            if "order" in arrays and len(slots):
+                self._arrivals[0] = max(self._arrivals[0], int(arrays["order"].max()) + 1)
 
 
 class _Accumulator:
@@ -129,17 +138,20 @@ class _Accumulator:
         for array in self.arrays.values():
             array[slots] = 0
 
-    def update(self, slots: Array, given: Column | None) -> None:
+    def update(self, slots: Array, given: Column | None, order: Array) -> None:
         a = self.arrays
         if given is None:
             np.add.at(a["seen"], slots, 1)
             return
         values, valid = parts(given)
         if valid is not None:
-            slots, values = slots[valid], values[valid]
+            slots, values, order = slots[valid], values[valid], order[valid]
         if isinstance(values, Text):
             values = column_of(values.tolist(), "any")
-        getattr(self, f"_{self.function}")(slots, values)
+        if "order" in a:
+            self._pick(slots, values, order)
+        else:
+            getattr(self, f"_{self.function}")(slots, values)
         np.add.at(a["seen"], slots, 1)
 
     def _sum(self, slots: Array, values: Array) -> None:
@@ -168,12 +180,13 @@ class _Accumulator:
     def _max(self, slots: Array, values: Array) -> None:
         self._extreme(np.maximum, slots, values)
 
-    def _first(self, slots: Array, values: Array) -> None:
-        new = self.arrays["seen"][slots] == 0
-        self.arrays["value"][slots[new][::-1]] = values[new][::-1]
-
-    def _last(self, slots: Array, values: Array) -> None:
-        self.arrays["value"][slots] = values
+    def _pick(self, slots: Array, values: Array, order: Array) -> None:
+        """Keep the first or the last value to arrive, with its place in the order of arrival."""
+        if self.function == "first":
+            new = self.arrays["seen"][slots] == 0
+            slots, values, order = slots[new][::-1], values[new][::-1], order[new][::-1]
+        self.arrays["value"][slots] = values  # of equal slots the last one given stays
+        self.arrays["order"][slots] = order
 
     def _custom(self, slots: Array, values: Array) -> None:
         kept = self.arrays["value"]
@@ -193,13 +206,14 @@ class _Accumulator:
         elif self.function == "std":
             self._merge_std(slots, b, theirs, seen, had)
         elif self.function in ("min", "max"):
-            better = np.minimum if self.function == "min" else np.maximum
+            extreme = np.minimum if self.function == "min" else np.maximum
             mine, its = a["value"][slots], b["value"][theirs]
-            a["value"][slots] = np.where(had, better(mine, its), its)
-        elif self.function == "first":
-            a["value"][slots[~had]] = b["value"][theirs[~had]]
-        elif self.function == "last":
-            a["value"][slots] = b["value"][theirs]
+            a["value"][slots] = np.where(had, extreme(mine, its), its)
+        elif self.function in ("first", "last"):
+            earlier = b["order"][theirs] < a["order"][slots]
+            better = ~had | (earlier if self.function == "first" else ~earlier)
+            for field in ("value", "order"):
+                a[field][slots[better]] = b[field][theirs[better]]
         elif self.function == "custom":
             for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
                 a["value"][slot] = (a["value"][slot] or []) + b["value"][its_slot]
@@ -246,6 +260,8 @@ class _Accumulator:
 
 
 def _dtype_of(function: str, field: str, given: Type) -> Any:
+    if field == "order":
+        return np.int64
     if function == "custom" or given in ("text", "any"):
         return object
     if function in ("mean", "std") or field in ("shift", "squares") or (field == "total" and given == "float32"):

@@ -40,13 +40,13 @@ class CountWindowOperator(Operator):
         self._counts[slots] %= self._size
         rounds = positions // self._size
         full = positions % self._size == self._size - 1
-        inputs = self._sums.inputs(batch)
+        inputs, order = self._sums.inputs(batch), self._sums.arrived(batch.length)
         rows: list[Array] = []
         columns: list[dict[str, Column]] = []
         broken: list[tuple[int, str]] = []
         for turn in range(int(rounds.max()) + 1 if batch.length else 0):
             now = np.flatnonzero(rounds == turn)
-            self._sums.update(slots[now], [None if i is None else i[now] for i in inputs])
+            self._sums.update(slots[now], [None if i is None else i[now] for i in inputs], order[now])
             done = now[full[now]]
             if len(done):
                 columns.append(self._sums.results(slots[done]))

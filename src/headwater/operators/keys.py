@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text
+from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.schema import Schema
 
 _KINDS = {"text": "text", "float": "float", "float32": "float"}
@@ -74,13 +74,11 @@ def without_key(batch: Batch, names: tuple[str, ...]) -> Array | None:
     """Return which records have a missing or NaN key, or None when all have one."""
     bad = None
     for name in names:
-        column = batch.columns[name]
-        if isinstance(column, Nullable):
-            lacking = ~column.valid
-        elif isinstance(column, np.ndarray) and column.dtype.kind == "f":
-            lacking = np.isnan(column)
-        else:
-            continue
-        if lacking.any():
+        values, valid = parts(batch.columns[name])
+        lacking = None if valid is None else ~valid
+        if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+            nan = np.isnan(values)
+            lacking = nan if lacking is None else lacking | nan
+        if lacking is not None and lacking.any():
             bad = lacking if bad is None else bad | lacking
     return bad

@@ -50,7 +50,7 @@ class SessionOperator(Operator):
         slots = np.array([session.final().slot for session in sessions if session is not None], np.int64)
         entered = batch if len(rows) == batch.length else batch.take(rows)
         if entered.length:
-            self._sums.update(slots, self._sums.inputs(entered))
+            self._sums.update(slots, self._sums.inputs(entered), self._sums.arrived(entered.length))
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         if len(rows) < batch.length:
             outputs.append((LATE, batch.take(np.setdiff1d(np.arange(batch.length), rows))))

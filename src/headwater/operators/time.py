@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from headwater.flow.batch import NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column, Nullable
 from headwater.flow.duration import written
@@ -26,13 +28,34 @@ class EventTimeOperator(Operator):
         """Return the batch with its watermark; records without time or from the future are dead letters."""
         bad, why = self._bad(batch)
         good = batch if bad is None else batch.filter(~bad)
-        if good.length:
-            newest = int(good.columns[self._kind.column].max())  # type: ignore[union-attr]
-            self._watermark = max(self._watermark, newest - self._kind.lateness_us)
-        out = Batch(_without_nulls(good.columns, self._kind.column), good.length, good.stamps, self._watermark)
-        if bad is None:
-            return out
-        return [(0, out), (DEAD, dead_letters(self._step, why, batch.filter(bad)))]
+        outputs = [(0, part) for part in self._stamped(good)]
+        if bad is None and len(outputs) == 1:
+            return outputs[0][1]
+        if bad is not None:
+            outputs.append((DEAD, dead_letters(self._step, why, batch.filter(bad))))
+        return outputs
+
+    def _stamped(self, batch: Batch) -> list[Batch]:
+        """Return the batch with its watermark, cut before each record that is behind the watermark by then.
+
+        So it depends on the order of records alone whether one is late, and not on how they were batched.
+        """
+        if not batch.length:
+            return []
+        columns = _without_nulls(batch.columns, self._kind.column)
+        whole = Batch(columns, batch.length, batch.stamps)
+        times: Array = columns[self._kind.column]  # type: ignore[assignment]
+        newest = np.maximum.accumulate(times) - self._kind.lateness_us
+        before = np.concatenate([[self._watermark], np.maximum(newest[:-1], self._watermark)])
+        behind = np.flatnonzero(times < before)
+        cuts = [0, *behind[behind > 0].tolist(), batch.length]
+        parts = []
+        for start, stop in zip(cuts, cuts[1:], strict=False):
+            self._watermark = max(self._watermark, int(newest[stop - 1]))
+            part = whole if len(cuts) == 2 else whole.slice(start, stop)
+            part.watermark = self._watermark
+            parts.append(part)
+        return parts
 
     def _bad(self, batch: Batch) -> tuple[Array | None, list[str]]:
         column = batch.columns[self._kind.column]

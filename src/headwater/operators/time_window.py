@@ -42,7 +42,7 @@ class TimeWindowOperator(Operator):
         self._sums = Accumulators(kind.aggregates, given)
         self._slices: dict[int, _Slice] = {}  #: open slices by their start
         self._watermark = NO_WATERMARK
-        self._closed_to = NO_WATERMARK  #: the end of the last window that was closed
+        self._closed_to = NO_WATERMARK  #: the end of the last window that the watermark has passed, empty ones included
         self._failed: list[tuple[int, str]] = []
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -61,13 +61,14 @@ class TimeWindowOperator(Operator):
         return outputs or None
 
     def _enter(self, batch: Batch, starts: Array) -> None:
-        lowest = int(starts.min())
+        lowest, order = int(starts.min()), self._sums.arrived(batch.length)
         if lowest == starts.max():
-            self._slice_at(lowest).enter(batch, self._sums.inputs(batch))
+            self._slice_at(lowest).enter(batch, self._sums.inputs(batch), order)
             return
         for start in np.unique(starts).tolist():
-            part = batch.filter(starts == start)
-            self._slice_at(start).enter(part, self._sums.inputs(part))
+            rows = np.flatnonzero(starts == start)
+            part = batch.take(rows)
+            self._slice_at(start).enter(part, self._sums.inputs(part), order[rows])
 
     def _slice_at(self, start: int) -> _Slice:
         found = self._slices.get(start)
@@ -92,6 +93,9 @@ class TimeWindowOperator(Operator):
             # windows that start later do not reach back to these slices
             for start in [s for s in self._slices if s < end - self._size + self._every]:
                 del self._slices[start]
+        if watermark > NO_WATERMARK:
+            passed = (watermark - self._size) // self._every * self._every + self._size
+            self._closed_to = max(self._closed_to, passed)
         if results:
             outputs.insert(0, (0, concat_batches(results)))
         return outputs or None
@@ -165,10 +169,10 @@ class _Slice:
     def groups(self) -> int:
         return len(self.keys)
 
-    def enter(self, batch: Batch, inputs: list[Column | None]) -> None:
+    def enter(self, batch: Batch, inputs: list[Column | None], order: Array) -> None:
         slots = self.keys.slots_of(batch)
         self._reserve()
-        self.sums.update(slots, inputs)
+        self.sums.update(slots, inputs, order)
         self.stamps[slots] = batch.stamps
 
     def merge(self, other: _Slice) -> None:

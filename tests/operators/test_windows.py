@@ -1,0 +1,287 @@
+"""Windows against a plain reference that looks at all records at once, and state that moves between operators."""
+
+import statistics
+from collections import Counter as Multiset
+
+import numpy as np
+import pytest
+from driving import Outputs, drive
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater import Batch, Count, Flow, Schema, Session, Sliding, Tumbling, agg, io
+from headwater.errors import SnapshotError
+from headwater.operators import build
+from headwater.operators.operator import Select
+
+SCHEMA = Schema.of({"key": str, "x": float, "at": "time"})
+AGGREGATES = {
+    "n": agg.count(),
+    "total": agg.sum("x"),
+    "mean": agg.mean("x"),
+    "std": agg.std("x"),
+    "low": agg.min("x"),
+    "high": agg.max("x"),
+    "first": agg.first("x"),
+    "last": agg.last("key"),
+    "spread": agg.custom(lambda v: float(v.max() - v.min()), "x", "float"),
+}
+S = 1_000_000
+WINDOWS = {
+    "tumbling": Tumbling("10 s"),
+    "sliding": Sliding("10 s", "4 s"),
+    "even": Sliding("12 s", "3 s"),
+    "session": Session("3 s"),
+    "count": Count(3),
+    "sliding count": Count(4, every=2),
+}
+
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(["a", "b", "c"]),
+            "x": st.one_of(st.none(), st.integers(-50, 50).map(float)),
+            "at": st.integers(0, 60).map(lambda s: s * S),
+        }
+    ),
+    max_size=60,
+)
+LATENESS = 5 * S
+
+
+def step_for(window):
+    flow = Flow("w")
+    stream = flow.read("r", io.Items([], SCHEMA)).event_time("t", "at", lateness="5 s")
+    stream.key_by("key").window("w", window, **AGGREGATES)
+    return flow.steps["w"]
+
+
+def batched(records, sizes):
+    """Cut records into batches, each with the watermark that event_time would give it."""
+    batches, newest, at = [], -(2**62), 0
+    while at < len(records):
+        size = sizes[len(batches) % len(sizes)]
+        part = records[at : at + size]
+        batch = Batch.of_rows(part, SCHEMA)
+        newest = max(newest, *(r["at"] for r in part))
+        batch.watermark = newest - LATENESS
+        batches.append(batch)
+        at += size
+    return batches
+
+
+def aggregated(records):
+    values = [r["x"] for r in records if r["x"] is not None]
+    some = bool(values)
+    return {
+        "n": len(records),
+        "total": sum(values) if some else None,
+        "mean": statistics.fmean(values) if some else None,
+        "std": statistics.pstdev(values) if some else None,
+        "low": min(values) if some else None,
+        "high": max(values) if some else None,
+        "first": values[0] if some else None,
+        "last": records[-1]["key"],
+        "spread": max(values) - min(values) if some else None,
+    }
+
+
+def in_time(records, batches, window):
+    """Return the records that are not late, and the late ones, by the rule: every window that holds it is closed."""
+    good, late, watermark, i = [], [], -(2**63), 0
+    open_sessions: dict = {}
+    for batch in batches:
+        for record in records[i : i + batch.length]:
+            at = record["at"]
+            if isinstance(window, Session):
+                near = [s for s in open_sessions.get(record["key"], []) if s[0] - 3 * S < at < s[1] + 3 * S]
+                is_late = not near and at + 3 * S <= watermark
+                if not is_late:
+                    rest = [s for s in open_sessions.get(record["key"], []) if s not in near]
+                    merged = (min([at, *(s[0] for s in near)]), max([at, *(s[1] for s in near)]))
+                    open_sessions[record["key"]] = [*rest, merged]
+            else:
+                every = window.every_us if isinstance(window, Sliding) else window.size_us
+                is_late = at - at % every + window.size_us <= watermark
+            (late if is_late else good).append((record, watermark))
+        i += batch.length
+        watermark = max(watermark, batch.watermark)
+        for key, sessions in open_sessions.items():
+            open_sessions[key] = [s for s in sessions if s[1] + 3 * S > watermark]
+    return good, [r for r, _ in late]
+
+
+def expected_of(window, records, batches):
+    """Work out all results from all records at once."""
+    if isinstance(window, Count):
+        return _counted(window, records), []
+    good, late = in_time(records, batches, window)
+    groups: dict = {}
+    if isinstance(window, Session):
+        return _sessions(good), late
+    every = window.every_us if isinstance(window, Sliding) else window.size_us
+    for record, watermark in good:
+        start = record["at"] - record["at"] % every
+        while start + window.size_us > record["at"]:
+            if start + window.size_us > watermark:  # a window that has closed takes nothing more
+                groups.setdefault((record["key"], start, start + window.size_us), []).append(record)
+            start -= every
+    return [
+        {"key": key, "start": start, "end": end, **aggregated(inside)} for (key, start, end), inside in groups.items()
+    ], late
+
+
+def _sessions(good):
+    sessions: list = []
+    order = {id(record): i for i, (record, _) in enumerate(good)}
+    for record, _ in good:
+        near = [
+            s for s in sessions if s["key"] == record["key"] and s["lo"] - 3 * S < record["at"] < s["hi"] + 3 * S
+        ]
+        merged = {"key": record["key"], "lo": record["at"], "hi": record["at"], "records": []}
+        for s in near:
+            merged["lo"], merged["hi"] = min(merged["lo"], s["lo"]), max(merged["hi"], s["hi"])
+            merged["records"] += s["records"]
+            sessions.remove(s)
+        merged["records"].append(record)
+        merged["records"].sort(key=lambda r: order[id(r)])
+        sessions.append(merged)
+    return [
+        {"key": s["key"], "start": s["lo"], "end": s["hi"] + 3 * S, **aggregated(s["records"])} for s in sessions
+    ]
+
+
+def _counted(window, records):
+    results, kept = [], {}
+    for record in records:
+        mine = kept.setdefault(record["key"], [])
+        mine.append(record)
+        n = len(mine)
+        if window.every is None and n == window.size:
+            results.append({"key": record["key"], **aggregated(mine)})
+            mine.clear()
+        elif window.every and n >= window.size and (n - window.size) % window.every == 0:
+            results.append({"key": record["key"], **aggregated(mine[-window.size :])})
+    return results
+
+
+def rounded(records):
+    """Return results so that they compare by value: floats to nine digits, order apart."""
+    return Multiset(
+        tuple((n, round(v, 9) + 0.0 if isinstance(v, float) else v) for n, v in r.items())
+        for r in records
+    )
+
+
+sizes = st.lists(st.integers(1, 20), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", [n for n in WINDOWS if n != "session"])
+@given(records=rows, sizes=sizes)
+def test_a_window_gives_what_a_look_at_all_records_gives(name, records, sizes):
+    window, batches = WINDOWS[name], batched(records, sizes)
+    out = drive(build(step_for(window)), batches)
+    wanted, late = expected_of(window, records, batches)
+    assert rounded(out.main) == rounded(wanted)
+    assert out.late == late
+    assert not out.dead
+
+
+@given(records=rows, sizes=sizes)
+def test_a_session_gives_what_a_look_at_all_records_gives(records, sizes):
+    records = sorted(records, key=lambda r: r["at"])
+    batches = batched(records, sizes)
+    out = drive(build(step_for(WINDOWS["session"])), batches)
+    wanted, late = expected_of(WINDOWS["session"], records, batches)
+    assert rounded(out.main) == rounded(wanted)
+    assert out.late == late == []
+
+
+@given(records=rows, sizes=sizes)
+def test_sessions_that_a_late_record_joins_become_one(records, sizes):
+    batches = batched(records, sizes)
+    out = drive(build(step_for(WINDOWS["session"])), batches)
+    wanted, late = expected_of(WINDOWS["session"], records, batches)
+    assert rounded(out.main) == rounded(wanted)
+    assert out.late == late
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@given(records=rows, sizes=sizes, cut=st.integers(0, 60))
+def test_a_snapshot_at_any_point_goes_on_elsewhere(name, records, sizes, cut):
+    step, batches = step_for(WINDOWS[name]), batched(records, sizes)
+    whole = drive(build(step), batches)
+    before = build(step)
+    out = drive(before, batches[:cut], end=False)
+    after = build(step)
+    after.restore(before.snapshot())
+    drive(after, batches[cut:], into=out)
+    assert rounded(out.main) == rounded(whole.main)
+    assert out.late == whole.late
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@given(records=rows, sizes=sizes, cut=st.integers(0, 60))
+def test_state_moves_by_key(name, records, sizes, cut):
+    """Half of the keys move to another operator; each goes on with its own records."""
+    step, batches = step_for(WINDOWS[name]), batched(records, sizes)
+    whole = drive(build(step), batches)
+    stays, moves = build(step), build(step)
+    out = drive(stays, batches[:cut], end=False)
+    half = Select(1, 2)
+    moves.restore(stays.snapshot(half))
+    stays.forget(half)
+    for operator, part in ((stays, 0), (moves, 1)):
+        rest = []
+        for batch in batches[cut:]:
+            mine = batch.filter(Select(part, 2).rows([batch["key"]]))
+            mine.watermark = batch.watermark
+            rest.append(mine)
+        drive(operator, rest, into=out)
+    assert rounded(out.main) == rounded(whole.main)
+    assert rounded(out.late) == rounded(whole.late)
+
+
+def test_a_record_without_a_key_is_a_dead_letter():
+    flow = Flow("w")
+    schema = Schema.of({"key": float, "x": float})
+    flow.read("r", io.Items([], schema)).key_by("key").window("w", Count(1), n=agg.count())
+    batch = Batch.of({"key": [1.0, float("nan"), None], "x": [1.0, 2.0, 3.0]}, schema)
+    out = Outputs()
+    out.add(build(flow.steps["w"]).process(batch, 0))
+    assert [r["key"] for r in out.main] == [1.0]
+    assert [letter["error"] for letter in out.dead] == ["the key is missing or not a number"] * 2
+
+
+def test_a_custom_aggregate_that_fails_costs_its_own_result_alone():
+    def picky(values):
+        if values.max() > 5:
+            raise ValueError("too high")
+        return float(values.sum())
+
+    flow = Flow("w")
+    schema = Schema.of({"key": str, "x": float})
+    stream = flow.read("r", io.Items([], schema)).key_by("key")
+    stream.window("w", Count(2), total=agg.custom(picky, "x", "float"))
+    out = drive(build(flow.steps["w"]), [Batch.of({"key": ["a", "b", "a", "b"], "x": [1.0, 9.0, 2.0, 1.0]}, schema)])
+    assert out.main == [{"key": "a", "total": 3.0}, {"key": "b", "total": None}]
+    assert [letter["error"] for letter in out.dead] == ["ValueError: too high"]
+
+
+def test_the_state_of_another_kind_of_step_is_refused():
+    tumbling, counted = build(step_for(WINDOWS["tumbling"])), build(step_for(WINDOWS["count"]))
+    with pytest.raises(SnapshotError, match="expected the state of a count window step, got that of a time window step"):
+        counted.restore(tumbling.snapshot())
+    with pytest.raises(SnapshotError, match="bytes that are none"):
+        counted.restore(b"\x00nonsense")
+
+
+def test_memory_of_closed_windows_is_given_back():
+    operator = build(step_for(WINDOWS["tumbling"]))
+    sizes = []
+    for minute in range(50):
+        batch = Batch.of({"key": [f"k{minute}"], "x": [1.0], "at": np.array([minute * 60 * S])}, SCHEMA)
+        operator.process(batch, 0)
+        operator.advance(minute * 60 * S)
+        sizes.append(len(operator.snapshot()))
+    assert sizes[-1] <= sizes[1] + 8
