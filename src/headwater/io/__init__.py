@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwater.io.memory import Discard as Discard
     from headwater.io.memory import Failing as Failing
     from headwater.io.memory import Items as Items
+    from headwater.io.mqtt import Mqtt as Mqtt
     from headwater.io.parquet import Parquet as Parquet
     from headwater.io.spill import SpillFile as SpillFile
 
@@ -29,6 +30,7 @@ _HOMES = {
     "Generate": "generator",
     "Items": "memory",
     "JsonLines": "jsonl",
+    "Mqtt": "mqtt",
     "Parquet": "parquet",
     "Replay": "generator",
     "SpillFile": "spill",

@@ -79,7 +79,10 @@ class JsonLinesReader:
             return None
 
         def refuse(number: int, line: bytes, reason: str) -> None:
-            self._reject(line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}")
+            if line.strip():  # a blank line is nothing
+                self._reject(
+                    line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}"
+                )
 
         return self._decoder.batch(lines, refuse)
 

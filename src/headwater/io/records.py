@@ -56,7 +56,7 @@ class JsonDecoder:
         self._take = [attrgetter(f"f{place}") for place in range(len(schema))]
 
     def batch(self, texts: Sequence[bytes], refuse: Refuse) -> Batch:
-        """Make a batch of the texts that are records; the others go to `refuse`, blank ones nowhere."""
+        """Make a batch of the texts that are records; the others go to `refuse`."""
         try:
             records = [self._decode(text) for text in texts]
         except _BAD:
@@ -70,8 +70,7 @@ class JsonDecoder:
             try:
                 kept.append((number, self._decode(text)))
             except _BAD as error:
-                if text.strip():
-                    refuse(number, text, self._reason(error, text))
+                refuse(number, text, self._reason(error, text))
         return kept
 
     def batch_of(self, records: Sequence[Any]) -> Batch:

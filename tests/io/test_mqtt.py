@@ -1,0 +1,440 @@
+import gc
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from contextlib import suppress
+from itertools import count
+
+import pytest
+from broker import PATIENCE_S, Broker, Link, ScriptedBroker
+
+from headwater.errors import FlowError, InputError
+from headwater.flow.batch import CREATED, EMITTED, Batch
+from headwater.flow.schema import Schema
+from headwater.io import Mqtt
+
+SCHEMA = Schema.of({"id": str, "n": int})
+QUICK = {"retry": "50 ms", "username": "tester"}
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def broker():
+    broker = Broker().start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def topic():
+    return f"test/{next(numbers)}"
+
+
+@pytest.fixture
+def link(broker):
+    link = Link(broker.port).mend()
+    yield link
+    link.cut()
+
+
+@pytest.fixture
+def opened():
+    """Open readers and writers that are closed after the test, whatever came of it."""
+    everything = []
+
+    def open_one(endpoint, given):
+        everything.append(endpoint.open(given))
+        return everything[-1]
+
+    yield open_one
+    for endpoint in everything:
+        with suppress(InputError):  # undelivered records are some tests' very point
+            endpoint.close()
+
+
+def subscribed(opened, broker, topic, reject=pytest.fail, **options):
+    reader = opened(Mqtt(broker.url, topic, options.pop("schema", SCHEMA), **QUICK, **options), reject)
+    assert reader.subscribed.wait(PATIENCE_S)
+    return reader
+
+
+def publisher(opened, broker, topic, schema=SCHEMA, **options):
+    return opened(Mqtt(broker.url, topic, **QUICK, **options), schema)
+
+
+def numbered(*numbers):
+    return Batch.of({"id": ["s"] * len(numbers), "n": list(numbers)}, SCHEMA)
+
+
+def delivered(writer):
+    wait_until(lambda: writer.waiting == 0)
+
+
+def wait_until(what):
+    """Wait for something that is sure to come; fail long after it should have."""
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def taken(reader, number, limit=50):
+    """Read until there are `number` records; fail long after they should have come."""
+    rows, end = [], time.monotonic() + PATIENCE_S
+    while len(rows) < number:
+        assert time.monotonic() < end, f"only {len(rows)} of {number} records came"
+        rows += reader.read(limit, 0.5).rows()
+    return rows
+
+
+both = pytest.mark.parametrize("qos", [0, 1])
+
+
+@both
+def test_records_come_back_in_order(opened, broker, topic, qos):
+    reader = subscribed(opened, broker, topic, qos=qos)
+    writer = publisher(opened, broker, topic, qos=qos)
+    for start in range(0, 500, 50):
+        writer.write(numbered(*range(start, start + 50)))
+    assert taken(reader, 500) == numbered(*range(500)).rows()
+    assert len(reader.read(50, 0)) == 0
+
+
+def test_what_is_no_record_is_rejected_with_its_topic(opened, broker, topic, rejected):
+    reader = subscribed(opened, broker, topic, rejected)
+    raw = Schema.of({"text": str})
+    writer = publisher(opened, broker, topic, raw, payload="text")
+    payloads = ['{"id": "a", "n": 1}', "{", "", '{"n": "x"}', '{"id": "b"}']
+    writer.write(Batch.of({"text": payloads}, raw))
+    rows = []
+    wait_until(lambda: rows.extend(reader.read(50, 0.1).rows()) or len(rows) + len(rejected) == len(payloads))
+    assert rows == [{"id": "a", "n": 1}, {"id": "b", "n": None}]
+    assert [text for text, _ in rejected] == ["{", "", '{"n": "x"}']
+    assert all(reason.startswith(f"{topic}: ") for _, reason in rejected)
+
+
+def test_a_topic_is_made_of_columns_and_can_be_a_column(opened, broker, topic):
+    reader = subscribed(opened, broker, f"{topic}/+/out", topic_column="topic")
+    writer = publisher(opened, broker, f"{topic}/{{id}}/out")
+    writer.write(Batch.of({"id": ["a", "b"], "n": [1, 2]}, SCHEMA))
+    assert [row["topic"] for row in taken(reader, 2)] == [f"{topic}/a/out", f"{topic}/b/out"]
+
+
+def test_texts_go_as_they_are(opened, broker, topic):
+    reader = subscribed(opened, broker, topic, schema=None, payload="text")
+    schema = Schema.of({"n": int, "line": str})
+    writer = publisher(opened, broker, topic, schema, payload="text")
+    writer.write(Batch.of({"n": [1, 2], "line": ["é, {", None]}, schema))
+    assert taken(reader, 2) == [{"text": "é, {"}, {"text": ""}]
+
+
+def test_a_record_was_created_when_it_arrived_or_when_it_says(opened, broker, topic):
+    schema = Schema.of({"t": "time"})
+    reader = subscribed(opened, broker, topic, schema=schema, created="t")
+    before = time.time_ns()
+    publisher(opened, broker, topic, schema).write(Batch.of({"t": [5, None]}, schema))
+    stamps = []
+    wait_until(lambda: stamps.extend(reader.read(50, 0.1).stamps.tolist()) or len(stamps) == 2)
+    assert stamps[0][CREATED] == 5000
+    assert before <= stamps[1][CREATED] <= stamps[1][EMITTED]
+
+
+@both
+def test_a_source_waits_for_a_broker_that_is_down_at_start(opened, topic, qos, caplog):
+    broker = Broker()
+    reader = opened(Mqtt(broker.url, topic, SCHEMA, qos=qos, **QUICK), pytest.fail)
+    for _ in range(3):
+        assert len(reader.read(50, 0.1)) == 0
+    assert [record.message for record in caplog.records if "cannot reach" in record.message] == [
+        f"cannot reach broker {broker.url}: [Errno 111] Connection refused; trying again"
+    ]
+    broker.start()
+    assert reader.subscribed.wait(PATIENCE_S)
+    publisher(opened, broker, topic, qos=qos).write(numbered(1))
+    assert taken(reader, 1) == numbered(1).rows()
+    broker.stop()
+
+
+@both
+def test_a_sink_keeps_records_for_a_broker_that_is_down_at_start(opened, broker, topic, link, qos):
+    link.cut()
+    reader = subscribed(opened, broker, topic, qos=qos)
+    writer = publisher(opened, link, topic, qos=qos)
+    writer.write(numbered(*range(100)))
+    assert writer.waiting == 100
+    link.mend()
+    assert taken(reader, 100) == numbered(*range(100)).rows()
+
+
+@both
+def test_a_sink_keeps_records_while_the_broker_is_gone_in_the_middle(opened, broker, topic, link, qos):
+    reader = subscribed(opened, broker, topic, qos=qos)
+    writer = publisher(opened, link, topic, qos=qos)
+    writer.write(numbered(*range(10)))
+    assert len(taken(reader, 10)) == 10
+    delivered(writer)
+    link.cut()
+    wait_until(lambda: not writer._connection.connected.is_set())
+    writer.write(numbered(*range(10, 200)))
+    link.mend()
+    assert taken(reader, 190) == numbered(*range(10, 200)).rows()
+
+
+def test_what_is_published_while_the_source_is_cut_off_comes_later_with_qos_1(opened, broker, topic, link):
+    reader = subscribed(opened, link, topic, qos=1)
+    writer = publisher(opened, broker, topic, qos=1)
+    writer.write(numbered(1))
+    assert taken(reader, 1) == numbered(1).rows()
+    reader.read(1, 0)  # comes back for more, which acknowledges the first
+    link.cut()
+    wait_until(lambda: not reader._connection.connected.is_set())
+    writer.write(numbered(*range(2, 50)))
+    delivered(writer)
+    link.mend()
+    assert taken(reader, 48) == numbered(*range(2, 50)).rows()
+
+
+@pytest.fixture
+def scripted():
+    broker = ScriptedBroker()
+    yield broker
+    broker.stop()
+
+
+def test_a_message_is_acknowledged_only_when_the_flow_comes_back(opened, scripted, topic):
+    reader = subscribed(opened, scripted, topic, qos=1)
+    for mid in (1, 2, 3):
+        scripted.publish(topic, b'{"n": %d}' % mid, mid)
+    wait_until(lambda: len(reader._waiting) == 3)
+    assert [row["n"] for row in taken(reader, 2, limit=2)] == [1, 2]
+    assert scripted.acknowledged == []
+    assert [row["n"] for row in taken(reader, 1)] == [3]
+    wait_until(lambda: scripted.acknowledged == [1, 2])
+    reader.close()
+    wait_until(lambda: scripted.acknowledged == [1, 2, 3])
+
+
+def test_what_a_closed_reader_still_held_stays_with_the_broker(opened, scripted, topic):
+    reader = subscribed(opened, scripted, topic, qos=1)
+    for mid in (1, 2):
+        scripted.publish(topic, b'{"n": %d}' % mid, mid)
+    wait_until(lambda: len(reader._waiting) == 2)
+    assert [row["n"] for row in taken(reader, 1, limit=1)] == [1]
+    reader.close()
+    wait_until(lambda: scripted.acknowledged == [1])
+
+
+def test_what_is_sent_again_after_a_cut_is_read_once(opened, scripted, topic):
+    reader = subscribed(opened, scripted, topic, qos=1)
+    for mid in (1, 2):
+        scripted.publish(topic, b'{"n": %d}' % mid, mid)
+    wait_until(lambda: len(reader._waiting) == 2)
+    assert [row["n"] for row in taken(reader, 1, limit=1)] == [1]
+    scripted.stop()
+    wait_until(lambda: not reader._connection.connected.is_set())
+    assert len(reader.read(0, 0)) == 0  # comes back, but there is nobody to tell that 1 is done
+    scripted.session_kept = True
+    scripted.start()
+    wait_until(reader._connection.connected.is_set)
+    for mid in (1, 2):
+        scripted.publish(topic, b'{"n": %d}' % mid, mid, again=True)
+    scripted.publish(topic, b'{"n": 3}', 3)
+    assert [row["n"] for row in taken(reader, 2)] == [2, 3]
+    reader.read(1, 0)
+    wait_until(lambda: {*scripted.acknowledged} == {1, 2, 3})
+    assert scripted.subscriptions == 1
+
+
+def test_a_broker_that_lost_the_session_is_asked_again_and_not_answered_for_the_old(opened, scripted, topic):
+    reader = subscribed(opened, scripted, topic, qos=1)
+    scripted.publish(topic, b'{"n": 1}', 7)
+    wait_until(lambda: len(reader._waiting) == 1)
+    scripted.stop()
+    scripted.start()
+    wait_until(lambda: scripted.subscriptions == 2)
+    assert [row["n"] for row in taken(reader, 1)] == [1]
+    scripted.publish(topic, b'{"n": 2}', 8)
+    assert [row["n"] for row in taken(reader, 1)] == [2]
+    reader.read(1, 0)
+    wait_until(lambda: scripted.acknowledged == [8])
+
+
+@both
+def test_flows_go_on_when_the_broker_is_restarted(opened, topic, qos):
+    broker = Broker().start()
+    reader = subscribed(opened, broker, topic, qos=qos)
+    writer = publisher(opened, broker, topic, qos=qos)
+    writer.write(numbered(1))
+    assert taken(reader, 1) == numbered(1).rows()
+    delivered(writer)
+    reader.read(1, 0)
+    broker.stop()
+    wait_until(lambda: not reader._connection.connected.is_set())
+    reader.subscribed.clear()
+    broker.start()
+    assert reader.subscribed.wait(PATIENCE_S)
+    writer.write(numbered(2, 3))
+    assert taken(reader, 2) == numbered(2, 3).rows()
+    broker.stop()
+
+
+def test_a_full_buffer_drops_and_counts_with_qos_0(opened, broker, topic, caplog):
+    reader = subscribed(opened, broker, topic, buffer=10)
+    writer = publisher(opened, broker, topic)
+    writer.write(numbered(*range(100)))
+    wait_until(lambda: reader.dropped == 90)
+    assert taken(reader, 10) == numbered(*range(10)).rows()
+    assert "messages dropped so far" in caplog.text
+
+
+def test_a_full_buffer_stops_reading_and_loses_nothing_with_qos_1(opened, broker, topic):
+    reader = subscribed(opened, broker, topic, qos=1, buffer=10)
+    writer = publisher(opened, broker, topic, qos=1)
+    writer.write(numbered(*range(100)))
+    delivered(writer)
+    wait_until(lambda: len(reader._waiting) == 10)
+    assert taken(reader, 100, limit=7) == numbered(*range(100)).rows()
+    assert reader.dropped == 0
+
+
+def test_a_sink_whose_buffer_is_full_says_so_and_what_was_left(topic):
+    sink = Mqtt(Broker().url, topic, buffer=100, patience="10 ms", **QUICK)
+    writer = sink.open(SCHEMA)
+    writer.write(numbered(*range(100)))
+    with pytest.raises(InputError, match=r"cannot publish to .*: 100 records wait for the broker already"):
+        writer.write(numbered(1))
+    assert writer.waiting == 100
+    with pytest.raises(InputError, match=r"100 records were not delivered to mqtt://"):
+        writer.close()
+
+
+def test_a_record_cannot_make_a_wildcard_topic(opened, broker, topic):
+    writer = publisher(opened, broker, f"{topic}/{{id}}")
+    with pytest.raises(InputError, match=r"cannot publish to topic '.*/\+', which a record's columns made"):
+        writer.write(Batch.of({"id": ["+"], "n": [1]}, SCHEMA))
+    assert writer.waiting == 0
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    from pwdlib import PasswordHash
+    from pwdlib.hashers.argon2 import Argon2Hasher
+
+    hashed = PasswordHash((Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1),)).hash("s3cret")
+    passwords = tmp_path_factory.mktemp("broker") / "passwords"
+    passwords.write_text(f"sensor:{hashed}\n")
+    broker = Broker(passwords=passwords).start()
+    yield broker
+    broker.stop()
+
+
+def test_user_and_password_let_in_from_arguments_url_and_environment(opened, guarded, topic, monkeypatch):
+    reader = opened(Mqtt(guarded.url, topic, SCHEMA, username="sensor", password="s3cret"), pytest.fail)
+    assert reader.subscribed.wait(PATIENCE_S)
+    url = guarded.url.replace("://", "://sensor:s3cret@")
+    opened(Mqtt(f"{url}/{topic}"), SCHEMA).write(numbered(1))
+    monkeypatch.setenv("HEADWATER_MQTT_USERNAME", "sensor")
+    monkeypatch.setenv("HEADWATER_MQTT_PASSWORD", "s3cret")
+    opened(Mqtt(guarded.url, topic), SCHEMA).write(numbered(2))
+    assert sorted(row["n"] for row in taken(reader, 2)) == [1, 2]
+
+
+def test_a_wrong_password_is_one_clear_error(opened, guarded, topic):
+    wrong = {**QUICK, "username": "sensor", "password": "guess"}
+    reader = opened(Mqtt(guarded.url, topic, SCHEMA, **wrong), pytest.fail)
+    writer = opened(Mqtt(guarded.url, topic, **wrong), SCHEMA)
+    for connection in (reader._connection, writer._connection):
+        wait_until(lambda connection=connection: connection.refused)
+    with pytest.raises(InputError, match=r"refuses the connection: .*are user and password right"):
+        reader.read(50, 0)
+    with pytest.raises(InputError, match=r"refuses the connection: .*are user and password right"):
+        writer.write(numbered(1))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    files = namedtuple("Certificate", "pem key")(folder / "cert.pem", folder / "key.pem")
+    made = subprocess.run(
+        f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {files.key} "
+        f"-out {files.pem} -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1".split(),
+        capture_output=True,
+    )
+    assert made.returncode == 0, made.stderr
+    return files
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # both ends leave sockets to the GC
+def test_tls_carries_records_and_a_stranger_is_not_trusted(opened, certificate, topic):
+    broker = Broker(certificate=certificate).start()
+    reader = subscribed(opened, broker, topic, ca=certificate.pem)
+    publisher(opened, broker, topic, ca=certificate.pem).write(numbered(1))
+    assert taken(reader, 1) == numbered(1).rows()
+    stranger = opened(Mqtt(broker.url, topic, SCHEMA, **QUICK), pytest.fail)
+    wait_until(lambda: stranger._connection.refused)
+    with pytest.raises(InputError, match="its certificate is not trusted"):
+        stranger.read(50, 0)
+    broker.stop()
+    gc.collect()
+
+
+def test_a_certificate_that_is_missing_is_named(topic):
+    with pytest.raises(InputError, match=r"cannot use TLS files no\.pem"):
+        Mqtt("mqtts://localhost", topic, SCHEMA, ca="no.pem").open(pytest.fail)
+
+
+def test_without_paho_the_extra_is_named(monkeypatch, topic):
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(InputError, match=r"pip install 'headwater\[mqtt\]'"):
+        Mqtt("localhost", topic, SCHEMA).open(pytest.fail)
+
+
+def test_a_url_holds_everything():
+    source = Mqtt("mqtts://me:p%40ss@example.org/city/+/#?qos=1&client_id=gate", schema=SCHEMA)
+    assert (source.address.host, source.address.port, source.address.tls) == ("example.org", 8883, True)
+    assert (source.address.username, source.address.password) == ("me", "p@ss")
+    assert (source.topic, source.qos, source.client_id) == ("city/+/#", 1, "gate")
+    assert Mqtt("host:1884", "t").address.port == 1884
+
+
+def test_a_password_is_never_shown():
+    source = Mqtt("mqtt://me:s3cret@host/t", schema=SCHEMA)
+    assert "s3cret" not in f"{source} {source!r} {source.address} {source.address!r}"
+
+
+def test_the_client_id_lasts_where_the_broker_keeps_a_session():
+    def name(qos, topic="t", purpose="read"):
+        return Mqtt("host", topic, SCHEMA, qos=qos).name_for(purpose)
+
+    assert name(1) == name(1) != name(1, "u")
+    assert name(0) != name(0)
+    assert name(1, purpose="write") != name(1, purpose="write")
+    assert len(name(1)) <= 23  # what every broker must accept
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Mqtt("http://host/t"), "a broker is a host or mqtt://"),
+        (lambda: Mqtt("mqtt://host:port/t"), "cannot read broker"),
+        (lambda: Mqtt("host"), "which topic of mqtt://host:1883"),
+        (lambda: Mqtt("host", "t", qos=2), r"qos is 0 .* or 1"),
+        (lambda: Mqtt("mqtt://host/t?quos=1"), "did you mean 'qos'"),
+        (lambda: Mqtt("host", "t", payload="xml"), "payload is 'json' or 'text'"),
+        (lambda: Mqtt("host", "t", buffer=0), "buffer"),
+        (lambda: Mqtt("host", "t").schema, "takes a schema"),
+        (lambda: Mqtt("host", "t", SCHEMA, created="n"), "'n' is int"),
+        (lambda: Mqtt("host", "t", {"a": str, "b": str}, payload="text"), "exactly one text column"),
+        (lambda: Mqtt("host", "t/{id}", SCHEMA).open(print), r"did you mean the wildcard '\+'"),
+        (lambda: Mqtt("host", "t/+").open(SCHEMA), "holds a wildcard"),
+        (lambda: Mqtt("host", "t/{ido}").open(SCHEMA), "there is no column 'ido'"),
+        (lambda: Mqtt("host", "t/{id").open(SCHEMA), "cannot read topic"),
+        (lambda: Mqtt("host", "t", payload="text").open(Schema.of({"n": int})), "exactly one text column"),
+    ],
+)
+def test_what_is_described_wrongly_is_refused(make, says):
+    with pytest.raises(FlowError, match=says):
+        make()
