@@ -121,8 +121,8 @@ def _service(
             )
             columns.append(own or [np.inf] * len(steps))
         return np.array(columns).T
-    own = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}
-    ips = measured_ips or own.get(profile.device)
+    speeds = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}
+    ips = measured_ips or speeds.get(profile.device)
     if ips is None:
         raise PlacementError(
             f"the profile was measured on '{profile.device}', which is no class of net '{net.name}' "

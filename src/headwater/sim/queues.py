@@ -1,7 +1,7 @@
 """Plays a placement in virtual time with the papers' model: every step and used link a queue of its own.
 
 The graph runs one way, so each queue is played from start to end before the next: arrays in, arrays out, no
-list of events. What a step puts out is thinned or doubled at random to the rate of each stream.
+list of events. What a step puts out is thinned, doubled or split at random to the rate of each stream.
 """
 
 from __future__ import annotations
@@ -69,11 +69,15 @@ def run(problem: Problem, device: Ints, options: Options | None = None) -> Repor
             times = played.source(step)
             came = (times, times.copy())
         times, born = played.step(step, came)
-        for e in problem.outputs[step]:
-            flowing[e] = played.stream(e, times, born)
+        for e, kept in played.routed(step, len(times)):
+            flowing[e] = played.stream(e, *_copied(times, born, kept))
         if not problem.outputs[step]:
             played.sink(step, times, born)
     return played.report()
+
+
+def _copied(times: Floats, born: Floats, copies: Ints | None) -> Stream:
+    return (times, born) if copies is None else (np.repeat(times, copies), np.repeat(born, copies))
 
 
 class _Player:
@@ -146,16 +150,30 @@ class _Player:
         )
         return leave, born
 
+    def routed(self, step: int, count: int) -> list[tuple[int, Ints | None]]:
+        """Per outgoing stream how many copies of each record it carries; None is one of each.
+
+        Outputs that together are no more than the input go each their own way, as a splitter's do; else every
+        stream has its own draw.
+        """
+        problem, rate = self.problem, self.problem.rate_hz[step]
+        ratios = [(e, float(problem.stream_hz[e] / rate) if rate > 0 else 0.0) for e in problem.outputs[step]]
+        if len(ratios) > 1 and sum(ratio for _, ratio in ratios) <= 1 + 1e-9:
+            drawn, edges = self.random.random(count), np.cumsum([0.0, *(ratio for _, ratio in ratios)])
+            return [
+                (e, ((drawn >= edges[i]) & (drawn < edges[i + 1])).astype(np.int64))
+                for i, (e, _) in enumerate(ratios)
+            ]
+        return [
+            (e, None if ratio == 1.0 else int(ratio) + (self.random.random(count) < ratio % 1.0))
+            for e, ratio in ratios
+        ]
+
     def stream(self, e: int, times: Floats, born: Floats) -> Stream:
         """Let a step's output wait for a link and travel; inside a device it is there at once."""
         from headwater.sim.lindley import serve
 
         problem = self.problem
-        rate = problem.rate_hz[problem.stream_from[e]]
-        ratio = float(problem.stream_hz[e] / rate) if rate > 0 else 0.0
-        if ratio != 1.0:
-            copies = np.full(len(times), int(ratio)) + (self.random.random(len(times)) < ratio % 1.0)
-            times, born = np.repeat(times, copies), np.repeat(born, copies)
         a, b = int(self.device[problem.stream_from[e]]), int(self.device[problem.stream_to[e]])
         if a == b:
             return times, born

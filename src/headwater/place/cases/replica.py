@@ -138,7 +138,7 @@ def _cost(
             if leaving > 5:
                 broken += 0.3 * (leaving - 5)
     cost = abs(np.log(max(top, 1e-9) / busiest)) + abs(np.log(max(total, 1e-9) / output)) + 3 * broken
-    return cost + 0.02 * max(0.0, 1.2 * n - edges) + 0.02 * max(0.0, edges - 2.0 * n)
+    return float(cost + 0.02 * max(0.0, 1.2 * n - edges) + 0.02 * max(0.0, edges - 1.7 * n))
 
 
 @kernel
