@@ -131,6 +131,16 @@ def test_etl_gives_the_same_rows_however_it_is_run():
     assert all(rows == found[0] for rows in found)
 
 
+@pytest.mark.parametrize("dataset", [CITY, TAXI, FIT], ids=lambda dataset: dataset.name)
+def test_wide_rows_give_what_single_observations_give(dataset):
+    found = []
+    for wide in (False, True):
+        rows, written = Collect(), Collect()
+        engine.run(etl(source(dataset), dataset=dataset, insert=rows, publish=written, wide=wide), workers=1)
+        found.append((sorted(map(str, rows.records)), sorted(map(str, written.records))))
+    assert found[0] == found[1]
+
+
 BAD = {
     "cut short": '{"e":[{"n":"source","sv":"a"}',
     "empty": " ",

@@ -100,16 +100,30 @@ def _shift10(x: float, power: int) -> float:
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
-    exponent = int(np.floor(np.log10(x)))
-    digits, power = 0, 0
-    for count in range(1, 10):
-        power = exponent + 1 - count
-        digits = int(np.rint(_shift10(x, -power)))
-        if np.float32(_shift10(float(digits), power)) == wanted:
+    power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
+    half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
+    if not np.isfinite(half_step):
+        half_step = abs(x - float(np.nextafter(wanted, np.float32(0)))) / 2
+    digits = int(np.rint(_shift10(x, -power)))
+    low, high = _shift10(x - half_step, -power), _shift10(x + half_step, -power)
+    # One digit less as long as the nearest such number is still between the borders of the float.
+    scale, best, best_power = 10, digits, power
+    while scale <= digits * 10:
+        shorter = (digits + scale // 2) // scale * scale
+        if not low < shorter < high:
             break
-    while digits % 10 == 0:
-        digits, power = digits // 10, power + 1
-    return digits, power
+        best, best_power = shorter // scale, best_power + 1
+        scale *= 10
+    # Borders are only known to 53 bits; when that was not enough, try all lengths.
+    if np.float32(_shift10(float(best), best_power)) != wanted:
+        for count in range(1, 10):
+            best_power = power + 9 - count
+            best = int(np.rint(_shift10(x, -best_power)))
+            if np.float32(_shift10(float(best), best_power)) == wanted:
+                break
+    while best % 10 == 0:
+        best, best_power = best // 10, best_power + 1
+    return best, best_power
 
 
 @kernel

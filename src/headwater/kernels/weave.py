@@ -66,12 +66,15 @@ class Weaver:
             raise ValueError(
                 f"{len(self._ends) - 1} pieces hold {len(self._ends) - 2} columns; got {len(columns)}"
             )
-        data = np.concatenate([column.data[column.offsets[0] : column.offsets[-1]] for column in columns])
-        edges = np.empty((len(columns), len(columns[0].offsets)), np.int64)
-        start = 0
-        for k, column in enumerate(columns):
-            np.subtract(column.offsets, column.offsets[0] - start, out=edges[k])
-            start = edges[k, -1]
+        # All columns become one, so that the kernel needs few arguments: their bytes end to end, their
+        # offsets moved.
+        edges = (
+            np.concatenate([column.offsets for column in columns]).reshape(len(columns), -1).astype(np.int64)
+        )
+        first, last = edges[:, 0].tolist(), edges[:, -1].tolist()
+        data = np.concatenate([c.data[a:b] for c, a, b in zip(columns, first, last, strict=True)])
+        sizes = edges[:, -1] - edges[:, 0]
+        edges += (np.cumsum(sizes) - sizes - edges[:, 0])[:, None]
         return TextArrays(*_weave(self._pieces, self._ends, data, edges, self._escape))
 
 

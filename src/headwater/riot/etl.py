@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.flow import Flow
+from headwater.flow.batch import Batch
 from headwater.flow.column import Text
 from headwater.flow.endpoints import Sink, Source
+from headwater.flow.stream import Stream
 from headwater.io import Discard
+from headwater.kernels.bloom import BloomFilter
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.filters import BloomCheck, RangeFilter, known_ids
 from headwater.riot.instances import counted
 from headwater.riot.notes import notes_of
-from headwater.riot.parse import ParseObservations, observation_schema, row_schema
+from headwater.riot.parse import ParseObservations, ParseRows, observation_schema, row_schema
 from headwater.riot.rows import Annotate, JoinObservations, WriteSenml
 from headwater.riot.scans import Interpolate
+from headwater.riot.wide import NanToNull, WideBloom, WideInterpolate, WideRange
 
 #: How many instances of each step EdgeWise ran.
 INSTANCES = {"parse": 1, "range": 1, "bloom": 1, "interpolate": 1, "join": 1, "annotate": 1} | {
@@ -31,10 +35,12 @@ def etl(
     publish: Sink | None = None,
     insert: Sink | None = None,
     notes: Mapping[str, tuple[str, ...]] | None = None,
+    wide: bool = False,
     instances: Mapping[str, int] | None = None,
 ) -> Flow:
     """Build the flow: each message becomes one record for each observation until they are joined again.
 
+    With `wide` it stays one row, and there is nothing to join; what comes out is the same.
     `notes` says what is known of each sensor; without it, the generated sensors and the benchmark's are
     known.
     """
@@ -42,25 +48,9 @@ def etl(
     known = notes_of(dataset, generated_ids(dataset)) if notes is None else notes
     flow = Flow("etl")
     messages = flow.read("messages", source)
-    parsed = messages.apply(
-        "parse",
-        lambda: ParseObservations(dataset, dataset.observed),
-        out=observation_schema(dataset),
-        parallel=count["parse"],
-    )
-    ranged = parsed.map_batches("range", RangeFilter(dataset), parallel=count["range"])
-    filtered = ranged.map_batches(
-        "bloom", BloomCheck(dataset, known_ids(Text.of(known))), parallel=count["bloom"]
-    )
-    if dataset.interpolate:
-        keyed = filtered.key_by(dataset.id, "obs")
-        filled = keyed.scan("interpolate", Interpolate(dataset.interpolate), parallel=count["interpolate"])
-    else:
-        filled = filtered.map_batches("interpolate", lambda batch: batch, parallel=count["interpolate"])
     rows = row_schema(dataset)
-    joined = filled.key_by("msg").apply(
-        "join", lambda: JoinObservations(dataset), out=rows, parallel=count["join"]
-    )
+    clean = _wide if wide else _tall
+    joined = clean(messages, dataset, known_ids(Text.of(known)), count)
     annotated = joined.apply(
         "annotate",
         lambda: Annotate(dataset, known),
@@ -73,6 +63,41 @@ def etl(
     )
     written.write("publish", publish or Discard(), parallel=count["publish"])
     return flow
+
+
+def _tall(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping[str, int]) -> Stream:
+    parsed = messages.apply(
+        "parse",
+        lambda: ParseObservations(dataset, dataset.observed),
+        out=observation_schema(dataset),
+        parallel=count["parse"],
+    )
+    ranged = parsed.map_batches("range", RangeFilter(dataset), parallel=count["range"])
+    filtered = ranged.map_batches("bloom", BloomCheck(dataset, known), parallel=count["bloom"])
+    if dataset.interpolate:
+        keyed = filtered.key_by(dataset.id, "obs")
+        filled = keyed.scan("interpolate", Interpolate(dataset.interpolate), parallel=count["interpolate"])
+    else:
+        filled = filtered.map_batches("interpolate", _unchanged, parallel=count["interpolate"])
+    return filled.key_by("msg").apply(
+        "join", lambda: JoinObservations(dataset), out=row_schema(dataset), parallel=count["join"]
+    )
+
+
+def _wide(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping[str, int]) -> Stream:
+    parsed = messages.apply(
+        "parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"]
+    )
+    ranged = parsed.map_batches("range", WideRange(dataset), parallel=count["range"])
+    filtered = ranged.map_batches("bloom", WideBloom(dataset, known), parallel=count["bloom"])
+    if not dataset.interpolate:
+        return filtered.map_batches("interpolate", NanToNull(dataset), parallel=count["interpolate"])
+    keyed = filtered.key_by(dataset.id)
+    return keyed.scan("interpolate", WideInterpolate(dataset), parallel=count["interpolate"])
+
+
+def _unchanged(batch: Batch) -> Batch:
+    return batch
 
 
 def generated_ids(dataset: Dataset) -> Text:

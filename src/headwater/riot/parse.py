@@ -90,17 +90,17 @@ class ParseObservations(ParseRows):
     def spread(self, rows: Batch) -> Batch:
         """Return the observations of all rows, message by message."""
         many = len(self._observed)
-        repeat = np.repeat(np.arange(rows.length), many)
         values = np.zeros((rows.length, many), np.float32)
         for k, name in enumerate(self._observed):
             if name != self._dataset.id:
                 values[:, k] = rows[name]
-        columns: dict[str, Column] = {
-            name: rows[name][repeat] for name in ("msg", "timestamp", self._dataset.id, *self._dataset.meta)
-        }
+        repeat = np.repeat(np.arange(rows.length), many)
+        columns: dict[str, Column] = {name: np.repeat(rows[name], many) for name in ("msg", "timestamp")}
+        for name in (self._dataset.id, *self._dataset.meta):
+            columns[name] = rows[name].take(repeat)
         columns["obs"] = np.tile(np.arange(many), rows.length)
         columns["value"] = values.ravel()
-        return Batch(columns, len(repeat), rows.stamps[repeat])
+        return Batch(columns, len(repeat), np.repeat(rows.stamps, many, axis=0))
 
 
 _NONE = np.zeros(1, np.bool_)
