@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwater.io.console import Console as Console
     from headwater.io.csv import Csv as Csv
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from headwater.io.mqtt import Mqtt as Mqtt
     from headwater.io.parquet import Parquet as Parquet
     from headwater.io.spill import SpillFile as SpillFile
+    from headwater.io.sqlite import Sqlite as Sqlite
 
 _HOMES = {
     "Collect": "memory",
+    "Console": "console",
     "Csv": "csv",
     "Discard": "memory",
     "Failing": "memory",
@@ -34,6 +37,7 @@ _HOMES = {
     "Parquet": "parquet",
     "Replay": "generator",
     "SpillFile": "spill",
+    "Sqlite": "sqlite",
 }
 
 __all__ = sorted(_HOMES)

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.errors import InputError, listed
-from headwater.flow.batch import Batch, from_arrow, stamped
-from headwater.flow.column import Column, Text, column_of, parts
-from headwater.flow.schema import Schema, Type
+from headwater.flow.batch import Batch, stamped
+from headwater.flow.column import Column, Text, column_of, nullable, parts
+from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.io.records import json_texts
 
 #: What each type is in Arrow; `any` is JSON text in a field that is marked.
@@ -86,8 +86,25 @@ def batch_of(table: Any, schema: Schema) -> Batch:
         arrays = [table.column(name).cast(ARROW[kind], safe=kind != "time") for name, kind in plain.fields]
     except pa.ArrowInvalid as error:
         raise InputError(f"a value does not fit its column's type: {error}") from None
-    columns = {**from_arrow(pa.Table.from_arrays(arrays, list(plain)), plain).columns, **objects}
+    columns = objects | {
+        name: _column(array, kind) for (name, kind), array in zip(plain.fields, arrays, strict=True)
+    }
     return Batch({name: columns[name] for name in schema}, table.num_rows, stamped(table.num_rows))
+
+
+def _column(array: Any, kind: Type) -> Column:
+    """Return an array of the type that ARROW gives for `kind`, sharing its memory where it can."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    values: Any
+    if kind == "text":
+        values = Text.from_arrow(array if valid is None else array.fill_null(""))
+    else:
+        array = array.cast(pa.int64()) if kind == "time" else array
+        filled = array if valid is None else array.fill_null(False if kind == "bool" else 0)
+        values = filled.to_numpy(zero_copy_only=False).astype(DTYPES[kind], copy=False)
+    return values if valid is None else nullable(values, valid)
 
 
 def _cells(field: Any, array: Any) -> Column:

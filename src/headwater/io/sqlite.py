@@ -1,0 +1,237 @@
+"""SQLite: a table to write to, a table or query to read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from headwater.errors import FlowError, InputError, listed, suggestion
+from headwater.flow.batch import Batch
+from headwater.flow.column import Column, checked_value
+from headwater.flow.endpoints import Reject
+from headwater.flow.schema import Fields, Schema, Type
+from headwater.io.fields import column_of_texts
+from headwater.io.moments import moments_as_text
+from headwater.io.records import guessed_kind, json_texts
+
+_GUESS_FROM = 1000  # rows
+_WAIT_S = 30.0  # for another process that writes
+_TYPES: dict[Type, str] = {
+    "bool": "BOOLEAN",
+    "int": "INTEGER",
+    "float": "REAL",
+    "float32": "REAL",
+    "text": "TEXT",
+    "time": "TEXT",
+    "any": "TEXT",
+}
+
+
+class Sqlite:
+    """A table of a SQLite file, to read or to write; or a query, to read.
+
+    When written, the table is made if it is not there, and each batch is one transaction. With `key`, a
+    record whose key is already there replaces the old one. Moments are ISO text, objects JSON text, and NaN
+    is NULL. When read, types are guessed from the first rows unless a schema is given; a row that does not
+    fit is rejected with its number.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        table: str | None = None,
+        key: str | Sequence[str] = (),
+        *,
+        query: str | None = None,
+        schema: Fields | None = None,
+    ) -> None:
+        if (table is None) == (query is None):
+            raise FlowError(
+                f"{path}: give a table or a query, one of them; got table={table!r}, query={query!r}"
+            )
+        self.path, self.table, self.query = path, table, query
+        self.key = (key,) if isinstance(key, str) else tuple(key)
+        self._schema = None if schema is None else Schema.of(schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as given or as guessed from the first rows."""
+        if self._schema is None:
+            cursor = self._selected(_connected(self.path, writing=False), "")
+            rows = cursor.fetchmany(_GUESS_FROM)
+            values = {name: [row[at] for row in rows if row[at] is not None] for at, name in _names(cursor)}
+            cursor.connection.close()
+            self._schema = Schema.of({name: guessed_kind(seen) for name, seen in values.items()})
+        return self._schema
+
+    @overload
+    def open(self, given: Reject, position: Any = None) -> SqliteReader: ...
+    @overload
+    def open(self, given: Schema) -> SqliteWriter: ...
+    def open(self, given: Reject | Schema, position: Any = None) -> SqliteReader | SqliteWriter:
+        """Start reading, after as many rows as `position` says; with a schema instead, start writing."""
+        if isinstance(given, Schema):
+            return SqliteWriter(self, given)
+        return SqliteReader(self, given, _checked(position, self.path))
+
+    def select(self, after: int) -> tuple[sqlite3.Cursor, list[str]]:
+        """Run the query from a row on; return its rows and their columns' names."""
+        limit = f" LIMIT -1 OFFSET {after}" if after else ""
+        cursor = self._selected(_connected(self.path, writing=False), limit)
+        return cursor, [name for _, name in _names(cursor)]
+
+    def _selected(self, connection: sqlite3.Connection, limit: str) -> sqlite3.Cursor:
+        what = f"({self.query})" if self.query is not None else _quoted(str(self.table))
+        try:
+            return connection.execute(f"SELECT * FROM {what}{limit}")
+        except sqlite3.Error as error:
+            connection.close()
+            raise InputError(f"cannot read {self}: {error}") from None
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.table or self.query}"
+
+
+class SqliteReader:
+    """An open query."""
+
+    def __init__(self, source: Sqlite, reject: Reject, position: int) -> None:
+        self._source, self._schema, self._reject = source, source.schema, reject
+        self.position = position  #: rows read so far
+        self._cursor, self._names = source.select(position)
+        for name in self._schema:
+            if name not in self._names:
+                raise InputError(
+                    f"cannot read {source}: there is no column {name!r}; columns are {listed(self._names)}"
+                    f"{suggestion(name, self._names)}"
+                )
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the next records."""
+        try:
+            rows = self._cursor.fetchmany(limit)
+        except sqlite3.Error as error:
+            raise InputError(f"cannot read {self._source}: {error}") from None
+        if not rows:
+            return None
+        first, self.position = self.position, self.position + len(rows)
+        good = []
+        for number, row in enumerate(rows, start=first + 1):
+            record = dict(zip(self._names, row, strict=True))
+            try:
+                good.append({name: _value(record[name], kind, name) for name, kind in self._schema.fields})
+            except FlowError as error:
+                self._reject(repr(record), f"{self._source} row {number}: {error}")
+        return Batch.of_rows(good, self._schema)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._cursor.connection.close()
+
+
+class SqliteWriter:
+    """An open table."""
+
+    def __init__(self, sink: Sqlite, schema: Schema) -> None:
+        if sink.table is None:
+            raise FlowError(f"{sink.path}: a query cannot be written to; give a table")
+        for name in sink.key:
+            schema.type_of(name, what=f"key of {sink}")
+        self._sink, self._schema = sink, schema
+        self._connection = _connected(sink.path, writing=True)
+        self._insert = _insert(sink.table, schema, sink.key)
+        try:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute(_create(sink.table, schema, sink.key))
+            self._connection.execute(f"EXPLAIN {self._insert}", [None] * len(schema))  # does the table fit?
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise InputError(f"cannot write {sink}: {error}{_fix(error)}") from None
+
+    def write(self, batch: Batch) -> None:
+        """Write the records in one transaction, all or none."""
+        columns = [_shown(batch[name], kind) for name, kind in self._schema.fields]
+        try:
+            with self._connection:
+                self._connection.executemany(self._insert, zip(*columns, strict=True))
+        except (sqlite3.Error, OverflowError) as error:
+            raise InputError(f"cannot write {self._sink}: {error}{_fix(error)}") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def _connected(path: str | Path, *, writing: bool) -> sqlite3.Connection:
+    if not writing and not Path(path).exists():
+        raise InputError(f"cannot read {path}: there is no such file; is the path right?")
+    try:
+        # several workers write in turn, never at once
+        return sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise InputError(
+            f"cannot open {path}: {error}; is its directory there, and may this user use it?"
+        ) from None
+
+
+def _names(cursor: sqlite3.Cursor) -> list[tuple[int, str]]:
+    return [(at, described[0]) for at, described in enumerate(cursor.description)]
+
+
+def _create(table: str, schema: Schema, key: tuple[str, ...]) -> str:
+    columns = [f"{_quoted(name)} {_TYPES[kind]}" for name, kind in schema.fields]
+    if key:
+        columns.append(f"PRIMARY KEY ({', '.join(map(_quoted, key))})")
+    return f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({', '.join(columns)})"
+
+
+def _insert(table: str, schema: Schema, key: tuple[str, ...]) -> str:
+    names, marks = ", ".join(map(_quoted, schema)), ", ".join("?" * len(schema))
+    insert = f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})"
+    if not key:
+        return insert
+    updated = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in schema if name not in key)
+    then = f"UPDATE SET {updated}" if updated else "NOTHING"
+    return f"{insert} ON CONFLICT ({', '.join(map(_quoted, key))}) DO {then}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _shown(column: Column, kind: Type) -> list[Any]:
+    if kind == "time":
+        return moments_as_text(column)
+    return json_texts(column) if kind == "any" else column.tolist()
+
+
+def _value(value: Any, kind: Type, name: str) -> Any:
+    """Return a value of SQLite's few types as its column has it, or raise FlowError."""
+    if kind == "bool" and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and kind in ("time", "any"):
+        try:
+            return column_of_texts([value], kind).tolist()[0]
+        except ValueError:
+            raise FlowError(f"column {name!r}: expected time, got {value!r}") from None
+    return checked_value(value, kind, name)
+
+
+def _fix(error: Exception) -> str:
+    said = str(error)
+    if "locked" in said:
+        return "; another process holds it: close that, or write elsewhere"
+    if "full" in said:
+        return "; free some space or choose another place"
+    if "has no column" in said or "ON CONFLICT" in said:
+        return "; the table is there with other columns: use another table, or drop it"
+    return ""
+
+
+def _checked(position: Any, path: str | Path) -> int:
+    if position is not None and not (isinstance(position, int) and position >= 0):
+        raise InputError(f"cannot read {path} from position {position!r}: expected a number of rows")
+    return position or 0
