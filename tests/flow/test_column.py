@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch, from_arrow, to_arrow
+from headwater.flow.batch import Batch
+from headwater.io.arrow import batch_of, table_of
 from headwater.flow.column import column_of
 from headwater.flow.schema import Schema
 
@@ -35,4 +36,4 @@ def test_half_a_surrogate_pair_is_not_text():
 def test_missing_values_of_every_type_survive_arrow():
     schema = Schema.of({"b": bool, "i": int, "f": float, "g": "float32", "s": str})
     rows = [dict.fromkeys(schema), {"b": True, "i": 1, "f": 0.5, "g": 0.25, "s": "é"}]
-    assert from_arrow(to_arrow(Batch.of_rows(rows, schema)), schema).rows() == rows
+    assert batch_of(table_of(Batch.of_rows(rows, schema), schema), schema).rows() == rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+from functools import cache
 
 import typer
 
@@ -38,7 +39,9 @@ def _options(
     logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="%(message)s", stream=sys.stderr)
 
 
-def _add_commands() -> None:
+@cache
+def add_commands() -> None:
+    """Add every command that is installed; once."""
     for name in _COMMANDS:
         if importlib.util.find_spec(f"headwater.cli.{name}") is None:
             continue
@@ -51,7 +54,7 @@ def _add_commands() -> None:
 
 def main() -> None:
     """Run the command line; errors that Headwater raises on purpose become one line and an exit code."""
-    _add_commands()
+    add_commands()
     try:
         app()
     except HeadwaterError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headwater.errors import FlowError
-from headwater.flow.column import Array, Column, Text, checked_value, column_of, concat, empty
+from headwater.flow.column import Array, Column, checked_value, column_of, concat, empty
 from headwater.flow.schema import Schema
 
 NO_WATERMARK = -(2**63)  #: nothing is known of event time yet
@@ -139,60 +139,3 @@ def concat_batches(batches: Sequence[Batch]) -> Batch:
     columns = {name: concat([batch.columns[name] for batch in full]) for name in full[0].columns}
     stamps = np.concatenate([batch.stamps for batch in full])
     return Batch(columns, len(stamps), stamps, last)
-
-
-def to_arrow(batch: Batch) -> Any:
-    """Return an Arrow record batch that shares the columns' memory where it can."""
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays([_arrow_array(c) for c in batch.columns.values()], list(batch.columns))
-
-
-def _arrow_array(column: Column) -> Any:
-    import pyarrow as pa
-
-    from headwater.flow.column import Nullable
-
-    if isinstance(column, Text):
-        return column.to_arrow()
-    if isinstance(column, Nullable):
-        values = column.values.tolist() if isinstance(column.values, Text) else column.values
-        return pa.array(values, mask=~column.valid)
-    return pa.array(column)
-
-
-def from_arrow(table: Any, schema: Schema, *, created_ns: Array | int | None = None) -> Batch:
-    """Make a batch of an Arrow record batch or table, in the types of `schema`."""
-    columns = {name: _from_arrow_array(table.column(name), schema[name]) for name in schema}
-    return Batch(columns, table.num_rows, stamped(table.num_rows, created_ns))
-
-
-def _from_arrow_array(array: Any, kind: Any) -> Column:
-    import pyarrow as pa
-
-    from headwater.flow.column import nullable
-    from headwater.flow.schema import DTYPES
-
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    if kind == "text":
-        filled = array.fill_null("") if valid is not None else array
-        text = Text.from_arrow(filled.cast(pa.string()))
-        return text if valid is None else nullable(text, valid)
-    if kind == "any":
-        return column_of(array.to_pylist(), "any")
-    if kind == "time" and pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
-    if valid is not None:
-        array = array.fill_null(False if kind == "bool" else 0)
-    values = array.to_numpy(zero_copy_only=False).astype(DTYPES[kind], copy=False)
-    return values if valid is None else nullable(values, valid)
-
-
-def json_rows(batch: Batch) -> Iterable[bytes]:
-    """Encode each record as JSON."""
-    import msgspec
-
-    encode = msgspec.json.Encoder().encode
-    return (encode(row) for row in batch.rows())

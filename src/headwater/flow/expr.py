@@ -353,6 +353,22 @@ def expr(value: Any) -> Expr:
     return value if isinstance(value, Expr) else Literal(value)
 
 
+def from_json(data: Any) -> Expr:
+    """Return the expression that `to_json` described.
+
+    >>> str(from_json((col.x + 1).to_json()))
+    '(col.x + 1)'
+    """
+    match data:
+        case {"col": str(name)}:
+            return Column(name)
+        case {"value": value}:
+            return Literal(value)
+        case {"call": str(name), "args": list(args)}:
+            return Call(name, tuple(from_json(arg) for arg in args))
+    raise FlowError(f"expected an expression as plain data, got {data!r}")
+
+
 def when(condition: Expr, then: Any, otherwise: Any) -> Expr:
     """Choose by condition, record by record; where the condition is missing, `otherwise`."""
     return Call("when", (condition, expr(then), expr(otherwise)))

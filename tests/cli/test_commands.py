@@ -1,0 +1,143 @@
+"""The command line as a user types it."""
+
+import json
+import sys
+
+import pytest
+
+from headwater import cli
+
+FLOW = """
+from headwater import Flow, col, io
+flow = Flow("tanks")
+levels = flow.read("levels", io.Items([{"tank": "a", "height": float(h)} for h in range(200)]))
+levels.filter("low", col.height < 150).write("out", io.Discard())
+"""
+
+
+@pytest.fixture
+def headwater(monkeypatch, capsys, tmp_path):
+    """Run the command line; return exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tanks.py").write_text(FLOW)
+    cli.add_commands()
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["headwater", *words])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_run_prints_one_json_document(headwater):
+    code, out, _ = headwater("run", "tanks.py", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["records_in"] == 200
+    assert document["records_out"] == {"out": 150}
+    assert {"dead_letters", "shed", "left", "throughput", "latency_ms", "steps"} <= document.keys()
+    assert set(document["latency_ms"]) == {"p50", "p95", "p99"}
+    keys = {"name", "in", "out", "queue", "t_q_ms", "t_s_ms", "t_c_ms", "utilisation"}
+    assert all(keys <= step.keys() for step in document["steps"])
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_run_reads_and_writes_other_files(headwater, tmp_path, on):
+    (tmp_path / "in.jsonl").write_text('{"tank": "x", "height": 10}\n{"tank": "y", "height": 500}\n')
+    code, _, _ = headwater("run", "tanks.py", "--on", on, "--input", "in.jsonl", "--output", "out")
+    assert code == 0
+    assert (tmp_path / "out" / "out.csv").read_text().splitlines() == ["tank,height", "x,10.0"]
+
+
+def test_run_replays_at_a_rate_for_a_while(headwater):
+    code, out, _ = headwater("run", "tanks.py", "--rate", "2000", "--for", "300ms", "--take", "half", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["records_in"] > 200  # the source starts over
+    assert document["left"] == 0
+
+
+def test_run_tells_people_what_happened(headwater):
+    code, out, _ = headwater("run", "tanks.py")
+    assert code == 0
+    assert "200 records in, 150 to out" in out
+    assert "low" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "tansk.py"], "there is no file 'tansk.py'"),
+        (["run", "tanks.py:flwo"], "tanks.py has no 'flwo'; did you mean 'flow'?"),
+        (["run", "tanks.py", "--policy", "longst_queue"], "did you mean 'longest_queue'?"),
+        (["run", "tanks.py", "--take", "some"], "--take is 'all', 'half' or a number"),
+        (["run", "tanks.py", "--on", "thread"], "did you mean 'threads'?"),
+        (["run", "tanks.py", "--for", "30"], "cannot read duration '30'"),
+        (["run", "tanks.py", "--input", "levels.xls"], "known endings are '.csv'"),
+        (["run", "riot:elt"], "did you mean 'riot:etl'?"),
+        (["run", "nowhere:flow"], "cannot import 'nowhere'"),
+        (["run", "tanks"], "cannot tell what flow 'tanks' is"),
+        (["show", "tanks.py", "--form", "gif"], "unknown form 'gif'"),
+        (["bench", "nothing"], "there is no experiment 'nothing'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_two(headwater, words, said):
+    code, out, err = headwater(*words)
+    assert code == 2
+    assert said in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_an_error_in_the_users_file_names_its_line(headwater, tmp_path):
+    (tmp_path / "broken.py").write_text("x = 1\ny = x.nothing\n")
+    code, _, err = headwater("run", "broken.py")
+    assert code == 2
+    assert "broken.py:2: AttributeError" in err
+
+
+def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater):
+    code, _, err = headwater("run", "tanks.py", "--input", "missing.jsonl")
+    assert code == 1
+    assert "missing.jsonl" in err
+
+
+def test_show_draws_and_describes(headwater, tmp_path):
+    assert "└─ low: filter (col.height < 150)" in headwater("show", "tanks.py")[1]
+    assert headwater("show", "tanks.py", "--form", "mermaid")[1].startswith("flowchart LR")
+    headwater("show", "tanks.py", "--form", "svg", "--output", "tanks.svg")
+    assert (tmp_path / "tanks.svg").read_text().startswith("<svg")
+    described = json.loads(headwater("show", "tanks.py", "--json")[1])
+    assert [step["name"] for step in described["steps"]] == ["levels", "low", "out"]
+
+
+def test_profile_writes_a_file_that_can_be_read_again(headwater, tmp_path):
+    from headwater import Profile
+
+    code, out, _ = headwater("profile", "tanks.py", "--output", "tanks.json", "--json")
+    assert code == 0
+    assert json.loads(out)["steps"]["low"]["selectivity"] == {"out": 0.75}
+    assert Profile.load(tmp_path / "tanks.json").of("low").form == "expressions"
+
+
+def test_doctor_finds_this_machine_well(headwater):
+    code, out, _ = headwater("doctor", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["works"]
+    seen = {check["name"]: check["seen"] for check in document["checks"]}
+    assert "MB resident" in seen["start-up"]
+
+
+def test_every_command_has_help(headwater):
+    code, out, _ = headwater("--help")
+    assert code == 0
+    for command in ("run", "show", "profile", "bench", "demo", "doctor"):
+        assert command in out
+        assert headwater(command, "--help")[0] == 0

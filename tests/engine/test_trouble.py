@@ -1,0 +1,263 @@
+"""Bad input, full queues, lost sinks and interruptions: the flow goes on or stops with one message, and counts add up."""
+
+import errno
+import threading
+
+import numpy as np
+import pytest
+
+from headwater import Batch, Flow, Schema, Tumbling, agg, col, engine, io
+from headwater.errors import InputError, RunError
+from headwater.operators import Operator
+
+RUNNERS = ["engine", "threads"]
+SCHEMA = Schema.of({"n": int})
+
+
+class Endless:
+    """A source of numbers that never ends by itself."""
+
+    schema = SCHEMA
+
+    def __init__(self, limit=None):
+        self.given, self.limit = 0, limit
+
+    def open(self, reject):
+        return self
+
+    def read(self, limit, timeout_s):
+        if self.limit is not None and self.given >= self.limit:
+            return None
+        batch = Batch.of({"n": np.arange(self.given, self.given + 100)}, SCHEMA)
+        self.given += 100
+        return batch
+
+    def close(self):
+        pass
+
+
+class Gate(Operator):
+    """Holds every batch back until it is opened."""
+
+    def __init__(self, opened):
+        self._opened = opened
+
+    def process(self, batch, port):
+        self._opened.wait()
+        return batch
+
+
+def held_up(source, opened):
+    flow, out = Flow("held up"), io.Collect()
+    flow.read("r", source).apply("gate", lambda: Gate(opened)).write("w", out)
+    return flow, out
+
+
+def accounted(report):
+    """In = out + dead letters + shed + left, for a flow that passes every record on."""
+    document = report.to_json()
+    return sum(document["records_out"].values()) + document["dead_letters"] + document["shed"] + document["left"]
+
+
+def wait_until(condition):
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError("waited in vain")
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_full_flow_blocks_its_source_and_loses_nothing(on):
+    opened, source = threading.Event(), Endless(limit=5000)
+    flow, out = held_up(source, opened)
+    run = engine.start(flow, on=on, queue_records=500)
+    wait_until(lambda: run.crowded)
+    held_at = source.given
+    assert held_at < 5000
+    opened.set()
+    report = run.wait()
+    assert [r["n"] for r in out.records] == list(range(5000))
+    assert report.last.backpressure_s > 0
+    assert report.last.records_in == accounted(report) == 5000
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_full_flow_sheds_what_it_is_told_to_and_counts_it(on):
+    opened = threading.Event()
+    flow, out = held_up(Endless(limit=20_000), opened)
+    run = engine.start(flow, on=on, queue_records=500, when_full="shed")
+    wait_until(lambda: run.sources[0].station.counters.shed > 0)
+    opened.set()
+    report = run.wait()
+    kept = [r["n"] for r in out.records]
+    assert kept == sorted(kept)
+    assert sum(report.shed.values()) > 0
+    assert list(report.shed) == ["queue of 'gate' full"]
+    assert report.last.records_in == accounted(report) == 20_000
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_full_flow_spills_to_disk_in_order(on, tmp_path):
+    opened, source = threading.Event(), Endless(limit=20_000)
+    flow, out = held_up(source, opened)
+    run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path))
+    wait_until(lambda: source.given == 20_000)
+    assert run.sources[0].left > 10_000
+    opened.set()
+    report = run.wait()
+    assert [r["n"] for r in out.records] == list(range(20_000))
+    assert report.last.records_in == accounted(report) == 20_000
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_disk_that_is_full_while_spilling_stops_the_flow_with_one_message(on, tmp_path):
+    opened = threading.Event()
+    flow, _ = held_up(Endless(limit=100_000), opened)
+    run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path), spill_bytes=2000)
+    wait_until(lambda: run.error is not None)
+    opened.set()
+    with pytest.raises(RunError, match="source 'r' stopped: .*spill"):
+        run.wait()
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_stop_drains_and_abort_says_what_was_left(on):
+    opened, source = threading.Event(), Endless()
+    flow, out = held_up(source, opened)
+    run = engine.start(flow, on=on, queue_records=500)
+    wait_until(lambda: run.crowded)
+    run.stop()
+    opened.set()
+    report = run.wait()
+    assert report.left == 0
+    assert len(out.records) == report.last.records_in
+
+    opened, source = threading.Event(), Endless()
+    flow, out = held_up(source, opened)
+    run = engine.start(flow, on=on, queue_records=500)
+    wait_until(lambda: run.crowded)
+    run.abort()
+    opened.set()
+    report = run.wait()
+    assert report.left > 0
+    # what a worker had in hand when it was told to stop has been processed, but not handed on
+    in_hand = report.last.steps["gate"].records_out - report.last.steps["w"].records_in
+    on_its_way = in_hand - report.last.steps["w"].queue
+    assert len(out.records) + report.left + on_its_way == source.given
+
+
+def test_a_run_stops_reading_when_its_time_is_up():
+    flow, out = Flow("timed"), io.Collect()
+    flow.read("r", io.Generate(lambda n: {"n": n}, SCHEMA, rate=5000)).write("w", out)
+    report = engine.run(flow, seconds=0.3)
+    assert 0 < len(out.records) == report.last.records_in
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_sink_that_is_gone_makes_dead_letters_and_the_rest_goes_on(on):
+    flow, other, dead = Flow("sink gone"), io.Collect(), io.Collect()
+    numbers = flow.read("r", Endless(limit=1000))
+    numbers.write("gone", io.Failing("the broker is gone"))
+    numbers.write("other", other)
+    flow.dead_letters.write("dead", dead)
+    report = engine.run(flow, on=on)
+    assert len(other.records) == 1000
+    assert len(dead.records) == report.dead_letters == 1000
+    assert {letter["error"] for letter in dead.records} == {"InputError: the broker is gone"}
+    assert report.last.records_out["gone"] == 0
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_dead_letter_sink_that_fails_does_not_feed_itself(on):
+    flow = Flow("twice dead")
+    flow.read("r", Endless(limit=200)).write("gone", io.Failing())
+    flow.dead_letters.write("dead", io.Failing("nowhere to put them"))
+    report = engine.run(flow, on=on)
+    assert report.dead_letters == 400
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_source_that_breaks_stops_the_flow_with_its_name(on):
+    class Breaks(Endless):
+        def read(self, limit, timeout_s):
+            if self.given >= 300:
+                raise OSError(errno.EIO, "the wire is cut")
+            return super().read(limit, timeout_s)
+
+    flow = Flow("breaks")
+    flow.read("sensor", Breaks()).write("w", io.Discard())
+    with pytest.raises(RunError, match="source 'sensor' broke: OSError.*the wire is cut"):
+        engine.run(flow, on=on)
+
+
+def test_a_file_that_is_not_there_is_told_before_anything_starts(tmp_path):
+    flow = Flow("missing")
+    schema = {"n": int}
+    flow.read("r", io.JsonLines(tmp_path / "none.jsonl", schema)).write("w", io.Discard())
+    with pytest.raises(InputError, match=r"none\.jsonl"):
+        engine.run(flow)
+
+
+def test_bad_lines_of_a_file_are_dead_letters_and_counts_add_up(tmp_path):
+    path = tmp_path / "levels.jsonl"
+    good = [f'{{"tank": "a", "height": {i}.5}}' for i in range(100)]
+    bad = ['{"tank": "a", "height": ', '{"tank": "a", "height": "high"}', "[1, 2]"]
+    path.write_text("\n".join([*good[:50], *bad, *good[50:]]) + "\n")
+    flow, out, dead = Flow("lines"), io.Collect(), io.Collect()
+    flow.read("r", io.JsonLines(path, {"tank": str, "height": float})).write("w", out)
+    flow.dead_letters.write("dead", dead)
+    report = engine.run(flow)
+    assert (len(out.records), len(dead.records)) == (100, 3)
+    assert report.last.records_in == 103 == len(out.records) + report.dead_letters
+    assert all(letter["step"] == "r" for letter in dead.records)
+
+
+def test_a_clock_far_ahead_is_a_dead_letter_and_closes_no_window():
+    year_ahead = int(np.datetime64("2200-01-01", "us").astype(np.int64))
+    rows = [{"k": "a", "at": at} for at in (1, 2, year_ahead, 3)]
+    flow, out, dead = Flow("clock"), io.Collect(), io.Collect()
+    stream = flow.read("r", io.Items(rows, {"k": str, "at": "time"})).event_time("t", "at")
+    stream.key_by("k").window("w", Tumbling("1 s"), n=agg.count()).write("out", out)
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow, chunk=1)
+    assert [r["n"] for r in out.records] == [3]
+    assert "ahead of this machine's clock" in dead.records[0]["error"]
+
+
+def test_a_nan_key_is_a_dead_letter():
+    rows = [{"k": float(i % 2) if i % 5 else float("nan"), "x": 1} for i in range(50)]
+    flow, out, dead = Flow("nan"), io.Collect(), io.Collect()
+    flow.read("r", io.Items(rows)).key_by("k").process("p", lambda s, r: (1, r), parallel=2).write("w", out)
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow)
+    assert (len(out.records), len(dead.records)) == (40, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"policy": "longest"}, "unknown policy 'longest'.*did you mean 'longest_queue'"),
+        ({"take": 0}, "take must be 'all', 'half' or a number of records above 0; got 0"),
+        ({"workers": 0}, "workers must be a whole number of at least 1; got 0"),
+        ({"when_full": "drop"}, "when_full must be one of 'block', 'shed', 'spill'; got 'drop'"),
+        ({"queue_records": -1}, "queue_records must be"),
+        ({"on": "flink"}, "there is no runner 'flink' here; runners are 'engine', 'threads'"),
+    ],
+)
+def test_a_wrong_option_is_told(options, said):
+    flow = Flow("f")
+    flow.read("r", Endless(limit=100)).write("w", io.Discard())
+    with pytest.raises(RunError, match=said):
+        engine.run(flow, **options)
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_no_thread_outlives_its_run(on):
+    before = threading.active_count()
+    flow = Flow("f")
+    flow.read("r", Endless(limit=1000)).filter("f", col.n > 5).write("w", io.Discard())
+    engine.run(flow, on=on)
+    wait_until(lambda: threading.active_count() == before)

@@ -1,0 +1,170 @@
+"""What a wrong flow is told, and that a right one describes itself."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from strategies import build, flows, records
+
+from headwater import Count, Flow, Schema, Session, Sliding, Tumbling, agg, col, io
+from headwater.errors import FlowError
+from headwater.flow import draw
+from headwater.flow.duration import microseconds
+from headwater.flow.steps import Filter, Input, Step
+
+SCHEMA = {"id": str, "height": float, "n": int, "at": "time"}
+
+
+@pytest.fixture
+def flow():
+    return Flow("tanks")
+
+
+@pytest.fixture
+def levels(flow):
+    return flow.read("levels", io.Items([], SCHEMA))
+
+
+WRONG = {
+    "unknown column": (
+        lambda s: s.filter("low", col.hieght < 150),
+        r"step 'low': col.hieght: there is no column 'hieght'.*did you mean 'height'\?",
+    ),
+    "wrong type": (
+        lambda s: s.with_columns("w", x=col.id * 2),
+        r"col.id is text, expected int or float.*col.id.cast\('float'\)",
+    ),
+    "mixed types": (lambda s: s.filter("f", col.id == 3), r"\(col.id == 3\): text and int do not go together"),
+    "not a condition": (
+        lambda s: s.filter("f", col.height + 1),
+        r"a condition is true or false; \(col.height \+ 1\) is float",
+    ),
+    "a function for an expression": (lambda s: s.filter("f", lambda r: True), "takes an expression such as.*got function"),
+    "an expression for a function": (lambda s: s.map("m", col.height), "step 'm' takes a function; got Column"),
+    "duplicate name": (lambda s: s.filter("levels", col.n > 1), "already has a step 'levels'.*names must be unique"),
+    "no name": (lambda s: s.filter("", col.n > 1), "a step needs a name; got ''"),
+    "parallel below one": (lambda s: s.filter("f", col.n > 1, parallel=0), "parallel must be 1 or more; got 0"),
+    "unknown key": (lambda s: s.key_by("idd"), "there is no column 'idd'.*did you mean 'id'"),
+    "window without event time": (
+        lambda s: s.key_by("id").window("w", Tumbling("1 s"), n=agg.count()),
+        "a window of time needs event time; put .event_time",
+    ),
+    "window without aggregates": (lambda s: s.key_by("id").window("w", Count(3)), "a window needs an aggregate"),
+    "not an aggregate": (lambda s: s.key_by("id").window("w", Count(3), n=3), r"n must be an aggregate such as mean"),
+    "mean of text": (lambda s: s.key_by("id").window("w", Count(3), m=agg.mean("id")), "cannot take the mean of text"),
+    "aggregate named like a key": (
+        lambda s: s.key_by("id").window("w", Count(3), id=agg.count()),
+        "the result has 'id' twice",
+    ),
+    "event time that is a number": (
+        lambda s: s.event_time("t", "n"),
+        r"must be a column of type time; 'n' is int; did you mean .*cast\('time'\)",
+    ),
+    "union of different columns": (
+        lambda s: s.union("u", s.select("s", "id")),
+        "joins streams of different columns",
+    ),
+    "union of two flows": (
+        lambda s: s.union("u", Flow("other").read("r", io.Items([], SCHEMA))),
+        "joins a stream of flow 'tanks' with one of flow 'other'",
+    ),
+    "join without event time": (lambda s: s.key_by("id").join("j", s.key_by("id"), within="1 s"), "has no event time"),
+    "unknown side output": (lambda s: s.filter("f", col.n > 1).late, "step 'f' has no output 'late'; outputs are 'out'"),
+    "truth of an expression": (lambda s: s.filter("f", (col.n > 1) and (col.n < 3)), "write & for 'and'"),
+    "cast to nonsense": (lambda s: s.with_columns("w", x=col.n.cast("number")), "cannot cast to 'number'"),
+    "unknown type": (lambda s: s.map("m", len, out={"x": "flot"}), "unknown type 'flot'.*did you mean 'float'"),
+    "empty flow name": (lambda s: Flow(""), "a flow needs a name"),
+    "schema of an empty list": (lambda s: io.Items([]), "cannot guess the columns of an empty list"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_step_is_told_what_is_wrong(what, levels):
+    make, said = WRONG[what]
+    with pytest.raises(FlowError, match=said):
+        make(levels)
+
+
+def test_a_building_error_points_at_the_users_own_line(levels):
+    with pytest.raises(FlowError) as caught:
+        levels.filter("low", col.nothing < 1)
+    assert re.match(r"test_building\.py:\d+: step 'low'", str(caught.value))
+
+
+def test_an_output_that_goes_nowhere_is_told(flow, levels):
+    levels.filter("low", col.height < 150)
+    with pytest.raises(FlowError, match="the output of step 'low' goes nowhere; end it with .write"):
+        flow.check()
+
+
+def test_a_flow_that_reads_nothing_is_told():
+    flow = Flow("empty")
+    flow.dead_letters.write("dead", io.Discard())
+    with pytest.raises(FlowError, match="flow 'empty' reads nothing"):
+        flow.check()
+
+
+def test_a_cycle_is_told():
+    schema = Schema.of(SCHEMA)
+    around = [
+        Step(name, Filter(col.n > 0), (Input(other, "out", schema),), {"out": schema})
+        for name, other in (("a", "b"), ("b", "a"))
+    ]
+    with pytest.raises(FlowError, match="has a cycle through steps 'a', 'b'"):
+        Flow.of_steps("round", around).check()
+
+
+def test_a_step_that_reads_an_unknown_step_is_told():
+    step = Step("a", Filter(col.n > 0), (Input("gps", "out", Schema.of(SCHEMA)),), {"out": Schema.of(SCHEMA)})
+    with pytest.raises(FlowError, match="step 'a' reads 'gps', which flow 'taxi' does not have; steps so far: 'a'"):
+        Flow.of_steps("taxi", [step]).check()
+
+
+def test_a_step_that_no_source_reaches_is_told():
+    step = Step("alone", Filter(col.n > 0), (), {"out": Schema.of(SCHEMA)})
+    with pytest.raises(FlowError, match="no source reaches step 'alone'"):
+        Flow.of_steps("f", [step]).check()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Tumbling(10), "a duration is text with a unit"),
+        (lambda: Tumbling("ten s"), "cannot read duration 'ten s'"),
+        (lambda: Tumbling("10 parsecs"), "expected a number and a unit"),
+        (lambda: Tumbling("0 s"), "window size must be above 0"),
+        (lambda: Sliding("1 s", "2 s"), "would skip records"),
+        (lambda: Session("0 s"), "session gap must be above 0"),
+        (lambda: Count(0), "must be a whole number of records above 0; got 0"),
+        (lambda: Count(2.5), "got 2.5"),
+    ],
+)
+def test_a_wrong_window_is_told(make, said):
+    with pytest.raises(FlowError, match=said):
+        make()
+
+
+def test_durations_are_read_as_people_write_them():
+    assert microseconds("100 ms") == microseconds("0.1s") == microseconds(timedelta(milliseconds=100)) == 100_000
+    assert microseconds("2 hours") == 7_200_000_000
+
+
+@given(flows(), records)
+def test_any_flow_sorts_describes_and_draws_itself(plan, rows):
+    made = build(plan, rows)
+    made.flow.check()
+    seen = set()
+    for step in made.flow.in_order():
+        assert all(given.step in seen for given in step.inputs)
+        seen.add(step.name)
+    described = made.flow.to_json()
+    assert [s["name"] for s in described["steps"]] == list(made.flow.steps)
+    for picture in (draw.tree(made.flow), draw.mermaid(made.flow), draw.svg(made.flow)):
+        assert all(name in picture for name in made.flow.steps)
+
+
+@given(flows(), records)
+def test_a_flow_of_the_same_steps_is_the_same_flow(plan, rows):
+    flow = build(plan, rows).flow
+    assert Flow.of_steps(flow.name, flow.steps.values()).to_json() == flow.to_json()
