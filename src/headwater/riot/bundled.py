@@ -11,7 +11,8 @@ from headwater.errors import FlowError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink
 from headwater.flow.steps import Kind, Read, Write
-from headwater.io import Csv
+from headwater.io import Csv, JsonLines
+from headwater.riot.blobs import BlobStore, PutBlobs
 from headwater.riot.datasets import CITY
 from headwater.riot.etl import etl, generated_ids
 from headwater.riot.in_order import InOrder, TextLines
@@ -20,6 +21,7 @@ from headwater.riot.pred import pred
 from headwater.riot.sources import MessageFile, Messages
 from headwater.riot.stats import stats
 from headwater.riot.train import Triggers, train
+from headwater.riot.viz import stats_viz
 
 Build = Callable[[Any, Path | None], Flow]
 
@@ -44,7 +46,7 @@ class BundledFlow(Flow):
         for kind in kinds.values():
             if isinstance(kind, Read):
                 source = kind.source
-            elif isinstance(kind, Write) and isinstance(kind.sink, Csv):
+            elif isinstance(kind, Write) and isinstance(kind.sink, Csv | JsonLines):
                 folder = Path(kind.sink.path).parent
             else:
                 return super().replaced(kinds)
@@ -92,8 +94,14 @@ def _train(source: Any, folder: Path | None) -> Flow:
     )
 
 
+def _stats_viz(source: Any, folder: Path | None) -> Flow:
+    return stats_viz(source, upload=None if folder is None else PutBlobs(BlobStore(folder)))
+
+
 def _file(folder: Path | None, name: str, *by: str) -> Sink | None:
     return None if folder is None else InOrder(Csv(folder / f"{name}.csv"), by or ("msg",))
 
 
-_FLOWS: dict[str, Build] = {"etl": _etl, "stats": _stats, "pred": _pred, "train": _train}
+_FLOWS: dict[str, Build] = {"etl": _etl, "stats": _stats, "pred": _pred, "train": _train} | {
+    "stats-viz": _stats_viz
+}

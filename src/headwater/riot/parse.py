@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwater.flow.batch import Batch
+from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Column, Text
 from headwater.flow.schema import Schema
 from headwater.kernels.csv import CsvSplitter
@@ -46,11 +46,17 @@ class ParseRows(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the rows, and dead letters for the rest."""
+        made = self.rows(batch)
+        made[0] = 0, self.spread(made[0][1])
+        return made if len(made) > 1 else made[0][1]
+
+    def rows(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Return the rows, first of all, and dead letters for what is none."""
         is_csv = _begin_like_csv(batch["message"]) if self._reads_csv else _NONE
         if is_csv.all() or not is_csv.any():
-            made = self._rows(batch, is_csv=bool(is_csv.any()))
-            return made if len(made) > 1 else made[0][1]
-        return self._rows(batch.filter(is_csv), is_csv=True) + self._rows(batch.filter(~is_csv), is_csv=False)
+            return self._rows(batch, is_csv=bool(is_csv.any()))
+        csv, senml = self._rows(batch.filter(is_csv), True), self._rows(batch.filter(~is_csv), False)
+        return [(0, concat_batches([csv[0][1], senml[0][1]])), *csv[1:], *senml[1:]]
 
     def _rows(self, batch: Batch, is_csv: bool) -> list[tuple[int, Batch]]:
         messages: Text = batch["message"]
@@ -68,10 +74,10 @@ class ParseRows(Operator):
             columns[name] = np.asarray(found[name]).astype(np.float32)
         rows = Batch(columns, batch.length, batch.stamps)
         if not status.any():
-            return [(0, self.spread(rows))]
+            return [(0, rows)]
         bad = status != 0
         letters = dead_letters(self._step, [explain(int(s)) for s in status[bad]], batch.filter(bad))
-        return [(0, self.spread(rows.filter(~bad))), (DEAD, letters)]
+        return [(0, rows.filter(~bad)), (DEAD, letters)]
 
     def spread(self, rows: Batch) -> Batch:
         """Return what goes out for these rows: themselves."""

@@ -121,10 +121,15 @@ class BlockAverage:
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
         """Return the means that became complete."""
+        rows, means = self.means(batch, slots, state)
+        return rows, {"value": means}
+
+    def means(self, batch: Batch, slots: Array, state: dict[str, Array]) -> tuple[Array, Array]:
+        """Return which records completed a mean, and the means."""
         rows, out = np.empty(batch.length, np.int64), np.empty(batch.length, np.float32)
         values = batch[self.value].astype(np.float32, copy=False)
         made = block_average(slots, values, state["total"], state["count"], self.size, rows, out)
-        return rows[:made], {"value": out[:made]}
+        return rows[:made], out[:made]
 
 
 def _results(obs: Array, names: Text, kind: Text, result: Text) -> dict[str, Column]:
