@@ -114,12 +114,11 @@ def _service(
         columns = []
         for kind in net.classes:
             measured = profile.get(kind.name)
-            own = (
-                [cost.time_s and _of(measured, s).time_s for s, cost in zip(steps, costs, strict=True)]
-                if measured
-                else []
-            )
-            columns.append(own or [np.inf] * len(steps))
+            times = [
+                0.0 if cost.time_s == 0 else _of(measured, s).time_s if measured else np.inf
+                for s, cost in zip(steps, costs, strict=True)
+            ]
+            columns.append(times)
         return np.array(columns).T
     speeds = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}
     ips = measured_ips or speeds.get(profile.device)
