@@ -6,13 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 sys.path.append(str(Path(__file__).parent))  # for io_strategies and broker
-
-# Opening files and brokers takes as long as the machine lets it; results must not depend on it.
-settings.register_profile("io", deadline=None, derandomize=True)
-settings.load_profile("io")
 
 
 class HandClock:

@@ -72,7 +72,7 @@ class Csv:
         schema = self.schema
         lines, self._peeked = self._peeked or Lines(self.path), None
         names, used, _ = self._head(lines) if self.header else (list(schema), 0, [])
-        places = [self._place(name, names) for name in schema]
+        places = self._places(lines, names)
         if position is not None:
             lines.close()
             lines = Lines(self.path, position)
@@ -86,23 +86,25 @@ class Csv:
         reader = csv.reader(texts, delimiter=self.delimiter)
         first = next(filter(None, reader), None)
         if first is None:
-            lines.close()
-            raise InputError(f"cannot read {self.path}: it is empty; expected a first row")
+            raise self._unreadable(lines, "it is empty; expected a first row")
         if not self.header:
             return [f"c{place}" for place in range(1, len(first) + 1)], 0, [first, *reader]
         names = [name.strip() or f"c{place}" for place, name in enumerate(first, start=1)]
         if twice := {name for name in names if names.count(name) > 1}:
-            lines.close()
-            raise InputError(f"cannot read {self.path}: its header has {listed(twice)} more than once")
+            raise self._unreadable(lines, f"its header has {listed(twice)} more than once")
         return names, reader.line_num, list(reader)
 
-    def _place(self, name: str, names: list[str]) -> int:
-        if name not in names:
-            raise InputError(
-                f"cannot read {self.path}: there is no column {name!r}; its header has {listed(names)}"
-                f"{suggestion(name, names)}"
-            )
-        return names.index(name)
+    def _places(self, lines: Lines, names: list[str]) -> list[int]:
+        """Return where in a row each column is."""
+        for name in self.schema:
+            if name not in names:
+                known = f"its header has {listed(names)}{suggestion(name, names)}"
+                raise self._unreadable(lines, f"there is no column {name!r}; {known}")
+        return [names.index(name) for name in self.schema]
+
+    def _unreadable(self, lines: Lines, why: str) -> InputError:
+        lines.close()
+        return InputError(f"cannot read {self.path}: {why}")
 
     def __str__(self) -> str:
         return str(self.path)

@@ -36,11 +36,12 @@ class JsonLines:
         """The columns, as given or as guessed from the first lines."""
         if self._schema is None:
             lines = Lines(self.path)
-            self._schema = guessed_columns(lines.peek(_GUESS_FROM), self.path)
+            first = lines.peek(_GUESS_FROM)
             if str(self.path) == "-":
                 self._peeked = lines
             else:
                 lines.close()
+            self._schema = guessed_columns(first, self.path)
         return self._schema
 
     @overload

@@ -84,6 +84,7 @@ class Lines:
         try:
             data = os.read(self._fd, _CHUNK)
         except OSError as error:
+            self.close()
             raise explained(error, self._path, "read") from error
         if self.offset == 0 and not self._rest and data.startswith(_BOM):
             data, self.offset = data[len(_BOM) :], len(_BOM)

@@ -28,23 +28,24 @@ class Items:
         """The columns of the records."""
         return self._schema
 
-    def open(self, reject: Reject) -> _ItemsReader:
-        """Start at the first record."""
-        return _ItemsReader(self, reject)
+    def open(self, reject: Reject, position: int | None = None) -> _ItemsReader:
+        """Start at the first record, or after as many as `position` says."""
+        return _ItemsReader(self, reject, position or 0)
 
     def __str__(self) -> str:
         return f"{len(self.items)} items"
 
 
 class _ItemsReader:
-    def __init__(self, source: Items, reject: Reject) -> None:
-        self._source, self._reject, self._next = source, reject, 0
+    def __init__(self, source: Items, reject: Reject, position: int) -> None:
+        self._source, self._reject = source, reject
+        self.position = position  #: records read so far
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
-        rows = self._source.items[self._next : self._next + limit]
+        rows = self._source.items[self.position : self.position + limit]
         if not rows:
             return None
-        self._next += len(rows)
+        self.position += len(rows)
         return checked_rows(rows, self._source.schema, self._reject)
 
     def close(self) -> None:
