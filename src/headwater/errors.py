@@ -29,6 +29,10 @@ class FlowError(HeadwaterError):
 class QueryError(HeadwaterError):
     """A query text is wrong."""
 
+    def __init__(self, message: str, *, line: int = 0, column: int = 0, offending: str = "") -> None:
+        super().__init__(message)
+        self.line, self.column, self.offending = line, column, offending
+
 
 class NetError(HeadwaterError):
     """A net, device or link is described wrongly."""

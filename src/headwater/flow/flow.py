@@ -168,6 +168,12 @@ class Flow:
             ],
         }
 
+    def query(self, name: str, text: Any, **options: Any) -> Stream:
+        """Add a query in the language of Siddhi, such as "from levels[height < 150] select tank"; see `headwater.cep`."""
+        from headwater.cep import add_query
+
+        return add_query(self, name, text, **options)
+
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._steps)} steps)"
 

@@ -1,0 +1,262 @@
+"""A chain as stages: what each place takes, under which conditions, and where matching starts anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.cep import syntax as s
+from headwater.cep.complaint import complaint
+from headwater.cep.expressions import Translator, attributes, conjuncts
+from headwater.errors import QueryError, listed, suggestion
+from headwater.flow.schema import Schema, Type
+
+
+@dataclass(frozen=True)
+class Take:
+    """Takes a record of a stream, or several.
+
+    Conditions are split: `own` read the record alone (attributes without a name), `cross` read earlier ones too.
+    """
+
+    stream: int
+    ref: str
+    own: tuple[s.Value, ...]
+    cross: tuple[s.Value, ...]
+    least: int = 1
+    most: int | None = 1
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Is passed when no such record came for `wait_us`; None means before the other side of its pair was filled."""
+
+    stream: int
+    own: tuple[s.Value, ...]
+    cross: tuple[s.Value, ...]
+    wait_us: int | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Is passed when both sides are, or either."""
+
+    op: Literal["and", "or"]
+    sides: tuple[Take | Wait, Take | Wait]
+
+
+Stage = Take | Wait | Pair
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """The stages of a chain, one after the other.
+
+    `scopes` are the stretches of stages, first and last, before which `every` stands.
+    """
+
+    strict: bool  #: a sequence: each record must be taken, or the attempt fails
+    stages: tuple[Stage, ...]
+    scopes: tuple[tuple[int, int], ...]
+    within_us: int | None
+    streams: tuple[str, ...]
+    schemas: tuple[Schema, ...]
+
+    def takes(self) -> list[Take]:
+        """Return every place that takes a record, in order."""
+        return [side for stage in self.stages for side in sides(stage) if isinstance(side, Take)]
+
+    def stage_of(self, ref: str) -> Take:
+        """Return the place with this name."""
+        return next(take for take in self.takes() if take.ref == ref)
+
+
+def sides(stage: Stage) -> tuple[Take | Wait, ...]:
+    """Return the one or two parts of a stage."""
+    return stage.sides if isinstance(stage, Pair) else (stage,)
+
+
+class ChainReader:
+    """Makes an automaton of a chain and checks every name and type in it."""
+
+    def __init__(self, text: str, chain: s.Chain, schemas: Mapping[str, Schema]) -> None:
+        self._text, self._chain, self._known = text, chain, schemas
+        self._streams: list[str] = []
+        self._refs: dict[str, tuple[str, bool]] = {}  #: name → its stream, and whether it takes several records
+        self._events = _events(chain.links)
+
+    def automaton(self) -> Automaton:
+        """Return the automaton, or complain of the first thing that does not fit."""
+        self._name_all()
+        stages: list[Stage] = []
+        scopes: list[tuple[int, int]] = []
+        self._add(self._chain.links, stages, scopes, within_every=False)
+        within = self._chain.within.us if self._chain.within else None
+        schemas = tuple(self._known[name] for name in self._streams)
+        strict = self._chain.kind == "sequence"
+        return Automaton(strict, tuple(stages), tuple(scopes), within, tuple(self._streams), schemas)
+
+    def _name_all(self) -> None:
+        for event in self._events:
+            self._stream(event.stream, event.at)
+            if isinstance(event, s.Event) and event.ref:
+                if event.ref in self._refs:
+                    raise complaint(self._text, event.at, f"the name {event.ref!r} is used twice; names must be unique")
+                self._refs[event.ref] = (event.stream, event.times is not None)
+
+    def _stream(self, name: str, at: s.Place) -> int:
+        if name not in self._known:
+            raise unknown_stream(self._text, at, name, self._known)
+        if name not in self._streams:
+            self._streams.append(name)
+        return self._streams.index(name)
+
+    def _add(
+        self, links: tuple[s.Link, ...], stages: list[Stage], scopes: list[tuple[int, int]], *, within_every: bool
+    ) -> None:
+        for link in links:
+            first = len(stages)
+            if link.every and within_every:
+                raise complaint(self._text, link.at, "'every' inside another 'every' changes nothing; leave one out")
+            match link.what:
+                case s.Group(inner):
+                    self._add(inner, stages, scopes, within_every=within_every or link.every)
+                case s.Event():
+                    stages.append(self._take(link.what))
+                case s.Absent():
+                    stages.append(self._wait(link.what, alone=True))
+                case s.Both(op, left, right):
+                    stages.append(Pair(op, (self._side(left), self._side(right))))
+                    self._check_pair(link.what)
+            if link.every:
+                scopes.append((first, len(stages) - 1))
+
+    def _side(self, side: s.Event | s.Absent) -> Take | Wait:
+        if isinstance(side, s.Absent):
+            return self._wait(side, alone=False)
+        if side.times is not None:
+            raise complaint(self._text, side.times.at, "a count cannot stand beside 'and' or 'or'")
+        return self._take(side)
+
+    def _check_pair(self, both: s.Both) -> None:
+        absent = [side for side in (both.left, both.right) if isinstance(side, s.Absent)]
+        if len(absent) == 2:
+            raise complaint(self._text, both.at, "one side of 'and' or 'or' must be an event that comes")
+        if absent and both.op == "or" and absent[0].wait is None:
+            raise complaint(self._text, absent[0].at, "absence beside 'or' needs a time, such as 'not b for 10 sec'")
+
+    def _take(self, event: s.Event) -> Take:
+        own, cross = self._conditions(event, event.ref)
+        times = event.times or s.Times(1, 1)
+        ref = event.ref or f"#{self._events.index(event)}"
+        return Take(
+            self._stream(event.stream, event.at), ref, own, cross, times.least, times.most, event.times is not None
+        )
+
+    def _wait(self, absent: s.Absent, *, alone: bool) -> Wait:
+        if self._chain.kind == "sequence":
+            raise complaint(self._text, absent.at, "absence belongs to a pattern; write '->' instead of ','")
+        if alone and absent.wait is None:
+            raise complaint(self._text, absent.at, "absence needs a time, such as 'not b for 10 sec'")
+        own, cross = self._conditions(absent, None)
+        wait = absent.wait.us if absent.wait else None
+        return Wait(self._stream(absent.stream, absent.at), own, cross, wait)
+
+    def _conditions(
+        self, event: s.Event | s.Absent, ref: str | None
+    ) -> tuple[tuple[s.Value, ...], tuple[s.Value, ...]]:
+        own: list[s.Value] = []
+        cross: list[s.Value] = []
+        earlier = self._earlier(event)
+        resolver = _Resolver(self._text, event.stream, self._known, ref, self._refs, earlier)
+        Translate = Translator(self._text, resolver.resolve)
+        for condition in conjuncts(event.filters):
+            Translate.condition(condition)
+            plain = resolver.normal(condition)
+            (own if all(a.ref is None for a in attributes(plain)) else cross).append(plain)
+        return tuple(own), tuple(cross)
+
+    def _earlier(self, event: s.Event | s.Absent) -> set[str]:
+        before = self._events[: next(i for i, e in enumerate(self._events) if e is event)]
+        return {e.ref for e in before if isinstance(e, s.Event) and e.ref}
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Finds what an attribute in a condition of one event means."""
+
+    text: str
+    stream: str
+    known: Mapping[str, Schema]
+    ref: str | None
+    refs: Mapping[str, tuple[str, bool]]
+    earlier: set[str]
+
+    def resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
+        """Return a column and its type, or complain."""
+        if self._is_own(attribute):
+            return attribute.name, column_type(self.text, attribute, self.stream, self.known[self.stream])
+        ref = attribute.ref
+        assert ref is not None
+        if ref not in self.refs:
+            raise complaint(self.text, attribute.at, f"there is no event {ref!r}{suggestion(ref, self.refs)}; events are {listed(self.refs)}")
+        if ref != self.ref and ref not in self.earlier:
+            raise complaint(self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones")
+        stream, _ = self.refs[ref]
+        return f"{ref}.{attribute.name}", column_type(self.text, attribute, stream, self.known[stream])
+
+    def _is_own(self, attribute: s.Attribute) -> bool:
+        own_name = attribute.ref == self.ref or (attribute.ref == self.stream and attribute.ref not in self.refs)
+        return attribute.ref is None or (own_name and attribute.index is None)
+
+    def normal(self, value: s.Value) -> s.Value:
+        """Return the same expression with its own event's attributes unnamed and those of counts indexed."""
+        match value:
+            case s.Attribute():
+                if self._is_own(value):
+                    return s.Attribute(value.name, at=value.at)
+                return indexed(value, self.refs)
+            case s.Operation(op, args, at):
+                return s.Operation(op, tuple(map(self.normal, args)), at)
+            case s.Function(name, args, at):
+                return s.Function(name, tuple(map(self.normal, args)), at)
+            case s.IsNull(inner, at):
+                return s.IsNull(self.normal(inner), at)
+        return value
+
+
+def indexed(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:
+    """Return the attribute with the index it means: of several records, the last."""
+    assert attribute.ref is not None
+    several = refs[attribute.ref][1]
+    index = (attribute.index or s.Index(True)) if several else None
+    return s.Attribute(attribute.name, attribute.ref, index, attribute.at)
+
+
+def column_type(text: str, attribute: s.Attribute, stream: str, schema: Schema) -> Type:
+    """Return the type of a stream's column, or complain that it has none such."""
+    if attribute.name not in schema:
+        near = suggestion(attribute.name, schema) or f"; columns are {listed(schema)}"
+        raise complaint(text, attribute.at, f"stream {stream!r} has no column {attribute.name!r}{near}")
+    return schema[attribute.name]
+
+
+def unknown_stream(text: str, at: s.Place, name: str, known: Mapping[str, Schema]) -> QueryError:
+    """Return the complaint about a stream that nobody defined."""
+    near = suggestion(name, known) or f"; streams are {listed(known)}"
+    return complaint(text, at, f"there is no stream {name!r}{near}")
+
+
+def _events(links: tuple[s.Link, ...]) -> list[s.Event | s.Absent]:
+    found: list[s.Event | s.Absent] = []
+    for link in links:
+        match link.what:
+            case s.Group(inner):
+                found += _events(inner)
+            case s.Both(_, left, right):
+                found += [left, right]
+            case s.Event() | s.Absent():
+                found.append(link.what)
+    return found

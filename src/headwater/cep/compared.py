@@ -1,0 +1,139 @@
+"""The comparisons of a plain chain as tables for the kernels: which value of a record against which of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.cep import syntax as s
+from headwater.cep.automaton import Automaton, Take
+from headwater.cep.expressions import Translator, attributes
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Column, Text, parts
+from headwater.flow.expr import Expr
+from headwater.flow.schema import NUMERIC, Schema, Type
+from headwater.kernels import cep_pattern as k
+from headwater.operators.expression import compiled
+
+_OPS = {"==": k.EQ, "!=": k.NE, "<": k.LT, "<=": k.LE, ">": k.GT, ">=": k.GE}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A value of each record that is compared with others; all become whole numbers of the same order."""
+
+    stream: int
+    expr: Expr
+    kind: Type  #: what it is compared as
+
+    def reader(self, schema: Schema) -> Callable[[Batch], Column]:
+        """Return a function that computes the values of a batch."""
+        return compiled(self.expr, schema)
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """All comparisons of a chain: row c says (operator, this record's value, earlier stage, its value)."""
+
+    derived: tuple[Derived, ...]
+    conditions: Array
+    bounds: Array  #: the conditions of stage i are bounds[i] … bounds[i + 1] - 1
+    index: Array  #: for each stage, how partial matches are found, and by which condition
+
+
+def comparisons(automaton: Automaton) -> Comparisons | None:
+    """Return the tables of a plain chain, or None when only the general matcher can run it.
+
+    Plain: places that take one record each, `every` before the first or nowhere, and conditions that compare a value of
+    the record with a value of one earlier record.
+    """
+    if automaton.scopes not in ((), ((0, 0),)):
+        return None
+    found: list[tuple[int, int, int, int]] = []
+    derived: list[Derived] = []
+    bounds = [0]
+    for stage in automaton.stages:
+        if not isinstance(stage, Take) or stage.counted:
+            return None
+        for condition in stage.cross:
+            row = _row(automaton, stage, condition, derived)
+            if row is None:
+                return None
+            found.append(row)
+        bounds.append(len(found))
+    conditions = np.array(found, np.int64).reshape(len(found), 4)
+    index = np.array([_index(conditions, a, b) for a, b in zip(bounds, bounds[1:], strict=False)], np.int64)
+    return Comparisons(tuple(derived), conditions, np.array(bounds, np.int64), index)
+
+
+def _row(
+    automaton: Automaton, stage: Take, condition: s.Value, derived: list[Derived]
+) -> tuple[int, int, int, int] | None:
+    if not isinstance(condition, s.Operation) or condition.op not in _OPS:
+        return None
+    for op, mine, other in (
+        (condition.op, *condition.args),
+        (_MIRRORED[condition.op], *reversed(condition.args)),
+    ):
+        refs = {a.ref for a in attributes(other)}
+        if {a.ref for a in attributes(mine)} != {None} or len(refs) != 1 or None in refs:
+            continue
+        earlier = automaton.stage_of(next(iter(refs)) or "")
+        one, one_kind = _translated(automaton, stage, mine)
+        two, two_kind = _translated(automaton, earlier, other)
+        kind = _common(one_kind, two_kind, op)
+        if kind is None:
+            return None
+        place = [i for i, take in enumerate(automaton.stages) if take is earlier][0]
+        columns = [_add(derived, Derived(stage.stream, one, kind)), _add(derived, Derived(earlier.stream, two, kind))]
+        return _OPS[op], columns[0], place, columns[1]
+    return None
+
+
+def _translated(automaton: Automaton, take: Take, value: s.Value) -> tuple[Expr, Type]:
+    schema = automaton.schemas[take.stream]
+    return Translator("", lambda a: (a.name, schema[a.name])).translate(value)
+
+
+def _common(one: Type, two: Type, op: str) -> Type | None:
+    if one == two and one != "any" and (one != "text" or op in ("==", "!=")):
+        return one
+    if {one, two} <= {*NUMERIC, "time"}:
+        return "time" if {one, two} <= {"int", "time"} else "float"
+    return None
+
+
+def _add(derived: list[Derived], new: Derived) -> int:
+    for i, known in enumerate(derived):
+        if (known.stream, str(known.expr), known.kind) == (new.stream, str(new.expr), new.kind):
+            return i
+    derived.append(new)
+    return len(derived) - 1
+
+
+def _index(conditions: Array, start: int, stop: int) -> tuple[int, int]:
+    """Choose how a stage finds its partial matches: by equal value, else by order, else all of them."""
+    for wanted, kind in (((k.EQ,), k.HASH), ((k.GT, k.GE), k.LOW), ((k.LT, k.LE), k.HIGH)):
+        for c in range(start, stop):
+            if conditions[c, 0] in wanted:
+                return kind, c
+    return k.ALL, -1
+
+
+def ordered(column: Column, kind: Type) -> Array:
+    """Return numbers as int64 in the same order, missing and NaN as the kernels' NULL; texts are coded elsewhere."""
+    values, valid = parts(column)
+    assert not isinstance(values, Text)
+    if kind in ("float", "float32"):
+        floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0, to which it is equal
+        bits = floats.view(np.int64)
+        out: Array = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+        out[np.isnan(floats)] = k.NULL
+    else:
+        out = values.astype(np.int64)
+    if valid is not None:
+        out = np.where(valid, out, k.NULL)
+    return out

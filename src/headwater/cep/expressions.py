@@ -1,0 +1,170 @@
+"""From a query's expressions to the flow's, checked on the way; a wrong one is marked in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from headwater.cep import syntax as s
+from headwater.cep.complaint import complaint
+from headwater.cep.functions import AGGREGATES, FUNCTIONS
+from headwater.cep.written import value as shown
+from headwater.errors import FlowError, suggestion
+from headwater.flow.expr import Call, Column, Expr, Literal
+from headwater.flow.schema import NUMERIC, Schema, Type
+
+_NAMES = {
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "+": "add", "-": "sub", "*": "mul", "/": "div",
+}  # fmt: skip
+
+#: Finds the column and type of an attribute, or complains of it.
+Resolve = Callable[[s.Attribute], tuple[str, Type]]
+
+
+class Translator:
+    """Makes flow expressions of a query's; `resolve` knows the columns."""
+
+    def __init__(self, text: str, resolve: Resolve) -> None:
+        self.text, self.resolve = text, resolve
+
+    def condition(self, value: s.Value) -> Expr:
+        """Return the expression of something that must be true or false."""
+        expr, kind = self.translate(value)
+        if kind != "bool":
+            self.complain(value, f"a condition is true or false; {shown(value)} is {kind}")
+        return expr
+
+    def translate(self, value: s.Value) -> tuple[Expr, Type]:
+        """Return the expression and its type."""
+        match value:
+            case s.Constant(constant):
+                return Literal(constant), Literal(constant).type_in(Schema(()))
+            case s.Attribute():
+                name, kind = self.resolve(value)
+                return Column(name), kind
+            case s.IsNull(inner):
+                return self.translate(inner)[0].is_null(), "bool"
+            case s.Function():
+                return self._function(value)
+            case s.Operation():
+                return self._operation(value)
+
+    def _operation(self, value: s.Operation) -> tuple[Expr, Type]:
+        made = [self.translate(arg) for arg in value.args]
+        exprs, kinds = [expr for expr, _ in made], [kind for _, kind in made]
+        op = value.op
+        if op in ("and", "or", "not"):
+            self._all(value, kinds, ("bool",), f"'{op}' joins conditions")
+            return (~exprs[0] if op == "not" else Call(op, (exprs[0], exprs[1]))), "bool"
+        if op in ("==", "!=", "<", "<=", ">", ">="):
+            self._comparable(value, kinds)
+            return Call(_NAMES[op], (exprs[0], exprs[1])), "bool"
+        if op == "+" and kinds == ["text", "text"]:
+            return exprs[0] + exprs[1], "text"
+        times = {"time"} if op in ("+", "-") and len(kinds) == 2 else set()
+        self._all(value, kinds, (*NUMERIC, *times), f"'{op}' works on numbers")
+        if len(exprs) == 1:
+            return -exprs[0], kinds[0]
+        return self._arithmetic(value, op, exprs, kinds)
+
+    def _arithmetic(self, value: s.Value, op: str, exprs: list[Expr], kinds: list[Type]) -> tuple[Expr, Type]:
+        left, right = exprs
+        whole = kinds == ["int", "int"]
+        if op == "%":
+            # as in Siddhi, the sign of the remainder is that of the left side
+            quotient = (left / right).cast("int")
+            return left - right * quotient, _wider(kinds)
+        expr = Call(_NAMES[op], (left, right))
+        if op == "/" and whole:
+            return expr.cast("int"), "int"  # as in Siddhi, whole numbers divide to whole numbers
+        return expr, self._typed(value, expr, kinds)
+
+    def _typed(self, value: s.Value, expr: Call, kinds: list[Type]) -> Type:
+        # types are known here already, so stand-ins take the place of the columns
+        stand_in = Call(expr.name, tuple(Column(f"c{i}") for i in range(len(kinds))))
+        try:
+            return stand_in.type_in(Schema(tuple((f"c{i}", kind) for i, kind in enumerate(kinds))))
+        except FlowError:
+            self.complain(value, f"{' and '.join(kinds)} do not go together in {shown(value)}")
+
+    def _function(self, value: s.Function) -> tuple[Expr, Type]:
+        if value.name in AGGREGATES:
+            self.complain(value, f"{value.name}() needs a window, and stands in 'select' or 'having' only")
+        if value.name not in FUNCTIONS:
+            known = [*FUNCTIONS, *AGGREGATES]
+            near = suggestion(value.name, known) or next(
+                (f"; did you mean {name!r}?" for name in known if name.partition(":")[2] == value.name.lower()), ""
+            )
+            self.complain(value, f"there is no function {value.name!r}{near}")
+        function = FUNCTIONS[value.name]
+        self.count_arguments(value, function.least, function.most)
+        made = [self.translate(arg) for arg in value.args]
+        expr = function.build(*(expr for expr, _ in made))
+        assert isinstance(expr, Call)
+        stand_in = Call(expr.name, (*(Column(f"c{i}") for i in range(len(made))), *expr.args[len(made) :]))
+        try:
+            return expr, stand_in.type_in(Schema(tuple((f"c{i}", kind) for i, (_, kind) in enumerate(made))))
+        except FlowError:
+            kinds = ", ".join(kind for _, kind in made)
+            self.complain(value, f"{value.name}() does not take ({kinds})")
+
+    def count_arguments(self, value: s.Function, least: int, most: int | None) -> None:
+        """Complain when a call has too few or too many arguments."""
+        if least <= len(value.args) <= (len(value.args) if most is None else most):
+            return
+        wanted = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        self.complain(value, f"{value.name}() takes {wanted} argument{'' if wanted == '1' else 's'}; got {len(value.args)}")
+
+    def _all(self, value: s.Operation, kinds: list[Type], wanted: tuple[str, ...], what: str) -> None:
+        for arg, kind in zip(value.args, kinds, strict=True):
+            if kind not in wanted:
+                self.complain(arg, f"{what}; {shown(arg)} is {kind}")
+
+    def _comparable(self, value: s.Operation, kinds: list[Type]) -> None:
+        left, right = kinds
+        if left == right or {left, right} <= {*NUMERIC, "time"}:
+            return
+        fix = ""
+        for side, other in ((value.args[0], right), (value.args[1], left)):
+            if isinstance(side, s.Constant) and isinstance(side.value, str) and other in NUMERIC and _number(side.value):
+                fix = f"; did you mean {side.value} without quotes?"
+        self.complain(value, f"cannot compare {left} with {right} in {shown(value)}{fix}")
+
+    def complain(self, value: s.Value, message: str) -> NoReturn:
+        """Raise an error that marks this expression."""
+        raise complaint(self.text, value.at, message)
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _wider(kinds: list[Type]) -> Type:
+    return "float" if "float" in kinds else "float32" if "float32" in kinds else kinds[0]
+
+
+def conjuncts(values: tuple[s.Value, ...]) -> list[s.Value]:
+    """Take conditions joined by `and` apart."""
+    found: list[s.Value] = []
+    for value in values:
+        if isinstance(value, s.Operation) and value.op == "and":
+            found += conjuncts(value.args)
+        else:
+            found.append(value)
+    return found
+
+
+def attributes(value: s.Value | s.Span) -> list[s.Attribute]:
+    """Return every attribute that an expression reads."""
+    match value:
+        case s.Attribute():
+            return [value]
+        case s.Operation(args=args) | s.Function(args=args):
+            return [found for arg in args for found in attributes(arg)]
+        case s.IsNull(inner):
+            return attributes(inner)
+    return []

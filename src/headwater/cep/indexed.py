@@ -1,0 +1,197 @@
+"""The matcher of plain patterns: partial matches found by the value their next record must have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headwater.cep.automaton import Automaton
+from headwater.cep.chunk import Chunk
+from headwater.cep.compared import Comparisons
+from headwater.cep.plain import COMPACT_ROWS, Matches, PlainMatcher
+from headwater.flow.batch import concat_batches
+from headwater.flow.column import Array
+from headwater.flow.schema import Type
+from headwater.kernels import cep_pattern as k
+
+_ROOM = 1024
+
+
+class PatternMatcher(PlainMatcher):
+    """At most `cap` partial matches over all keys; the one that began first is evicted first."""
+
+    def __init__(
+        self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type], cap: int
+    ) -> None:
+        super().__init__(automaton, tables, wanted)
+        self._cap = cap
+        self._stages = len(self._takes)
+        self._armed = np.zeros(16, np.int64)
+        self._meta = np.zeros(k.META, np.int64)
+        self._empty()
+
+    def _empty(self, room: int = _ROOM) -> None:
+        self._pool = np.full((k.FIELDS, room), -1, np.int64)
+        self._rows = np.full((room, self._stages), -1, np.int64)
+        self._pool[k.NEXT, : room - 1] = np.arange(1, room)
+        evicted = self._meta[k.EVICTED]
+        self._meta[:] = 0
+        self._meta[[k.OLDEST, k.YOUNGEST]] = -1
+        self._meta[k.EVICTED] = evicted
+        self._heads, self._tails = (np.full(2 * room, -1, np.int64) for _ in range(2))
+        self._roots = np.full(len(self._armed) * self._stages, -1, np.int64)
+        self._found = np.empty(room, np.int64)
+
+    @property
+    def live(self) -> int:
+        """The number of partial matches."""
+        return int(self._meta[k.LIVE])
+
+    @property
+    def evicted(self) -> int:
+        """How many partial matches went because of the cap."""
+        return int(self._meta[k.EVICTED])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is kept, room to grow included."""
+        arrays = (self._pool, self._rows, self._heads, self._tails, self._roots, self._found, self._armed)
+        return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
+
+    def reserve(self, slots: int) -> None:
+        """Make room for this many keys."""
+        if slots > len(self._armed):
+            more = max(slots, 2 * len(self._armed)) - len(self._armed)
+            self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
+            self._roots = np.concatenate([self._roots, np.full(more * self._stages, -1, np.int64)])
+
+    def process(self, chunk: Chunk) -> list[Matches]:
+        """Return the matches that the records complete, in order."""
+        passes = self.passes(chunk)
+        useful = passes.any(axis=0)
+        if not useful.all():
+            self.advance(int(chunk.times[-1]) if not useful[-1] and not useful.any() else int(chunk.times[0]))
+            last = int(chunk.times[-1])
+            chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
+        else:
+            last = int(chunk.times[-1]) if chunk.length else 0
+        if not chunk.length:
+            return []
+        self._tidy()
+        base = self.keep(chunk)
+        results = self._match(chunk, passes, base)
+        self.advance(last)
+        return results
+
+    def _match(self, chunk: Chunk, passes: Array, base: int) -> list[Matches]:
+        t = self._tables
+        results: list[Matches] = []
+        room = chunk.length + 16
+        at = 0
+        while at < chunk.length:
+            out = np.empty((room, self._stages), np.int64)
+            at, n = k.match(
+                at, chunk.length, base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, t.index,
+                self.every, self.within, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
+                self._armed, self._meta, self._found, out,
+            )  # fmt: skip
+            if n:
+                results.append(Matches(out[:n], self.store))
+            if at < chunk.length:
+                room = max(room, int(self._meta[k.LAST_WAITING]) + chunk.length)
+                if self.live >= self._pool.shape[1]:
+                    self._grow()
+        return results
+
+    def advance(self, time: int) -> list[Matches]:
+        """Give up what has become too old."""
+        k.expire(
+            time, self.within, self.every, self._armed, self._stages, self._tables.index, self._pool, self._heads, self._tails,
+            self._roots, self._meta,
+        )  # fmt: skip
+        return []
+
+    def _grow(self) -> None:
+        old = self._pool.shape[1]
+        room = min(2 * old, max(self._cap, 1)) if self._cap > old else 2 * old
+        pool = np.full((k.FIELDS, room), -1, np.int64)
+        pool[:, :old] = self._pool
+        pool[k.NEXT, old : room - 1] = np.arange(old + 1, room)
+        self._pool, self._meta[k.FREE] = pool, old
+        self._rows = np.concatenate([self._rows, np.full((room - old, self._stages), -1, np.int64)])
+        self._found = np.empty(room, np.int64)
+        buckets = 1 << (2 * room - 1).bit_length()
+        self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
+        order = np.flatnonzero(pool[k.STATE] >= 0)
+        order = order[np.argsort(pool[k.ENTRY][order])]
+        k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)
+
+    def _tidy(self) -> None:
+        """Forget records that no partial match holds, once they are the greater part."""
+        if self.store.length > COMPACT_ROWS + 2 * self.live * (self._stages - 1):
+            armed = self._armed.copy()
+            state = self.save(np.arange(len(armed)))
+            self.store = self._new_store()
+            self._rebuild([state])
+            self._armed = armed
+
+    def save(self, slots: Array) -> dict[str, Any]:
+        """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""
+        of = np.full(len(self._armed), -1, np.int64)
+        of[slots] = np.arange(len(slots))
+        live = np.flatnonzero(self._pool[k.STATE] >= 0)
+        live = live[of[self._pool[k.SLOT][live]] >= 0]
+        live = live[np.argsort(self._pool[k.BORN][live])]
+        stage = self._pool[k.STATE][live]
+        taken = np.where(np.arange(self._stages) < stage[:, None], self._rows[live], -1)
+        records, taken = self.saved_records(taken)
+        return {
+            "records": records,
+            "taken": taken,
+            "stage": stage,
+            "slot": of[self._pool[k.SLOT][live]],
+            "first": self._pool[k.FIRST][live],
+            "entry": self._pool[k.ENTRY][live],
+            "armed": self._armed[slots],
+        }
+
+    def load(self, saved: dict[str, Any], slots: Array) -> None:
+        """Add saved partial matches; `slots` are the keys that theirs have here."""
+        if not len(slots):
+            return
+        self.reserve(int(slots.max()) + 1)
+        own = self.save(np.arange(len(self._armed)))
+        armed = self._armed.copy()
+        armed[slots] = saved["armed"]
+        self.store = self._new_store()
+        self._rebuild([own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ENTRIES])}])
+        self._armed = armed
+
+    def _rebuild(self, states: list[dict[str, Any]]) -> None:
+        """Start with these partial matches, the one that began first being the oldest."""
+        offsets = np.cumsum([0, *(state["records"].length for state in states)])
+        taken = np.concatenate(
+            [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
+        )
+        joined = {n: np.concatenate([s[n] for s in states]) for n in ("stage", "slot", "first", "entry")}
+        order = np.argsort(joined["first"], kind="stable")
+        taken, joined = taken[order], {name: array[order] for name, array in joined.items()}
+        self._empty(max(_ROOM, 1 << (len(order) - 1).bit_length() if len(order) else 0))
+        records = concat_batches([state["records"] for state in states if state["records"].length] or [states[0]["records"]])
+        taken = self.restore_records(records, taken)
+        t = self._tables
+        k.replant(
+            joined["slot"], joined["first"], joined["stage"], np.argsort(joined["entry"], kind="stable"), taken, self._stages,
+            self.store.values, t.conditions, t.index, self._pool, self._rows, self._heads, self._tails, self._roots, self._meta,
+        )  # fmt: skip
+
+    def forget(self, slots: Array) -> None:
+        """Drop the partial matches of these keys."""
+        rest = np.setdiff1d(np.arange(len(self._armed)), slots)
+        armed = self._armed.copy()
+        armed[slots] = 0
+        state = self.save(rest)
+        self.store = self._new_store()
+        self._rebuild([{**state, "slot": rest[state["slot"]]}])
+        self._armed = armed

@@ -1,0 +1,177 @@
+"""Matchers of plain chains: one compiled loop over a batch, partial matches in arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headwater.cep.automaton import Automaton, Take
+from headwater.cep.chunk import Chunk
+from headwater.cep.compared import Comparisons, ordered
+from headwater.cep.expressions import Translator
+from headwater.cep.store import EventStore
+from headwater.flow.batch import Batch
+from headwater.flow.column import Array, Column, Text, parts
+from headwater.flow.schema import Type
+from headwater.kernels import cep_pattern, cep_sequence
+from headwater.operators.expression import compiled_mask
+
+COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidied up
+
+
+@dataclass
+class Matches:
+    """The records of each match, by stage, and where to find them."""
+
+    rows: Array
+    store: EventStore
+
+
+class PlainMatcher:
+    """What matchers of plain chains share: the records they keep, and their conditions on single records."""
+
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type]) -> None:
+        self._a, self._tables = automaton, tables
+        self._takes = [stage for stage in automaton.stages if isinstance(stage, Take)]
+        needed = {
+            (derived.stream, name): automaton.schemas[derived.stream][name]
+            for derived in tables.derived
+            for name in derived.expr.columns()
+        }
+        self._kept = {f"{stream}.{name}": (stream, name) for stream, name in {**wanted, **needed}}
+        self._kinds = {label: automaton.schemas[stream][name] for label, (stream, name) in self._kept.items()}
+        self._masks = [_mask(automaton, take) for take in self._takes]
+        self._readers = [d.reader(automaton.schemas[d.stream]) for d in tables.derived]
+        self.every = bool(automaton.scopes)
+        self.within = -1 if automaton.within_us is None else automaton.within_us
+        self.store = self._new_store()
+
+    def _new_store(self) -> EventStore:
+        return EventStore(self._kinds, len(self._tables.derived))
+
+    def passes(self, chunk: Chunk) -> Array:
+        """Return which records suit which stage by their own values."""
+        return np.array([chunk.mask(take.stream, mask) for take, mask in zip(self._takes, self._masks, strict=True)])
+
+    def keep(self, chunk: Chunk) -> int:
+        """Store the records of a chunk and return the row of the first."""
+        columns: dict[str, Column] = {}
+        for label, (stream, name) in self._kept.items():
+            column = chunk.column(stream, lambda batch, name=name: batch.columns[name])  # type: ignore[misc]
+            if column is not None:
+                columns[label] = column
+        values = np.full((len(self._readers), chunk.length), cep_pattern.NULL)
+        for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
+            found = chunk.column(derived.stream, read)
+            if found is not None:
+                values[i] = self._coded(found, derived.kind)
+        return self.store.append(columns, values, chunk.stamps)
+
+    def _coded(self, column: Column, kind: Type) -> Array:
+        texts, valid = parts(column)
+        if not isinstance(texts, Text):
+            return ordered(column, kind)
+        codes = self.store.coded(texts)
+        return codes if valid is None else np.where(valid, codes, cep_pattern.NULL)
+
+    def saved_records(self, taken: Array) -> tuple[Batch, Array]:
+        """Return the records that `taken` refers to, and `taken` with their new row numbers."""
+        rows = np.unique(taken[taken >= 0])
+        columns = {label: self.store.column(label, rows) for label in self._kept}
+        renumbered = np.where(taken >= 0, np.searchsorted(rows, taken), -1)
+        return Batch(columns, len(rows), self.store.stamps(rows)), renumbered
+
+    def restore_records(self, records: Batch, taken: Array) -> Array:
+        """Store saved records and return `taken` with the rows they got."""
+        values = np.full((len(self._readers), records.length), cep_pattern.NULL)
+        for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
+            names = {name: f"{derived.stream}.{name}" for name in derived.expr.columns()}
+            own = Batch({n: records.columns[label] for n, label in names.items()}, records.length, records.stamps)
+            values[i] = self._coded(read(own), derived.kind)
+        base = self.store.append(records.columns, values, records.stamps)
+        return np.where(taken >= 0, taken + base, -1)
+
+
+def _mask(automaton: Automaton, take: Take) -> Any:
+    if not take.own:
+        return None
+    schema = automaton.schemas[take.stream]
+    translator = Translator("", lambda a: (a.name, schema[a.name]))
+    condition = translator.condition(take.own[0])
+    for more in take.own[1:]:
+        condition = condition & translator.condition(more)
+    return compiled_mask(condition, schema)
+
+
+class SequenceMatcher(PlainMatcher):
+    """Matches sequences: at most one attempt per stage and key, so there is nothing to bound."""
+
+    evicted = 0
+
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type]) -> None:
+        super().__init__(automaton, tables, wanted)
+        self._stages = len(self._takes)
+        self._rows = np.full((0, self._stages, self._stages), -1, np.int64)
+        self._first = np.zeros((0, self._stages), np.int64)
+        self._armed = np.zeros(0, np.int64)
+
+    @property
+    def live(self) -> int:
+        """The number of partial matches."""
+        return int((self._rows[:, 1:, 0] >= 0).sum())
+
+    def reserve(self, slots: int) -> None:
+        """Make room for this many keys."""
+        if slots > len(self._armed):
+            more = max(slots, 2 * len(self._armed), 16) - len(self._armed)
+            self._rows = np.concatenate([self._rows, np.full((more, self._stages, self._stages), -1, np.int64)])
+            self._first = np.concatenate([self._first, np.zeros((more, self._stages), np.int64)])
+            self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
+
+    def process(self, chunk: Chunk) -> list[Matches]:
+        """Return the matches that the records complete, in order."""
+        self._tidy()
+        passes = self.passes(chunk)
+        base = self.keep(chunk)
+        out = np.empty((chunk.length, self._stages), np.int64)
+        t = self._tables
+        n = cep_sequence.match(
+            base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, self.every, self.within,
+            self._rows, self._first, self._armed, out,
+        )  # fmt: skip
+        return [Matches(out[:n], self.store)] if n else []
+
+    def advance(self, time: int) -> list[Matches]:
+        """Let time pass: sequences learn of it from their records."""
+        return []
+
+    def _tidy(self) -> None:
+        if self.store.length > COMPACT_ROWS:
+            state = self.save(np.arange(len(self._armed)))
+            self.store = self._new_store()
+            self._rows[:] = -1
+            self.load(state, np.arange(len(self._armed)))
+
+    def save(self, slots: Array) -> dict[str, Any]:
+        """Return the attempts of these keys as plain arrays."""
+        valid = self._rows[slots]
+        waiting = valid[:, :, :1] >= 0
+        places = np.arange(self._stages)
+        valid = np.where(waiting & (places[None, None, :] < places[None, :, None]), valid, -1)
+        records, taken = self.saved_records(valid)
+        return {"records": records, "taken": taken, "first": self._first[slots], "armed": self._armed[slots]}
+
+    def load(self, saved: dict[str, Any], slots: Array) -> None:
+        """Put saved attempts into these keys."""
+        if len(slots):
+            self.reserve(int(slots.max()) + 1)
+            self._rows[slots] = self.restore_records(saved["records"], saved["taken"])
+            self._first[slots] = saved["first"]
+            self._armed[slots] = saved["armed"]
+
+    def forget(self, slots: Array) -> None:
+        """Drop the attempts of these keys."""
+        self._rows[slots] = -1
+        self._armed[slots] = 0

@@ -1,0 +1,203 @@
+"""Sliding windows: `length`, `time`, `externalTime`, and aggregates without a window; a result for each record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headwater.cep.follow import Moves, following
+from headwater.cep.projection import Projection
+from headwater.flow.aggregates import Aggregate
+from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
+from headwater.flow.column import Array, Column
+from headwater.flow.schema import Schema
+from headwater.kernels import cep_slide as k
+from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keys import KeySlots
+from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.snapshot import packed, unpacked
+
+_KIND = "sliding query window"
+
+
+@dataclass(frozen=True)
+class SlidingPlan:
+    """A window over the last `limit` records, or those of the last `span_us`, or without both all so far."""
+
+    given: Schema
+    limit: int
+    span_us: int
+    time: str | None  #: the column of time; None means the moment of creation
+    keys: tuple[str, ...]  #: of the partition: each has a window of its own
+    groups: tuple[str, ...]  #: of `group by`: they share the window
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    projection: Projection
+    step: str
+
+    def __call__(self) -> SlidingOperator:
+        """Make a new operator."""
+        return SlidingOperator(self)
+
+    @property
+    def __name__(self) -> str:
+        """What drawings call the step."""
+        return "sliding window" if self.limit or self.span_us else "running aggregate"
+
+
+class SlidingOperator(Operator):
+    """Gives each record the aggregates of its group over the window that ends with it."""
+
+    stateless = False
+
+    def __init__(self, plan: SlidingPlan) -> None:
+        self._plan = plan
+        self._select = plan.projection.runner()
+        self._windows = KeySlots(plan.given, plan.keys)
+        self._groups = KeySlots(plan.given, (*plan.keys, *plan.groups))
+        self._kept = bool(plan.limit or plan.span_us)
+        self._each = [following(aggregate, plan.given) for _, aggregate in plan.aggregates]
+        self._nodes = {name: np.zeros(0, np.int64) for name in ("following", "group", "time", "born", "window")}
+        self._head, self._tail = np.full(16, -1, np.int64), np.full(16, -1, np.int64)
+        self._count = np.zeros(16, np.int64)
+        self._meta = np.zeros(k.META, np.int64)
+        self._meta[k.FREE] = -1
+        self._clock = self._swept = NO_WATERMARK
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return a result for each record."""
+        batch, letters = split_off_keyless(batch, (*self._plan.keys, *self._plan.groups), self._plan.step)
+        if not batch.length:
+            return with_letters(None, letters)
+        times = np.maximum.accumulate(np.maximum(self._times(batch), self._clock))
+        self._clock = int(times[-1])
+        columns = self._run(batch, times, [each.read(batch) for each in self._each])
+        return with_letters(self._select.run(batch.with_columns(columns)), letters)
+
+    def _times(self, batch: Batch) -> Array:
+        if self._plan.time is None:
+            return batch.stamps[:, CREATED] // 1000
+        return batch.columns[self._plan.time]  # type: ignore[return-value]
+
+    def _run(self, batch: Batch, times: Array, inputs: list[Column | None]) -> dict[str, Column]:
+        groups = self._groups.slots_of(batch)
+        moves = self._moves(batch, times, groups)
+        columns: dict[str, Column] = {}
+        for (name, _), each, given in zip(self._plan.aggregates, self._each, inputs, strict=True):
+            each.reserve(len(self._groups), len(self._nodes["group"]))
+            columns[name] = each.run(given, moves)
+        return columns
+
+    def _moves(self, batch: Batch, times: Array, groups: Array) -> Moves:
+        n = batch.length
+        node_of, ends = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        if not self._kept:
+            none = np.zeros(0, np.int64)
+            return Moves(groups, node_of, ends, none, none)
+        windows = self._windows.slots_of(batch) if self._plan.keys else np.zeros(n, np.int64)
+        self._reserve(n, len(self._windows) if self._plan.keys else 1)
+        gone, left = (np.empty(int(self._meta[k.LIVE]) + n, np.int64) for _ in range(2))
+        at = self._nodes
+        count = k.slide(
+            windows, groups, times, self._plan.limit, self._plan.span_us, at["following"], at["group"], at["time"], at["born"],
+            self._head, self._tail, self._count, self._meta, node_of, ends, gone, left,
+        )  # fmt: skip
+        at["window"][node_of] = windows
+        return Moves(groups, node_of, ends, gone[:count], left[:count])
+
+    def _reserve(self, records: int, windows: int) -> None:
+        free = len(self._nodes["group"]) - int(self._meta[k.LIVE])
+        if records > free:
+            old = len(self._nodes["group"])
+            room = max(2 * old, old + records - free, 1024)
+            for name, array in self._nodes.items():
+                self._nodes[name] = np.concatenate([array, np.zeros(room - old, np.int64)])
+            self._nodes["following"][old:room] = np.arange(old + 1, room + 1)
+            # the new free nodes come before those that are left
+            self._nodes["following"][room - 1] = self._meta[k.FREE]
+            self._meta[k.FREE] = old
+        if windows > len(self._head):
+            more = max(windows, 2 * len(self._head)) - len(self._head)
+            self._head = np.concatenate([self._head, np.full(more, -1, np.int64)])
+            self._tail = np.concatenate([self._tail, np.full(more, -1, np.int64)])
+            self._count = np.concatenate([self._count, np.zeros(more, np.int64)])
+
+    def advance(self, watermark: int) -> Output:
+        """Let old records leave also the windows to which no more records come."""
+        span = self._plan.span_us
+        if span and NO_WATERMARK < watermark < END and watermark - span > self._swept:
+            self._swept = watermark
+            at = self._nodes
+            gone, left = (np.empty(int(self._meta[k.LIVE]), np.int64) for _ in range(2))
+            count = k.sweep(
+                watermark, span, at["following"], at["group"], at["time"], self._head, self._tail, self._count, self._meta,
+                gone, left,
+            )  # fmt: skip
+            none = np.zeros(0, np.int64)
+            nothing = Batch.none(self._plan.given)
+            for each in self._each:
+                each.run(each.read(nothing), Moves(none, none, none, gone[:count], left[:count]))
+        return None
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the windows of the chosen keys: their records in order, or what running aggregates have come to."""
+        slots = chosen_slots(self._groups, select if self._plan.keys else None)
+        state: dict[str, Any] = {"clock": self._clock}
+        if self._kept:
+            live = self._live()
+            live = live[np.isin(self._nodes["group"][live], slots)]
+            keys = self._groups.columns(self._nodes["group"][live])
+            values = [each.saved(live) for each in self._each]
+            state |= {"keys": keys, "times": self._nodes["time"][live], "values": values, "count": len(live)}
+        else:
+            arrays = [{name: array[slots] for name, array in each.g.items()} for each in self._each]
+            state |= {"keys": self._groups.columns(slots), "arrays": arrays, "count": len(slots)}
+        return packed(_KIND, state)
+
+    def _live(self) -> Array:
+        """Return the nodes in use, oldest first."""
+        used = np.ones(len(self._nodes["group"]), np.bool_)
+        node, following_ = int(self._meta[k.FREE]), self._nodes["following"]
+        while node >= 0:
+            used[node] = False
+            node = int(following_[node])
+        live = np.flatnonzero(used)
+        return live[np.argsort(self._nodes["born"][live])]
+
+    def restore(self, data: bytes) -> None:
+        """Take over windows by letting their records enter again."""
+        saved = unpacked(_KIND, data)
+        if not saved["count"]:
+            return
+        batch = keys_batch(saved["keys"], saved["count"])
+        if self._kept:
+            self._run(batch, saved["times"], saved["values"])
+        else:
+            slots = self._groups.slots_of(batch)
+            for each, arrays in zip(self._each, saved["arrays"], strict=True):
+                each.reserve(len(self._groups), 0)
+                for name, values in arrays.items():
+                    each.g[name][slots] = values
+        self._clock = max(self._clock, saved["clock"])
+
+    def forget(self, select: Select) -> None:
+        """Drop the windows of the chosen keys."""
+        rest = SlidingOperator(self._plan)
+        gone = chosen_slots(self._groups, select if self._plan.keys else None)
+        stay = np.setdiff1d(np.arange(len(self._groups)), gone)
+        if self._kept:
+            live = self._live()
+            live = live[np.isin(self._nodes["group"][live], stay)]
+            batch = keys_batch(self._groups.columns(self._nodes["group"][live]), len(live))
+            if len(live):
+                rest._run(batch, self._nodes["time"][live], [each.saved(live) for each in self._each])
+        elif len(stay):
+            slots = rest._groups.slots_of(keys_batch(self._groups.columns(stay), len(stay)))
+            for mine, its in zip(self._each, rest._each, strict=True):
+                its.reserve(len(stay), 0)
+                for name, array in mine.g.items():
+                    its.g[name][slots] = array[stay]
+        rest._clock = self._clock
+        self.__dict__.update(rest.__dict__)

@@ -1,0 +1,104 @@
+"""What someone probably meant who wrote a text that does not parse."""
+
+from __future__ import annotations
+
+import re
+
+from lark import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from headwater.cep.complaint import complaint
+from headwater.errors import QueryError, suggestion
+
+_WORDS = {
+    "from", "select", "group", "by", "having", "insert", "into", "define", "stream", "partition", "with", "begin", "end",
+    "every", "not", "for", "within", "join", "outer", "left", "right", "full", "unidirectional", "on", "as", "and", "or", "of",
+    "is", "null", "window",
+}  # fmt: skip
+_SIGNS = {
+    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "COMMA": "','", "SEMICOLON": "';'", "EQUAL": "'='", "HASH": "'#'",
+    "DOT": "'.'", "COLON": "':'", "NAME": "a name", "INT": "a number", "REAL": "a number", "TEXT": "a text", "$END": "the end",
+    "COMPARE": "a comparison", "PLUS": "'+' or '-'", "TIMES": "'*', '/' or '%'", "LOGIC": "'and' or 'or'", "LESSTHAN": "'<'",
+    "MORETHAN": "'>'", "QMARK": "'?'", "STAR": "'*'", "MINUS": "'-'", "__ANON_0": "'->'",
+}  # fmt: skip
+
+
+def expected_here(text: str, error: UnexpectedInput) -> QueryError:
+    """Return the message for the first place at which the text stops making sense."""
+    start = _start(text, error)
+    found = _found(text, start)
+    at = (start, start + max(1, len(found)))
+    before = text[:start].rstrip()
+    hint = _hint(text, before, found, start, _expected(error))
+    shown = repr(found) if found else "the end of the text"
+    wanted = _wanted(_expected(error))
+    return complaint(text, at, f"{shown} does not fit here{f'; expected {wanted}' if wanted else ''}{hint}")
+
+
+def _start(text: str, error: UnexpectedInput) -> int:
+    if isinstance(error, UnexpectedEOF) or error.pos_in_stream is None:
+        return len(text.rstrip())
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return len(text.rstrip())
+    return int(error.pos_in_stream)
+
+
+def _found(text: str, start: int) -> str:
+    match = re.compile(r"\w+|==?|<=|>=|!=|->|\S").match(text, start)
+    return match.group() if match else ""
+
+
+def _expected(error: UnexpectedInput) -> set[str]:
+    if isinstance(error, UnexpectedCharacters):
+        return set(error.allowed or ())
+    return set(getattr(error, "accepts", None) or getattr(error, "expected", ()))
+
+
+def _wanted(expected: set[str]) -> str:
+    """Name what may stand here, when that is few things."""
+    shown = sorted({_SIGNS.get(name, f"'{name.lower()}'") for name in expected})
+    return " or ".join(shown) if 0 < len(shown) <= 3 else ""
+
+
+def _hint(text: str, before: str, found: str, start: int, expected: set[str]) -> str:
+    word = found.lower()
+    last = re.search(r"(\w+|\S)$", before)
+    previous = last.group() if last else ""
+    if found in ("=",) and ("COMPARE" in expected or "RSQB" in expected):
+        return "; did you mean '=='?"
+    if found in ("&", "|"):
+        return f"; did you mean '{'and' if found == '&' else 'or'}'?"
+    if found == "!" or found == "<" and text[start : start + 2] == "<>":
+        return "; write 'not' for the opposite and '!=' for unequal"
+    if found in ('"', "'"):
+        return "; the quote that opens this text is never closed"
+    if word in _WORDS and found != word:
+        return f"; keywords are written in small letters: did you mean {word!r}?"
+    if _after_number(before) and re.search(r"\b(within|for)\s+\d+$", before):
+        return "; a time needs a unit, such as 'within 10 sec'" if "within" in before[-20:] else "; a time needs a unit, such as 'for 10 sec'"
+    if "SELECT" in expected and word in ("insert", ""):
+        return "; did you forget 'select'? 'select *' keeps all columns"
+    if word == "where":
+        return "; a condition stands in brackets after the stream, such as levels[height < 150]"
+    if word == "order" or word == "limit" or word == "output":
+        return f"; '{word}' is not part of this language"
+    if previous == "insert":
+        return "; did you mean 'insert into'?"
+    if previous == "group":
+        return "; did you mean 'group by'?"
+    if previous == "stream" and found == "(":
+        return "; a stream needs a name, such as 'define stream levels (height int)'"
+    if "RSQB" in expected and before.count("[") > before.count("]"):
+        return "; is a ']' missing?"
+    if "RPAR" in expected and before.count("(") > before.count(")"):
+        return "; is a ')' missing?"
+    if "SEMICOLON" in expected and word in ("from", "define", "partition"):
+        return "; statements are separated by ';'"
+    close = suggestion(found, sorted(w for w in _WORDS if w.upper() in expected)) if found else ""
+    if close:
+        return close
+    near = suggestion(previous, sorted(_WORDS)) if previous.lower() not in _WORDS else ""
+    return near
+
+
+def _after_number(before: str) -> bool:
+    return before[-1:].isdigit()

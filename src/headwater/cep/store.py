@@ -1,0 +1,85 @@
+"""The records that partial matches hold on to: their columns, and the values by which they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headwater.flow.column import Array, Column, Nullable, Text, parts
+from headwater.flow.schema import DTYPES, Type
+from headwater.kernels.keys import KeyIndex
+
+_ROOM = 1024
+
+
+class EventStore:
+    """Columns that grow at the end, addressed by row number; texts are kept once each and as their number."""
+
+    def __init__(self, kinds: Mapping[str, Type], values: int) -> None:
+        self._kinds = dict(kinds)
+        self.length = 0
+        self.values = np.zeros((values, _ROOM), np.int64)  #: what the kernels compare
+        self._stamps = np.zeros((_ROOM, 2), np.int64)
+        self._columns: dict[str, Array] = {name: np.zeros(_ROOM, _dtype(kind)) for name, kind in kinds.items()}
+        self._valid: dict[str, Array] = {}  #: only for columns in which something was missing
+        self._texts = KeyIndex("text")
+
+    def coded(self, column: Text) -> Array:
+        """Return the number of each text, the same for equal texts."""
+        found: Array = self._texts.slots([column])
+        return found
+
+    def append(self, columns: Mapping[str, Column], values: Array, stamps: Array) -> int:
+        """Add records and return the row of the first."""
+        base, stop = self.length, self.length + len(stamps)
+        self._reserve(stop)
+        for name, column in columns.items():
+            given, valid = parts(column)
+            self._columns[name][base:stop] = self.coded(given) if isinstance(given, Text) else given
+            if valid is not None or name in self._valid:
+                mask = self._valid.setdefault(name, np.ones(len(self._stamps), np.bool_))
+                mask[base:stop] = True if valid is None else valid
+        self.values[:, base:stop] = values
+        self._stamps[base:stop] = stamps
+        self.length = stop
+        return base
+
+    def column(self, name: str, rows: Array) -> Column:
+        """Return a column of these rows."""
+        values: Any = self._columns[name][rows]
+        if self._kinds[name] == "text":
+            texts = self._texts.keys(values)[0]
+            values = Text(texts.data, texts.offsets)  # type: ignore[union-attr]
+        if name not in self._valid:
+            return values  # type: ignore[no-any-return]
+        valid = self._valid[name][rows]
+        return values if valid.all() else Nullable(values, valid)
+
+    def stamps(self, rows: Array) -> Array:
+        """Return the stamps of these rows."""
+        return self._stamps[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, room to grow included."""
+        arrays = [self.values, self._stamps, *self._columns.values(), *self._valid.values()]
+        return int(sum(array.nbytes for array in arrays))
+
+    def _reserve(self, rows: int) -> None:
+        if rows <= len(self._stamps):
+            return
+        room = max(rows, 2 * len(self._stamps))
+        self.values = np.concatenate(
+            [self.values, np.zeros((len(self.values), room - self.values.shape[1]), np.int64)], axis=1
+        )
+        for arrays in (self._columns, self._valid):
+            for name, array in arrays.items():
+                fill = np.ones if array.dtype == np.bool_ else np.zeros
+                arrays[name] = np.concatenate([array, fill(room - len(array), array.dtype)])
+        self._stamps = np.concatenate([self._stamps, np.zeros((room - len(self._stamps), 2), np.int64)])
+
+
+def _dtype(kind: Type) -> Any:
+    return np.int64 if kind == "text" else DTYPES[kind]

@@ -1,0 +1,210 @@
+"""Batch windows: `lengthBatch`, `timeBatch`, `externalTimeBatch` and `session`; a result per group when one is complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headwater.cep.projection import Projection
+from headwater.flow.aggregates import Aggregate
+from headwater.flow.batch import CREATED, NO_WATERMARK, Batch
+from headwater.flow.column import Array
+from headwater.flow.schema import Schema
+from headwater.kernels.cep_tumble import batches_by_length, batches_by_time, sessions
+from headwater.kernels.keys import KeyIndex
+from headwater.operators.accumulate import Accumulators
+from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keys import KeySlots
+from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.snapshot import packed, unpacked
+
+_KIND = "batch query window"
+_NONE = -(2**63)
+
+
+@dataclass(frozen=True)
+class TumblingPlan:
+    """Batches of `size` records, of `size` microseconds from the first record on, or up to a gap of `size` microseconds."""
+
+    given: Schema
+    kind: Literal["length", "time", "session"]
+    size: int
+    time: str | None
+    keys: tuple[str, ...]  #: each has batches of its own
+    groups: tuple[str, ...]  #: `group by`: a result each per batch
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    projection: Projection
+    step: str
+
+    def __call__(self) -> TumblingOperator:
+        """Make a new operator."""
+        return TumblingOperator(self)
+
+    @property
+    def __name__(self) -> str:
+        """What drawings call the step."""
+        return f"{self.kind} batch"
+
+
+class TumblingOperator(Operator):
+    """Aggregates batch by batch. A cell is one group in one batch; cells of open batches are carried over."""
+
+    stateless = False
+
+    def __init__(self, plan: TumblingPlan) -> None:
+        self._plan = plan
+        self._select = plan.projection.runner()
+        self._windows = KeySlots(plan.given, plan.keys)
+        self._groups = KeySlots(plan.given, plan.groups)
+        self._sums = Accumulators(plan.aggregates, plan.given)
+        #: per window: the number of its open batch, records or first time in it, last time
+        self._number, self._begun, self._last = (np.full(16, fill, np.int64) for fill in (0, _NONE, _NONE))
+        self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
+        self._stamps = np.zeros((0, 2), np.int64)  #: of the last record of each
+        self._clock = NO_WATERMARK
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the results of the batches that these records end."""
+        batch, letters = split_off_keyless(batch, (*self._plan.keys, *self._plan.groups), self._plan.step)
+        if not batch.length:
+            return with_letters(None, letters)
+        windows = self._windows.slots_of(batch)
+        groups = self._groups.slots_of(batch)
+        self._reserve(len(self._windows))
+        times = np.maximum.accumulate(np.maximum(self._times(batch), self._clock))
+        self._clock = int(times[-1])
+        numbers = self._numbers(windows, times)
+        self._enter(batch, np.stack([windows, numbers, groups], axis=1))
+        return with_letters(self._close(self._cells[:, 1] < self._number[self._cells[:, 0]]), letters)
+
+    def _times(self, batch: Batch) -> Array:
+        if self._plan.time is None:
+            return batch.stamps[:, CREATED] // 1000
+        return batch.columns[self._plan.time]  # type: ignore[return-value]
+
+    def _numbers(self, windows: Array, times: Array) -> Array:
+        out = np.empty(len(windows), np.int64)
+        if self._plan.kind == "length":
+            batches_by_length(windows, self._plan.size, self._number, self._begun, out)
+        elif self._plan.kind == "time":
+            batches_by_time(windows, times, self._plan.size, self._number, self._begun, out)
+        else:
+            sessions(windows, times, self._plan.size, self._number, self._last, out)
+        return out
+
+    def _enter(self, batch: Batch, cells: Array) -> None:
+        if not self._plan.keys and not self._plan.groups:
+            # one cell per batch, in order: their numbers are their places
+            first = self._cells[0, 1] if len(self._cells) else cells[0, 1]
+            slots = cells[:, 1] - first
+            found = np.stack([np.zeros(k := int(slots[-1]) + 1, np.int64), first + np.arange(k), np.zeros(k, np.int64)], axis=1)
+        else:
+            index = KeyIndex("int", "int", "int")
+            every = np.concatenate([self._cells, cells])
+            slots = index.slots([every[:, 0], every[:, 1], every[:, 2]])[len(self._cells) :]
+            found = np.stack([np.asarray(column) for column in index.keys()], axis=1)
+        stamps = np.zeros((len(found), 2), np.int64)
+        stamps[: len(self._stamps)] = self._stamps
+        stamps[slots] = batch.stamps
+        self._cells, self._stamps = found, stamps
+        self._sums.reserve(len(found))
+        self._sums.update(slots, self._sums.inputs(batch))
+
+    def _close(self, done: Array) -> Batch | None:
+        if not done.any():
+            return None
+        slots = np.flatnonzero(done)
+        cells = self._cells[slots]
+        columns = {
+            **self._windows.columns(cells[:, 0]),
+            **self._groups.columns(cells[:, 2]),
+            **self._sums.results(slots),
+        }
+        self._sums.broken()
+        out = self._select.run(Batch(columns, len(slots), self._stamps[slots]))
+        self._keep(np.flatnonzero(~done))
+        return out
+
+    def _keep(self, slots: Array) -> None:
+        saved = self._sums.save(slots)
+        self._cells, self._stamps = self._cells[slots], self._stamps[slots]
+        self._sums = self._sums.empty()
+        self._sums.reserve(len(slots))
+        self._sums.load(np.arange(len(slots)), saved)
+
+    def _reserve(self, windows: int) -> None:
+        if windows > len(self._number):
+            more = max(windows, 2 * len(self._number)) - len(self._number)
+            self._number = np.concatenate([self._number, np.zeros(more, np.int64)])
+            self._begun = np.concatenate([self._begun, np.full(more, _NONE, np.int64)])
+            self._last = np.concatenate([self._last, np.full(more, _NONE, np.int64)])
+
+    def advance(self, watermark: int) -> Output:
+        """Close the batches that the watermark has passed; batches of a number of records wait for them."""
+        if self._plan.kind == "length" or not len(self._cells) or watermark == NO_WATERMARK:
+            return None
+        windows = self._cells[:, 0]
+        since = self._begun if self._plan.kind == "time" else self._last
+        over = since[windows] < watermark - self._plan.size + (1 if self._plan.kind == "time" else 0)
+        out = self._close(over)
+        ended = np.unique(windows[over])
+        self._number[ended] += 1
+        if self._plan.kind == "time":
+            passed = (watermark - self._begun[ended]) // self._plan.size
+            # at the end of all time there is no next batch to begin
+            self._begun[ended] += np.minimum(passed, 2**40) * self._plan.size if watermark < 2**62 else 0
+        else:
+            self._last[ended] = _NONE
+        return out
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the open batches of the chosen keys."""
+        windows = chosen_slots(self._windows, select)
+        cells = np.flatnonzero(np.isin(self._cells[:, 0], windows))
+        place = np.zeros(len(self._windows) + 1, np.int64)
+        place[windows] = np.arange(len(windows))
+        state: dict[str, Any] = {
+            "count": len(windows),
+            "keys": self._windows.columns(windows),
+            "number": self._number[windows],
+            "begun": self._begun[windows],
+            "last": self._last[windows],
+            "window": place[self._cells[cells, 0]],
+            "batch": self._cells[cells, 1],
+            "groups": self._groups.columns(self._cells[cells, 2]),
+            "stamps": self._stamps[cells],
+            "sums": self._sums.save(cells),
+            "clock": self._clock,
+        }
+        return packed(_KIND, state)
+
+    def restore(self, data: bytes) -> None:
+        """Take over open batches."""
+        saved = unpacked(_KIND, data)
+        self._clock = max(self._clock, saved["clock"])
+        if not saved["count"]:
+            return
+        windows = self._windows.slots_of(keys_batch(saved["keys"], saved["count"]))
+        self._reserve(len(self._windows))
+        for mine, its in ((self._number, "number"), (self._begun, "begun"), (self._last, "last")):
+            mine[windows] = saved[its]
+        count = len(saved["batch"])
+        if not count:
+            return
+        groups = self._groups.slots_of(keys_batch(saved["groups"], count))
+        cells = np.stack([windows[saved["window"]], saved["batch"], groups], axis=1)
+        at = len(self._cells) + np.arange(count)
+        self._cells = np.concatenate([self._cells, cells])
+        self._stamps = np.concatenate([self._stamps, saved["stamps"]])
+        self._sums.reserve(len(self._cells))
+        self._sums.load(at, saved["sums"])
+
+    def forget(self, select: Select) -> None:
+        """Drop the open batches of the chosen keys."""
+        windows = chosen_slots(self._windows, select)
+        self._keep(np.flatnonzero(~np.isin(self._cells[:, 0], windows)))
+        self._begun[windows] = self._last[windows] = _NONE
+

@@ -1,0 +1,47 @@
+"""The number of the batch to which each record belongs; batches of a window are numbered as they open."""
+
+# ruff: noqa: D103
+from __future__ import annotations
+
+from headwater.kernels.jit import kernel
+
+NONE = -(2**63)  #: no batch is open
+
+
+@kernel
+def batches_by_length(windows, size, number, held, out):  # type: ignore[no-untyped-def]
+    """Count `size` records into each batch; the batch is over with its last one."""
+    for i in range(len(windows)):
+        w = windows[i]
+        if held[w] == NONE:
+            held[w] = 0
+        out[i] = number[w]
+        held[w] += 1
+        if held[w] == size:
+            number[w] += 1
+            held[w] = 0
+
+
+@kernel
+def batches_by_time(windows, times, size, number, begun, out):  # type: ignore[no-untyped-def]
+    """Begin with the first record and end every `size`; a record on the border belongs to the batch that it opens."""
+    for i in range(len(windows)):
+        w = windows[i]
+        if begun[w] == NONE:
+            begun[w] = times[i]
+        passed = (times[i] - begun[w]) // size
+        if passed > 0:
+            number[w] += 1
+            begun[w] += passed * size
+        out[i] = number[w]
+
+
+@kernel
+def sessions(windows, times, gap, number, last, out):  # type: ignore[no-untyped-def]
+    """Begin a new batch after a pause of more than `gap`."""
+    for i in range(len(windows)):
+        w = windows[i]
+        if last[w] != NONE and times[i] - last[w] > gap:
+            number[w] += 1
+        last[w] = times[i]
+        out[i] = number[w]
