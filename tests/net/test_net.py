@@ -239,3 +239,15 @@ def test_a_million_devices_take_ten_bytes_each_in_the_binary_form(tmp_path):
     nets.write(net, path)
     assert path.stat().st_size < 11 * len(net)
     assert len(nets.read(path)) == 1_000_010
+
+
+def test_reading_the_binary_form_takes_at_most_twenty_bytes_per_device(tmp_path):
+    import tracemalloc
+
+    path = tmp_path / "big.npz"
+    nets.write(nets.cloud_edge(10, 100, 10_000), path)
+    tracemalloc.start()
+    net = nets.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 * len(net)

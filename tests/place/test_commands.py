@@ -1,0 +1,172 @@
+"""The commands plan, simulate and net: their JSON, their exit codes, their complaints."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from headwater import Profile, StepProfile
+from headwater import net as nets
+from headwater.cli.net import app as net_app
+from headwater.cli.plan import plan
+from headwater.cli.simulate import simulate
+from headwater.errors import HeadwaterError
+from headwater.place.cases import ghosh
+
+KEYS = {"status", "value", "bound", "gap", "placement", "paths", "devices", "links", "binding", "seconds"}
+FLOW = """
+from headwater import Flow, col, io
+flow = Flow("tanks")
+low = flow.read("levels", io.Items([], {"height": float})).filter("low", col.height < 9)
+low.write("alarms", io.Discard())
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tanks_flow.py").write_text(FLOW)
+    steps = {
+        "levels": StepProfile(0.0, bytes_out=50.0),
+        "low": StepProfile(1e-5, selectivity={"out": 0.1}, bytes_out=50.0),
+        "alarms": StepProfile(1e-6),
+    }
+    Profile("tanks", "pi-2", steps).write(Path("profile.json"))
+    nets.write(nets.cloud_edge(2, 2, 2, seed=1), "net.toml")
+    ghosh.write([ghosh.draw(6, 1, seed=s) for s in (1, 2)], "cases.json")
+    return tmp_path
+
+
+def run(command, *arguments: str):
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_plan_prints_one_json_document_with_the_promised_keys(files):
+    pins = ("--pin", "levels=site-0/0", "--pin", "alarms=cloud-1")
+    done = run(
+        plan, "tanks_flow.py", "net.toml", "--profile", "profile.json", "--rate", "500", *pins, "--json"
+    )
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert set(document) >= KEYS
+    assert document["status"] == "optimal"
+    assert document["placement"]["low"] == "cloud-1"  # the way is the same, the processor is faster
+
+
+def test_plan_reads_a_file_of_dataflows_and_draws(files):
+    done = run(
+        plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000", "--picture", "p.png", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["status"] == "optimal"
+    assert Path("p.png").stat().st_size > 5_000
+    first = run(plan, "--problem", "cases.json", "--json")
+    assert json.loads(first.stdout)["problem"].startswith("6_1_1")
+
+
+def test_plan_says_no_with_exit_code_1_and_a_reason(files):
+    done = run(
+        plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000000", "--time", "3", "--json"
+    )
+    assert done.exit_code == 1
+    document = json.loads(done.stdout)
+    assert document["status"] == "infeasible"
+    assert document["explanation"]["relaxations"]
+
+
+def test_simulate_plays_what_plan_wrote_and_repeats_itself(files):
+    planned = run(plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "100", "--json")
+    Path("placed.json").write_text(planned.stdout)
+    asked = (
+        "--problem",
+        "cases.json",
+        "--case",
+        "6_1_2",
+        "--rate",
+        "100",
+        "--placement",
+        "placed.json",
+        "--for",
+        "20s",
+    )
+    a, b = run(simulate, *asked, "--json"), run(simulate, *asked, "--json")
+    assert a.exit_code == 0, a.output
+    assert a.stdout == b.stdout
+    document = json.loads(a.stdout)
+    assert document["records_in"] == pytest.approx(2000, rel=0.1)
+    sinks = document["sinks"].values()
+    assert all(s["simulated_s"] == pytest.approx(s["predicted_s"], rel=0.05) for s in sinks if s["records"])
+
+
+def test_simulate_has_an_engine_mode(files):
+    done = run(
+        simulate,
+        "tanks_flow.py",
+        "net.toml",
+        "--profile",
+        "profile.json",
+        "--mode",
+        "engine",
+        "--for",
+        "1s",
+        "--policy",
+        "random",
+        "--json",
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["policy"] == "random"
+
+
+def test_net_is_made_and_shown(files):
+    made = CliRunner().invoke(net_app, ["make", "big.npz", "--sites", "5", "--devices", "7", "--json"])
+    assert made.exit_code == 0, made.output
+    shown = CliRunner().invoke(net_app, ["show", "big.npz", "--json"])
+    document = json.loads(shown.stdout)
+    assert document["devices"] == 45
+    assert document["wan_s"]["least"] >= 0.065
+    assert "45 devices" in CliRunner().invoke(net_app, ["show", "big.npz"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tanks_flow.py",), "say what to place and where"),
+        (("tanks_flow.py", "absent.toml", "--profile", "profile.json"), "no net file 'absent.toml'"),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--pin", "low"),
+            "--pin is written NAME=VALUE",
+        ),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--rate", "fast"),
+            "--rate needs a number; got 'fast'",
+        ),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--pin", "low=site-7/0"),
+            "no device 'site-7/0'",
+        ),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--strategy", "bets"),
+            "did you mean 'best'",
+        ),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--objective", "speed"),
+            "unknown measure 'speed'",
+        ),
+        (("--problem", "cases.json", "--case", "9_9_9"), "no dataflow '9_9_9'"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong(files, arguments, message):
+    done = run(plan, *arguments)
+    assert isinstance(done.exception, HeadwaterError)
+    assert message in str(done.exception)
+
+
+def test_importing_place_and_net_does_not_import_numba():
+    code = "import sys, headwater.net, headwater.place; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
