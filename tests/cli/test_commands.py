@@ -84,7 +84,7 @@ def test_run_tells_people_what_happened(headwater):
         (["run", "nowhere:flow"], "cannot import 'nowhere'"),
         (["run", "tanks"], "cannot tell what flow 'tanks' is"),
         (["show", "tanks.py", "--form", "gif"], "unknown form 'gif'"),
-        (["bench", "nothing"], "there is no experiment 'nothing'"),
+        (["bench", "nothing"], "No such command 'nothing'"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_two(headwater, words, said):

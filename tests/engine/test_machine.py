@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.machine import Machine
-from headwater.engine.policy import POLICIES, LongestQueue, MinLatency, MinMemory, MostWork, OldestFirst
+from headwater.engine.policy import POLICIES, LongestQueue, MinLatency, MinMemory, OldestFirst
 
 policies = st.sampled_from(sorted(POLICIES)).map(lambda name: POLICIES[name]())
 takes = st.sampled_from(["all", "half", 1, 7, 50])
@@ -91,18 +91,18 @@ def test_least_memory_serves_the_step_that_shrinks_its_queue_fastest():
     assert machine.next()[0] == 1
 
 
-def test_most_work_weighs_a_queue_by_what_a_record_costs():
-    machine = Machine(apart(2), MostWork(), take=50)
-    machine.cost_ns = [10_000.0, 1_000_000.0]
-    machine.arrived(0, 50)
-    machine.arrived(1, 2)
-    assert machine.next()[0] == 1
-
-
 def test_oldest_first_serves_the_record_that_was_created_first():
     machine = Machine(apart(2), OldestFirst(), take=50)
     machine.arrived(0, 50, born_ns=200)
     machine.arrived(1, 1, born_ns=100)
+    assert machine.next()[0] == 1
+
+
+def test_oldest_first_gives_a_bottleneck_a_head_start():
+    machine = Machine([[1], [2], []], OldestFirst(), take=50)
+    machine.cost_ns = [1_000.0, 1_000_000.0, 1_000.0]
+    machine.arrived(1, 1, born_ns=3_000_000)
+    machine.arrived(2, 1, born_ns=0)
     assert machine.next()[0] == 1
 
 

@@ -6,7 +6,6 @@ from headwater.engine.machine import Policy
 from headwater.engine.policy.longest_queue import LongestQueue
 from headwater.engine.policy.min_latency import MinLatency
 from headwater.engine.policy.min_memory import MinMemory
-from headwater.engine.policy.most_work import MostWork
 from headwater.engine.policy.oldest_first import OldestFirst
 from headwater.engine.policy.random import Random
 from headwater.errors import RunError, listed, suggestion
@@ -16,7 +15,6 @@ POLICIES: dict[str, type[Policy]] = {
     "random": Random,
     "min_latency": MinLatency,
     "min_memory": MinMemory,
-    "most_work": MostWork,
     "oldest_first": OldestFirst,
 }
 DEFAULT = "longest_queue"
@@ -27,7 +25,6 @@ __all__ = [
     "LongestQueue",
     "MinLatency",
     "MinMemory",
-    "MostWork",
     "OldestFirst",
     "Policy",
     "Random",

@@ -1,0 +1,131 @@
+"""What the engine costs: a chain of trivial steps on the engine against the same functions in one plain loop."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwater import engine
+from headwater.flow import Batch, Flow, Schema, col
+from headwater.flow.endpoints import Reject
+from headwater.io import Discard
+from headwater.operators import build
+
+STEPS, BATCH = 10, 50
+_SCHEMA = Schema.of({"x": float, "y": float})
+
+
+class _Batches:
+    """Hands out the same prepared batches that the loop works on."""
+
+    schema = _SCHEMA
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = batches
+        self._next = iter(batches)
+
+    def open(self, reject: Reject) -> _Batches:
+        self._next = iter(self._batches)
+        return self
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        return next(self._next, None)
+
+    def close(self) -> None:
+        pass
+
+
+class _Last(Discard):
+    """Remembers the last batch, so that the answer can be checked."""
+
+    last: Batch | None = None
+
+    def open(self, schema: Schema) -> _Last:
+        return self
+
+    def write(self, batch: Batch) -> None:
+        self.last = batch
+
+
+def run(quick: bool = False, output: Path | None = None, *, repeats: int = 7) -> dict[str, Any]:
+    """Time loop, engine and engine without measurements in turn; ratios are medians over repeats."""
+    batches = [
+        Batch.of({"x": np.arange(BATCH, dtype=float), "y": np.zeros(BATCH)}, _SCHEMA)
+        for _ in range(4_000 if quick else 20_000)
+    ]
+    repeats = 3 if quick else repeats
+    _loop(batches[:100]), _engine(batches[:100], measure=True)
+    times: dict[str, list[float]] = {"loop": [], "engine": [], "unmeasured": []}
+    for _ in range(repeats):
+        times["loop"].append(_loop(batches))
+        times["engine"].append(_engine(batches, measure=True))
+        times["unmeasured"].append(_engine(batches, measure=False))
+    over_loop = [a / b for a, b in zip(times["loop"], times["engine"], strict=True)]
+    cost = [1 - b / a for a, b in zip(times["engine"], times["unmeasured"], strict=True)]
+    records = len(batches) * BATCH
+    answer = {
+        "engine_over_loop": round(statistics.median(over_loop), 3),
+        "engine_over_loop_spread": [round(min(over_loop), 3), round(max(over_loop), 3)],
+        "metrics_cost": round(statistics.median(cost), 4),
+        "metrics_cost_spread": [round(min(cost), 4), round(max(cost), 4)],
+        "records_per_s": {name: round(records / statistics.median(spent)) for name, spent in times.items()},
+        "steps": STEPS,
+        "batch": BATCH,
+        "repeats": repeats,
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        rows = [f"{a:.6f},{b:.6f},{c:.6f}" for a, b, c in zip(*times.values(), strict=True)]
+        (output / "overhead.csv").write_text("\n".join(["loop_s,engine_s,unmeasured_s", *rows]) + "\n")
+    return answer
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer for people."""
+    rates = answer["records_per_s"]
+    return (
+        f"{answer['steps']} trivial steps, batches of {answer['batch']}: plain loop {rates['loop']:,} records/s, "
+        f"engine {rates['engine']:,}, engine without measurements {rates['unmeasured']:,}\n"
+        f"engine / loop {answer['engine_over_loop']} (spread {answer['engine_over_loop_spread']}), "
+        f"measurements cost {answer['metrics_cost']:.1%} (spread {answer['metrics_cost_spread']})"
+    )
+
+
+def _flow(batches: list[Batch], sink: _Last) -> Flow:
+    flow = Flow("overhead")
+    stream = flow.read("batches", _Batches(batches))
+    for i in range(STEPS):
+        stream = stream.with_columns(f"step {i}", x=col.x + 1)
+    stream.write("sink", sink)
+    return flow
+
+
+def _loop(batches: list[Batch]) -> float:
+    flow = _flow(batches, _Last())
+    functions = [build(flow.steps[f"step {i}"]).process for i in range(STEPS)]
+    start = time.perf_counter()
+    for batch in batches:
+        for function in functions:
+            batch = function(batch, 0)  # type: ignore[assignment]
+    spent = time.perf_counter() - start
+    _check(batch)
+    return spent
+
+
+def _engine(batches: list[Batch], *, measure: bool) -> float:
+    sink = _Last()
+    report = engine.run(_flow(batches, sink), measure=measure)
+    assert sink.last is not None
+    _check(sink.last)
+    if measure and report.last.records_out["sink"] != len(batches) * BATCH:
+        raise AssertionError(f"the sink took {report.last.records_out['sink']} of {len(batches) * BATCH} records")
+    return report.seconds
+
+
+def _check(last: Batch) -> None:
+    if not np.array_equal(last["x"], np.arange(BATCH) + float(STEPS)):
+        raise AssertionError("the chain gave a wrong result")

@@ -1,0 +1,60 @@
+"""Plots of experiments; needs the extra `plots`."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import RunError
+
+_COLOURS = ["#444444", "#1f77b4", "#9aa5b1", "#e0a100", "#2ca02c", "#d62728", "#9467bd"]
+
+
+def figure(rows: int, columns: int, width: float, height: float) -> Any:
+    """Return a new figure and its axes."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise RunError("plots need matplotlib: pip install 'headwater[plots]'") from None
+    return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+
+
+def throughput_latency(points: list[tuple[str, str, float, float, float, float]], path: Path) -> None:
+    """Draw p99 over throughput, and balance over load, for each topology: the paper's figures 7 and 8."""
+    topologies = list(dict.fromkeys(point[0] for point in points))
+    configs = list(dict.fromkeys(point[1] for point in points))
+    fig, axes = figure(2, len(topologies), 4.2 * len(topologies), 7)
+    for column, topology in enumerate(topologies):
+        for config, colour in zip(configs, _COLOURS, strict=False):
+            mine = [p for p in points if p[0] == topology and p[1] == config]
+            loads = sorted({p[4] for p in mine})
+            out = [statistics.median(p[2] for p in mine if p[4] == load) for load in loads]
+            p99 = [statistics.median(p[3] for p in mine if p[4] == load) for load in loads]
+            cv = [statistics.median(p[5] for p in mine if p[4] == load) for load in loads]
+            style = {"color": colour, "label": config, "marker": ".", "linewidth": 1.2}
+            axes[0][column].plot([o / 1e3 for o in out], p99, **style)
+            axes[1][column].plot([100 * load for load in loads], cv, **style)
+        axes[0][column].set(title=topology, xlabel="throughput, thousand records/s", yscale="log", ylabel="p99 latency, ms")
+        axes[0][column].axhline(100, color="#bbbbbb", linestyle=":", linewidth=1)
+        axes[1][column].set(xlabel="offered load, % of capacity", ylabel="CV of utilisation over steps")
+    axes[0][0].legend(fontsize=8)
+    fig.savefig(path, dpi=110)
+
+
+def over_time(series: dict[str, dict[str, tuple[list[float], list[float]]]], path: Path, title: str) -> None:
+    """Draw measurements over time, one panel per measurement, one line per runner."""
+    fig, axes = figure(len(series), 1, 9, 2.8 * len(series))
+    for (measure, lines), row in zip(series.items(), axes, strict=True):
+        for (name, (times, values)), colour in zip(lines.items(), ("#1f77b4", "#d62728", "#2ca02c"), strict=False):
+            row[0].plot(times, values, label=name, color=colour, linewidth=1.6)
+        row[0].set(xlabel="seconds", ylabel=measure)
+        if "latency" in measure:
+            row[0].set_yscale("log")
+        row[0].grid(alpha=0.3)
+    axes[0][0].legend()
+    fig.suptitle(title)
+    fig.savefig(path, dpi=110)

@@ -1,0 +1,75 @@
+"""`headwater bench NAME`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.run import JSON
+from headwater.cli.screen import print_json, progress
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a named experiment: it checks its own answer, interleaves what it compares and reports ratios.",
+)
+
+
+def _report(name: str, quick: bool, output: Path | None, as_json: bool, **options: Any) -> None:
+    module = importlib.import_module(f"headwater.bench.{name.replace('-', '_')}")
+    chosen = {key: value for key, value in options.items() if value is not None}
+    with progress(f"running experiment {name}"):
+        answer = module.run(quick=quick, output=output, **chosen)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(module.table(answer))
+        if output is not None:
+            typer.echo(f"wrote {output}")
+
+
+Quick = Annotated[bool, typer.Option(help="a smaller run, for a first look")]
+Output = Annotated[Path | None, typer.Option(help="write CSV and plots to this folder")]
+
+
+@app.command()
+def overhead(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What the engine costs beside a plain loop over the same functions."""
+    _report("overhead", quick, output, as_json)
+
+
+@app.command()
+def scheduler(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+    topology: Annotated[list[str] | None, typer.Option(help="only this one, such as 'chain of 20'")] = None,
+) -> None:
+    """Policies and threads side by side from 50 % to 150 % of capacity, on generated topologies."""
+    _report("scheduler", quick, output, as_json, seconds=seconds, repeats=repeats, only=topology)
+
+
+@app.command()
+def aels(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    preset: Annotated[str | None, typer.Option(help="which reading of the paper's units")] = None,
+) -> None:
+    """Placement on up to ten million devices: the strategies of the AELS paper and ours, its tables beside our numbers."""
+    _report("aels", quick, output, as_json, preset=preset)
+
+
+@app.command("cep-placement")
+def cep_placement(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    replicas: Annotated[Path | None, typer.Option(help="a file of replicas instead of those shipped")] = None,
+) -> None:
+    """Placement of CEP queries on battery-powered edges: brute force, genetic, random, and proven optima."""
+    _report("cep-placement", quick, output, as_json, replicas=replicas)
