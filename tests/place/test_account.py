@@ -206,6 +206,16 @@ def test_a_fleet_mends_the_flows_of_a_lost_device():
     assert lost not in fleet.placed["one"].device
 
 
+@pytest.mark.parametrize("make", [queue_problem, cep_problem])
+def test_losing_the_device_of_a_pinned_step_is_infeasible_and_says_so(make):
+    problem = make(3)
+    before = strategy("best")(problem, Budget(time_s=2)).device
+    lost = dataclasses.replace(problem, closed=frozenset({int(problem.pinned[0])}))
+    for found in (repair(lost, before, Budget(time_s=2)), strategy("exact")(lost, Budget(time_s=2))):
+        assert found.status == "infeasible"
+        assert found.reason
+
+
 def test_uses_add_up_to_the_account():
     problem = queue_problem(9, n=7)
     found = strategy("aels")(problem, None)

@@ -10,6 +10,7 @@ from headwater import sim
 from headwater.engine.policy import POLICIES
 from headwater.errors import RunError
 from headwater.place.problem import Model, Problem
+from headwater.sim.policies import Rehearsal, ranking, rehearse
 
 NET = nets.cloud_edge(1, 1, 2)
 
@@ -91,6 +92,35 @@ def test_congestion_awareness_beats_chance_on_a_saturated_device():
         options = sim.EngineOptions(seconds=20.0, workers=1, policy=policy, take=50, overhead_s=2e-5)
         latency[policy] = sim.run_engine(problem, np.zeros(4, int), options).last.latency.percentile(50)
     assert latency["longest_queue"] < latency["random"]
+
+
+def test_a_source_that_sleeps_hands_over_what_came_meanwhile():
+    problem = chain([0, 1e-5])
+    report = sim.run_engine(problem, np.zeros(2, int), sim.EngineOptions(seconds=2.0, tick_s=0.01))
+    assert report.last.records_out["s1"] == report.last.records_in
+    assert report.last.steps["s1"].activations <= 202
+    assert report.extra["mean_latency_s"]["s1"] == pytest.approx(0.005, rel=0.15)
+
+
+def test_policies_are_ranked_by_the_load_they_sustain_then_by_their_tail():
+    rows = [
+        Rehearsal("a", 0.5, 1, 2, 0),
+        Rehearsal("a", 1.0, 50, 300, 0),
+        Rehearsal("b", 0.5, 1, 9, 0),
+        Rehearsal("b", 1.0, 40, 90, 0),
+        Rehearsal("c", 0.5, 1, 1, 0),
+        Rehearsal("c", 1.0, 60, 400, 0),
+    ]
+    assert ranking(rows) == ["b", "c", "a"]
+
+
+def test_all_policies_meet_the_same_records_and_agree_when_nothing_waits():
+    problem = chain([0, 1e-5, 1e-5], rate=100.0)
+    rows = rehearse(
+        problem, np.zeros(3, int), [1.0], options=sim.EngineOptions(seconds=2.0, arrivals=sim.Constant())
+    )
+    assert len(rows) == len(POLICIES)
+    assert len({round(r.p50_ms, 6) for r in rows}) == 1
 
 
 def test_an_unknown_policy_is_refused_before_anything_runs():

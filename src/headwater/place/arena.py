@@ -75,6 +75,7 @@ def arena(problem: Problem, devices: Ints, goal: Objective | None = None) -> Are
     allowed = np.isfinite(problem.service_s[:, kinds])
     if problem.zone_allowed is not None:
         allowed &= problem.zone_allowed[:, zone]
+    allowed[:, [int(d) in problem.closed for d in devices]] = False
     send, way, latency = _ways(problem, devices, kinds, zone)
     starts = np.cumsum([0] + [len(streams) for streams in problem.inputs])
     fixed = np.array([column.get(int(d), -1) if d >= 0 else -1 for d in problem.pinned])

@@ -19,9 +19,9 @@ def candidates(problem: Problem, *, per_site: int = 2, clouds: int = 3, sites: i
     sites with the least latency, summed over those zones.
     """
     net = problem.net
-    if len(net) <= FEW:
-        return np.array([d for d in range(len(net)) if d not in problem.closed])
     pins = np.unique(problem.pinned[problem.pinned >= 0])
+    if len(net) <= FEW:
+        return np.array([d for d in range(len(net)) if d not in problem.closed or d in pins])
     homes = np.unique(net.zone_of(pins)) if len(pins) else np.zeros(0, np.int64)
     central = np.zeros(len(net.zones))
     for zone in homes.tolist():
@@ -39,7 +39,7 @@ def candidates(problem: Problem, *, per_site: int = 2, clouds: int = 3, sites: i
             members = (int(d) for d in index.members(group))
             open_ones = [d for d in members if d not in problem.closed]
             chosen.update(open_ones[:per_site])
-    return np.array(sorted(chosen - problem.closed), np.int64)
+    return np.array(sorted(chosen - problem.closed | set(pins.tolist())), np.int64)
 
 
 def _least(

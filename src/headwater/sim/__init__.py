@@ -2,6 +2,7 @@
 
 arrivals  when records come                queues   every step and link a queue of its own, played as whole
 arrays predict   what the placement expects       engine   the engine's own decision machine on every device
+policies  which policy would serve a flow best
 """
 
 from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded

@@ -37,6 +37,8 @@ class EngineOptions:
     overhead_s: float = 0.0
     """Seconds per turn, whatever the number of records."""
     warm_up: float = 0.1
+    tick_s: float = 0.0
+    """A source that sleeps this long hands over at once what came meanwhile; 0 is record by record."""
 
     def __post_init__(self) -> None:
         policy_named(self.policy)
@@ -117,21 +119,34 @@ class _World:
             if rate > 0:
                 times = self.options.arrivals.times_s(rate, self.options.seconds, self.random)
                 self.records_in += len(times)
-                self._feed(source, times, 0)
+                self._feed(source, self._handed_over(times), 0)
         while self._events:
             self.now, _, act = heapq.heappop(self._events)
             act()
 
-    def _feed(self, source: int, times: Floats, at: int) -> None:
-        """Let a source's records come one after the other; only the next one is on the list."""
-        if at < len(times):
-            born = float(times[at])
+    def _handed_over(self, times: Floats) -> list[tuple[float, list[float]]]:
+        """When a source hands records over, and which."""
+        tick = self.options.tick_s
+        if tick <= 0:
+            return [(born, [born]) for born in times.tolist()]
+        ends = np.ceil(times / tick)
+        cuts = np.flatnonzero(np.diff(ends)) + 1
+        return [
+            (float(np.ceil(part[0] / tick)) * tick, part.tolist())
+            for part in np.split(times, cuts)
+            if len(part)
+        ]
+
+    def _feed(self, source: int, parts: list[tuple[float, list[float]]], at: int) -> None:
+        """Let a source's records come one part after the other; only the next one is on the list."""
+        if at < len(parts):
+            when, born = parts[at]
 
             def come() -> None:
-                self.deliver(source, [born])
-                self._feed(source, times, at + 1)
+                self.deliver(source, born)
+                self._feed(source, parts, at + 1)
 
-            self.at(born, come)
+            self.at(when, come)
 
     def deliver(self, step: int, born: list[float]) -> None:
         """Hand records to a step: into its queue, or straight through if it takes no time."""

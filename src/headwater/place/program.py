@@ -1,0 +1,339 @@
+"""A placement problem under queue time as a linear program over real and relaxed devices, handed to HiGHS.
+
+Every measure is linear in three kinds of variables: step v is on device k, stream e goes from zone a to
+zone b, and both ends of stream e share device k.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from headwater.errors import PlacementError
+from headwater.net.arrays import Floats, Ints
+from headwater.place.placement import Budget
+from headwater.place.problem import Problem
+from headwater.place.seats import Seats
+
+Sum = dict[int, float]
+"""A linear expression: coefficient by variable; −1 holds the constant."""
+
+
+class Program:
+    """Builds the rows and columns of the program and hands them to HiGHS."""
+
+    def __init__(self, problem: Problem, budget: Budget, seats: Seats) -> None:
+        self.problem, self.budget, self.seats = problem, budget, seats
+        self.cost: list[float] = []
+        self.upper: list[float] = []
+        self.whole: list[bool] = []
+        self.rows: list[tuple[Sum, float, float]] = []
+        self.x: list[dict[int, int]] = [self._columns_of(v) for v in range(len(problem.steps))]
+        self.hop = [self._stream(e) for e in range(len(problem.stream_from))]
+        self.step = [self._step_s(v) for v in range(len(problem.steps))]
+        self.used = {k: self._variable(1.0, whole=False) for k in range(len(seats.device))}
+        self._group_steps()
+        self._limit_devices()
+        self.measure = {name: self._measure(name) for name in self._wanted()}
+
+    def _wanted(self) -> set[str]:
+        goal = self.budget.goal(self.problem)
+        wanted = {m for m, w in goal.weights().items() if w}
+        return wanted | {m for level, _ in self.problem.at_most for m, _ in level}
+
+    def _variable(self, upper: float, *, whole: bool) -> int:
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.upper) - 1
+
+    def _row(self, terms: Sum, low: float, high: float) -> None:
+        fixed = terms.pop(-1, 0.0)
+        if terms:
+            self.rows.append((terms, low - fixed, high - fixed))
+        elif not low <= fixed <= high + 1e-12:
+            self.rows.append(({0: 0.0}, 1.0, 1.0))  # a contradiction without variables
+
+    def _columns_of(self, v: int) -> dict[int, int]:
+        """The variables of a step by seat: one per seat where it may be; none if its pin leaves no choice."""
+        problem, seats = self.problem, self.seats
+        if problem.pinned[v] >= 0:
+            if int(problem.pinned[v]) in problem.closed:
+                self._row({-1: 1.0}, 0.0, 0.0)
+            return {int(np.flatnonzero(seats.device == problem.pinned[v])[0]): -1}
+        out = {}
+        for k in range(len(seats.device)):
+            service = problem.service_s[v, seats.kind[k]]
+            zone = int(seats.zone[seats.place[k]])
+            barred = problem.zone_allowed is not None and zone >= 0 and not problem.zone_allowed[v, zone]
+            if problem.rate_hz[v] * service < 1 and not barred:
+                out[k] = self._variable(1.0, whole=True)
+        self._row(dict.fromkeys(out.values(), 1.0), 1.0, 1.0)
+        return out
+
+    def _at(self, v: int, k: int) -> Sum:
+        """Whether step v is on seat k, as an expression."""
+        if k not in self.x[v]:
+            return {}
+        return {self.x[v][k]: 1.0}
+
+    def _at_zone(self, v: int, a: int) -> Sum:
+        out: Sum = {}
+        for k, column in self.x[v].items():
+            if self.seats.place[k] == a:
+                out[column] = out.get(column, 0.0) + 1.0
+        return out
+
+    def _stream(self, e: int) -> tuple[Sum, Sum, dict[int, Sum]]:
+        """Seconds, whether zones are crossed, and per seat whether the stream stays inside it."""
+        problem, seats = self.problem, self.seats
+        u, v = int(problem.stream_from[e]), int(problem.stream_to[e])
+        inside: dict[int, Sum] = {}
+        for k in self.x[u].keys() & self.x[v].keys():
+            if self.x[u][k] == -1 or self.x[v][k] == -1:
+                inside[k] = self._at(v if self.x[u][k] == -1 else u, k)
+                continue
+            same = self._variable(1.0, whole=False)
+            self._row({same: 1.0, self.x[u][k]: -1.0}, -math.inf, 0.0)
+            self._row({same: 1.0, self.x[v][k]: -1.0}, -math.inf, 0.0)
+            inside[k] = {same: 1.0}
+        flows = self._flows(e, u, v)
+        seconds: Sum = {}
+        crossing: Sum = {}
+        for k in range(len(seats.device)):
+            lan = float(seats.lan_s[k])
+            _add(seconds, self._at(u, k), lan)
+            _add(seconds, self._at(v, k), lan)
+            for variable, one in inside.get(k, {}).items():
+                _add(seconds, {variable: one}, -2 * lan)
+        for (a, b), flow in flows.items():
+            _add(seconds, flow, float(seats.wan_s[a, b]) + self._send_s(e, a, b))
+            if a != b:
+                _add(crossing, flow, 1.0)
+            else:
+                within = [inside[k] for k in inside if seats.place[k] == a]
+                for same_here in within:
+                    _add(seconds, same_here, -self._send_s(e, a, a))
+                if not problem.stream_bps[e] < self._speed(a, a):  # too fast for its zone's links: one device
+                    together: Sum = dict(flow)
+                    for same_here in within:
+                        _add(together, same_here, -1.0)
+                    self._row(together, -math.inf, 0.0)
+        return seconds, crossing, inside
+
+    def _flows(self, e: int, u: int, v: int) -> dict[tuple[int, int], Sum]:
+        """Per pair of zones whether the stream goes that way; pairs that cannot carry it are left out."""
+        from_zones = sorted({int(self.seats.place[k]) for k in self.x[u]})
+        to_zones = sorted({int(self.seats.place[k]) for k in self.x[v]})
+        flows: dict[tuple[int, int], Sum] = {}
+        if len(from_zones) == 1 or len(to_zones) == 1:
+            for a in from_zones:
+                for b in to_zones:
+                    other = self._at_zone(v, b) if len(from_zones) == 1 else self._at_zone(u, a)
+                    if a != b and not self._passes(e, a, b):
+                        self._row(dict(other), -math.inf, 0.0)
+                    else:
+                        flows[a, b] = other
+            return flows
+        for a in from_zones:
+            for b in to_zones:
+                if a == b or self._passes(e, a, b):
+                    flows[a, b] = {self._variable(1.0, whole=False): 1.0}
+        for a in from_zones:
+            out: Sum = {}
+            _add(out, self._at_zone(u, a), -1.0)
+            for b in to_zones:
+                _add(out, flows.get((a, b), {}), 1.0)
+            self._row(out, 0.0, 0.0)
+        for b in to_zones:
+            into: Sum = {}
+            _add(into, self._at_zone(v, b), -1.0)
+            for a in from_zones:
+                _add(into, flows.get((a, b), {}), 1.0)
+            self._row(into, 0.0, 0.0)
+        return flows
+
+    def _speed(self, a: int, b: int) -> float:
+        """The fastest link between devices of two zones."""
+        access = self.problem.net.access_bps[self.seats.kind]
+        return float(min(access[self.seats.place == a].max(), access[self.seats.place == b].max()))
+
+    def _passes(self, e: int, a: int, b: int) -> bool:
+        bps = self.problem.stream_bps[e]
+        return bool(np.isfinite(self.seats.wan_s[a, b])) and bool(bps == 0 or bps < self._speed(a, b))
+
+    def _send_s(self, e: int, a: int, b: int) -> float:
+        bits = self.problem.stream_bytes[e] * self.problem.bits_per_byte
+        left = self._speed(a, b) - self.problem.stream_bps[e]
+        return float(bits / left) if bits > 0 and left > 0 and math.isfinite(left) else 0.0
+
+    def _step_s(self, v: int) -> Sum:
+        out: Sum = {-1: float(self.problem.window_s[v])}
+        for k, column in self.x[v].items():
+            service, rate = self.problem.service_s[v, self.seats.kind[k]], self.problem.rate_hz[v]
+            if service > 0 and rate * service < 1:
+                _add(out, {column: 1.0}, service / (1 - rate * service))
+        return out
+
+    def _group_steps(self) -> None:
+        for group in self.problem.together:
+            for other in group[1:]:
+                for k in range(len(self.seats.device)):
+                    equal: Sum = {}
+                    _add(equal, self._at(group[0], k), 1.0)
+                    _add(equal, self._at(other, k), -1.0)
+                    self._row(equal, 0.0, 0.0)
+
+    def _limit_devices(self) -> None:
+        """Processor, memory, link and battery of every real device."""
+        problem, classes = self.problem, self.problem.net.classes
+        self.drawn: dict[int, Sum] = {}
+        for k, device in enumerate(self.seats.device.tolist()):
+            busy, memory, link, draw = (
+                dict[int, float](),
+                dict[int, float](),
+                dict[int, float](),
+                dict[int, float](),
+            )
+            kind = classes[int(self.seats.kind[k])]
+            for v in range(len(problem.steps)):
+                at, rate = self._at(v, k), problem.rate_hz[v]
+                service = problem.service_s[v, self.seats.kind[k]]
+                if at:
+                    self._row({self.used[k]: 1.0, **_scaled(at, -1.0)}, 0.0, math.inf)
+                _add(busy, at, rate * (service if math.isfinite(service) else 0.0))
+                _add(memory, at, float(problem.memory_bytes[v]))
+                _add(draw, at, rate * problem.charge_mas[v, self.seats.kind[k]])
+            for e in range(len(problem.stream_from)):
+                flow: Sum = {}
+                _add(flow, self._at(int(problem.stream_from[e]), k), 1.0)
+                _add(flow, self._at(int(problem.stream_to[e]), k), 1.0)
+                _add(flow, self.hop[e][2].get(k, {}), -2.0)
+                _add(link, flow, float(problem.stream_bps[e]))
+                _add(
+                    draw,
+                    flow,
+                    float(problem.stream_hz[e] * problem.stream_bytes[e]) * kind.radio_mas_per_byte,
+                )
+            _add(draw, {self.used[k]: 1.0}, kind.idle_ma)
+            self.drawn[k] = draw
+            if device < 0:
+                continue
+            taken = problem.taken.get(device)
+            self._row(busy, -math.inf, 1.0 - (taken.utilisation if taken else 0.0))
+            if math.isfinite(kind.memory_bytes):
+                left = kind.memory_bytes - (taken.memory_bytes if taken else 0.0)
+                self._row(_scaled(memory, 1 / kind.memory_bytes), -math.inf, left / kind.memory_bytes)
+            if math.isfinite(kind.access_bps):
+                left = kind.access_bps - (taken.access_bps if taken else 0.0)
+                self._row(_scaled(link, 1 / kind.access_bps), -math.inf, left / kind.access_bps)
+            if math.isfinite(kind.budget_ma):
+                left = kind.budget_ma - (taken.draw_ma if taken else 0.0)
+                self._row(dict(draw), -math.inf, left)
+
+    def _measure(self, name: str) -> Sum:
+        """One measure of the placement as an expression."""
+        problem, out = self.problem, dict[int, float]()
+        classes = problem.net.classes
+        if name == "aggregate":
+            for v, seconds in enumerate(self.step):
+                _add(out, seconds, float(problem.paths_to[v] * problem.paths_from[v]))
+            for e, (seconds, _, _) in enumerate(self.hop):
+                before, after = problem.stream_from[e], problem.stream_to[e]
+                _add(out, seconds, float(problem.paths_to[before] * problem.paths_from[after]))
+        elif name == "critical":
+            out = {self._slowest(): 1.0}
+        elif name == "wan":
+            for e, (_, crossing, _) in enumerate(self.hop):
+                _add(out, crossing, float(problem.stream_hz[e] * problem.stream_bytes[e]))
+        elif name == "devices":
+            out = dict.fromkeys(self.used.values(), 1.0)
+        elif name == "money":
+            out = {c: classes[int(self.seats.kind[k])].price_per_hour for k, c in self.used.items()}
+            if any(c.egress_per_gb for c in classes):
+                raise PlacementError(
+                    "money with egress prices is not linear here; use strategy 'best' for it"
+                )
+        else:
+            share = self._variable(math.inf, whole=False)
+            for k, draw in self.drawn.items():
+                limit = classes[int(self.seats.kind[k])].budget_ma
+                if math.isfinite(limit) and self.seats.device[k] >= 0:
+                    self._row({share: 1.0, **_scaled(dict(draw), -1 / limit)}, 0.0, math.inf)
+            out = {share: 1.0}
+        return out
+
+    def _slowest(self) -> int:
+        problem = self.problem
+        until = [self._variable(math.inf, whole=False) for _ in problem.steps]
+        end = self._variable(math.inf, whole=False)
+        for v in range(len(problem.steps)):
+            self._row({until[v]: 1.0, **_scaled(self.step[v], -1.0)}, 0.0, math.inf)
+            self._row({end: 1.0, until[v]: -1.0}, 0.0, math.inf)
+            for e in problem.inputs[v]:
+                wait: Sum = {until[v]: 1.0, until[int(problem.stream_from[e])]: -1.0}
+                _add(wait, self.step[v], -1.0)
+                _add(wait, self.hop[e][0], -1.0)
+                self._row(wait, 0.0, math.inf)
+        return end
+
+    def run(self, time_s: float, cutoff: float) -> tuple[str, Ints | None, float]:
+        """Solve; return the status, the device of each step (−1: a relaxed one) and a bound."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        goal: Sum = {}
+        for measure, weight in self.budget.goal(self.problem).weights().items():
+            if weight:
+                _add(goal, self.measure[measure], weight)
+        for level, limit in self.problem.at_most:
+            cap: Sum = {}
+            for measure, weight in level:
+                _add(cap, self.measure[measure], weight)
+            self._row(cap, -math.inf, limit)
+        if math.isfinite(cutoff):
+            self._row(dict(goal), -math.inf, cutoff * (1 + 1e-7))
+        constant, cost = goal.pop(-1, 0.0), np.zeros(len(self.upper))
+        for column, weight in goal.items():
+            cost[column] = weight
+        matrix, low, high = self._matrix()
+        result: Any = milp(
+            cost,
+            integrality=np.array(self.whole, int),
+            bounds=Bounds(0, np.array(self.upper)),
+            constraints=LinearConstraint(matrix, low, high),
+            options={"time_limit": max(time_s, 0.05), "mip_rel_gap": max(self.budget.gap, 1e-7)},
+        )
+        if result.status == 2:
+            return "infeasible", None, math.inf
+        bound = constant + float(result.mip_dual_bound) if result.mip_dual_bound is not None else 0.0
+        if result.x is None:
+            return "unknown", None, max(bound, 0.0) if math.isfinite(bound) else 0.0
+        return ("optimal" if result.status == 0 else "feasible"), self._devices(result.x), bound
+
+    def _matrix(self) -> tuple[Any, Floats, Floats]:
+        from scipy.sparse import csr_matrix
+
+        entries = [(r, c, w) for r, (terms, _, _) in enumerate(self.rows) for c, w in terms.items()]
+        rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
+        shape = (len(self.rows), len(self.upper))
+        low, high = np.array([r[1] for r in self.rows]), np.array([r[2] for r in self.rows])
+        return csr_matrix((weights, (rows, columns)), shape=shape), low, high
+
+    def _devices(self, values: Floats) -> Ints:
+        device = self.problem.pinned.copy()
+        for v, columns in enumerate(self.x):
+            if device[v] < 0:
+                seat = max(columns, key=lambda k: values[columns[k]])
+                device[v] = self.seats.device[seat]
+        return device
+
+
+def _add(to: Sum, terms: Sum, weight: float) -> None:
+    if weight:
+        for column, one in terms.items():
+            to[column] = to.get(column, 0.0) + one * weight
+
+
+def _scaled(terms: Sum, weight: float) -> Sum:
+    return {column: one * weight for column, one in terms.items()}

@@ -1,0 +1,92 @@
+"""The devices of a linear program: some real ones, and relaxed ones that stand for all others.
+
+Per listed zone and class one relaxed device is as near as the nearest unlisted one; *elsewhere* is as near
+to every zone as any unlisted zone is. Neither has limits, so what the program proves holds for the whole
+net.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.net.arrays import Floats, Ints
+from headwater.net.nearest import nearest
+from headwater.place.candidates import candidates
+from headwater.place.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Seats:
+    """Real and relaxed devices of the program; a relaxed one has device −1."""
+
+    device: Ints
+    kind: Ints
+    place: Ints
+    """Index into the zones of the program."""
+    lan_s: Floats
+    wan_s: Floats
+    """Latency between the zones of the program."""
+    zone: Ints
+    """The net's zone of each zone of the program; −1 is elsewhere."""
+
+    def real(self) -> Seats:
+        """Without the relaxed devices."""
+        keep = self.device >= 0
+        return Seats(
+            self.device[keep], self.kind[keep], self.place[keep], self.lan_s[keep], self.wan_s, self.zone
+        )
+
+
+def seats(problem: Problem, known: Ints | None) -> Seats:
+    """List the candidates of a problem and a known placement's devices, and relax the rest."""
+    net, index = problem.net, nearest(problem.net)
+    listed = candidates(problem, per_site=1)
+    if known is not None:
+        listed = np.union1d(listed, known)
+    zones = np.unique(net.zone_of(listed))
+    device, kind, place, lan = listed.tolist(), net.class_of[listed].tolist(), [], []
+    at = {int(z): i for i, z in enumerate(zones)}
+    place = [at[int(z)] for z in net.zone_of(listed)]
+    lan = net.lan_s[listed].tolist()
+    taken = set(device)
+    for zone in zones.tolist():
+        for group in np.flatnonzero(index.zone == zone).tolist():
+            rest = (
+                int(d) for d in index.members(group) if int(d) not in taken and int(d) not in problem.closed
+            )
+            nearest_rest = next(rest, None)
+            if nearest_rest is not None:
+                device.append(-1)
+                kind.append(int(index.kind[group]))
+                place.append(at[zone])
+                lan.append(float(net.lan_s[nearest_rest]))
+    wan = np.array([net.wan.row(int(a))[zones] for a in zones])
+    others = np.setdiff1d(np.arange(len(net.zones)), zones)
+    if len(others):
+        wan, zones = _with_elsewhere(problem, wan, zones, others, at, device, kind, place, lan)
+    return Seats(np.array(device), np.array(kind), np.array(place), np.array(lan), wan, zones)
+
+
+def _with_elsewhere(
+    problem: Problem,
+    wan: Floats,
+    zones: Ints,
+    others: Ints,
+    at: dict[int, int],
+    device: list[int],
+    kind: list[int],
+    place: list[int],
+    lan: list[float],
+) -> tuple[Floats, Ints]:
+    net, index = problem.net, nearest(problem.net)
+    reach = np.array([net.wan.row(int(a))[others].min() for a in zones])
+    wan = np.block([[wan, reach[:, None]], [reach[None, :], np.zeros((1, 1))]])
+    outside = np.isin(index.zone, others)
+    for k in np.unique(index.kind[outside]).tolist():
+        device.append(-1)
+        kind.append(k)
+        place.append(len(zones))
+        lan.append(float(index.lan_s[outside & (index.kind == k)].min()))
+    return wan, np.append(zones, -1)
