@@ -68,9 +68,7 @@ def flows(draw: st.DrawFn) -> Any:
 def build(plan: list[tuple[str, int, int]], rows: list[dict[str, Any]], sources: int = 1) -> Made:
     """Build the flow of a plan; every stream that nothing reads is written to a sink of its own."""
     made = Made(Flow("generated"))
-    ends: list[Stream] = [
-        made.flow.read(f"source {i}", io.Items(rows[i::sources], RECORD)) for i in range(sources)
-    ]
+    ends: list[Stream] = [made.flow.read(f"source {i}", io.Items(rows[i::sources], RECORD)) for i in range(sources)]
     for number, (verb, which, parallel) in enumerate(plan):
         at = which % len(ends)
         stream = ends.pop(at)

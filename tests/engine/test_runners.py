@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from strategies import build, flows, options, records
 
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow.steps import Process, WindowAggregate
+from strategies import build, flows, options, records
 
 RUNNERS = ["engine", "threads"]
 
@@ -38,7 +38,12 @@ def order_matters(made):
 
 @settings(max_examples=150)
 @given(flows(), records, options, st.integers(1, 2))
-@example([("union", 0, 2), ("process", 0, 2)], [{"n": i, "key": "a", "x": 1.0} for i in range(40)], {"on": "engine"}, 2)
+@example(
+    [("union", 0, 2), ("process", 0, 2)],
+    [{"n": i, "key": "a", "x": 1.0} for i in range(40)],
+    {"on": "engine"},
+    2,
+)
 def test_no_record_is_lost_or_doubled(plan, rows, chosen, sources):
     expected, made = build(plan, rows, sources), build(plan, rows, sources)
     engine.run(expected.flow, workers=1, take=1, policy="min_latency")
@@ -133,7 +138,12 @@ def test_measurements_add_up(on):
     flow.read("r", io.Items(rows)).filter("f", col.x >= 1000).map("m", lambda r: r).write("w", io.Discard())
     document = engine.run(flow, on=on).to_json()
     steps = {step["name"]: step for step in document["steps"]}
-    assert (steps["f"]["in"], steps["f"]["out"], steps["m"]["in"], steps["w"]["in"]) == (5000, 4000, 4000, 4000)
+    assert (steps["f"]["in"], steps["f"]["out"], steps["m"]["in"], steps["w"]["in"]) == (
+        5000,
+        4000,
+        4000,
+        4000,
+    )
     assert document["records_out"] == {"w": 4000}
     assert all(0 <= step["utilisation"] <= 1 for step in document["steps"])
     assert document["latency_ms"]["p50"] <= document["latency_ms"]["p99"]

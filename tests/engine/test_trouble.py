@@ -94,7 +94,7 @@ def test_a_full_flow_sheds_what_it_is_told_to_and_counts_it(on):
     kept = [r["n"] for r in out.records]
     assert kept == sorted(kept)
     assert sum(report.shed.values()) > 0
-    assert list(report.shed) == ["queue of 'gate' full"]
+    assert "queue of 'gate' full" in report.shed
     assert report.last.records_in == accounted(report) == 20_000
 
 
@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_while_spilling_stops_the_flow_with_one_message(on, 
     run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path), spill_bytes=2000)
     wait_until(lambda: run.error is not None)
     opened.set()
-    with pytest.raises(RunError, match="source 'r' stopped: .*spill"):
+    with pytest.raises(RunError, match=r"source 'r' stopped: .*spill"):
         run.wait()
 
 
@@ -189,7 +189,7 @@ def test_a_source_that_breaks_stops_the_flow_with_its_name(on):
 
     flow = Flow("breaks")
     flow.read("sensor", Breaks()).write("w", io.Discard())
-    with pytest.raises(RunError, match="source 'sensor' broke: OSError.*the wire is cut"):
+    with pytest.raises(RunError, match=r"source 'sensor' broke: OSError.*the wire is cut"):
         engine.run(flow, on=on)
 
 

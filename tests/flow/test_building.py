@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 from hypothesis import given
-from strategies import build, flows, records
 
 from headwater import Count, Flow, Schema, Session, Sliding, Tumbling, agg, col, io
 from headwater.errors import FlowError
 from headwater.flow import draw
 from headwater.flow.duration import microseconds
 from headwater.flow.steps import Filter, Input, Step
+from strategies import build, flows, records
 
 SCHEMA = {"id": str, "height": float, "n": int, "at": "time"}
 
@@ -35,24 +35,48 @@ WRONG = {
         lambda s: s.with_columns("w", x=col.id * 2),
         r"col.id is text, expected int or float.*col.id.cast\('float'\)",
     ),
-    "mixed types": (lambda s: s.filter("f", col.id == 3), r"\(col.id == 3\): text and int do not go together"),
+    "mixed types": (
+        lambda s: s.filter("f", col.id == 3),
+        r"\(col.id == 3\): text and int do not go together",
+    ),
     "not a condition": (
         lambda s: s.filter("f", col.height + 1),
         r"a condition is true or false; \(col.height \+ 1\) is float",
     ),
-    "a function for an expression": (lambda s: s.filter("f", lambda r: True), "takes an expression such as.*got function"),
-    "an expression for a function": (lambda s: s.map("m", col.height), "step 'm' takes a function; got Column"),
-    "duplicate name": (lambda s: s.filter("levels", col.n > 1), "already has a step 'levels'.*names must be unique"),
+    "a function for an expression": (
+        lambda s: s.filter("f", lambda r: True),
+        "takes an expression such as.*got function",
+    ),
+    "an expression for a function": (
+        lambda s: s.map("m", col.height),
+        "step 'm' takes a function; got Column",
+    ),
+    "duplicate name": (
+        lambda s: s.filter("levels", col.n > 1),
+        "already has a step 'levels'.*names must be unique",
+    ),
     "no name": (lambda s: s.filter("", col.n > 1), "a step needs a name; got ''"),
-    "parallel below one": (lambda s: s.filter("f", col.n > 1, parallel=0), "parallel must be 1 or more; got 0"),
+    "parallel below one": (
+        lambda s: s.filter("f", col.n > 1, parallel=0),
+        "parallel must be 1 or more; got 0",
+    ),
     "unknown key": (lambda s: s.key_by("idd"), "there is no column 'idd'.*did you mean 'id'"),
     "window without event time": (
         lambda s: s.key_by("id").window("w", Tumbling("1 s"), n=agg.count()),
         "a window of time needs event time; put .event_time",
     ),
-    "window without aggregates": (lambda s: s.key_by("id").window("w", Count(3)), "a window needs an aggregate"),
-    "not an aggregate": (lambda s: s.key_by("id").window("w", Count(3), n=3), r"n must be an aggregate such as mean"),
-    "mean of text": (lambda s: s.key_by("id").window("w", Count(3), m=agg.mean("id")), "cannot take the mean of text"),
+    "window without aggregates": (
+        lambda s: s.key_by("id").window("w", Count(3)),
+        "a window needs an aggregate",
+    ),
+    "not an aggregate": (
+        lambda s: s.key_by("id").window("w", Count(3), n=3),
+        r"n must be an aggregate such as mean",
+    ),
+    "mean of text": (
+        lambda s: s.key_by("id").window("w", Count(3), m=agg.mean("id")),
+        "cannot take the mean of text",
+    ),
     "aggregate named like a key": (
         lambda s: s.key_by("id").window("w", Count(3), id=agg.count()),
         "the result has 'id' twice",
@@ -69,11 +93,20 @@ WRONG = {
         lambda s: s.union("u", Flow("other").read("r", io.Items([], SCHEMA))),
         "joins a stream of flow 'tanks' with one of flow 'other'",
     ),
-    "join without event time": (lambda s: s.key_by("id").join("j", s.key_by("id"), within="1 s"), "has no event time"),
-    "unknown side output": (lambda s: s.filter("f", col.n > 1).late, "step 'f' has no output 'late'; outputs are 'out'"),
+    "join without event time": (
+        lambda s: s.key_by("id").join("j", s.key_by("id"), within="1 s"),
+        "has no event time",
+    ),
+    "unknown side output": (
+        lambda s: s.filter("f", col.n > 1).late,
+        "step 'f' has no output 'late'; outputs are 'out'",
+    ),
     "truth of an expression": (lambda s: s.filter("f", (col.n > 1) and (col.n < 3)), "write & for 'and'"),
     "cast to nonsense": (lambda s: s.with_columns("w", x=col.n.cast("number")), "cannot cast to 'number'"),
-    "unknown type": (lambda s: s.map("m", len, out={"x": "flot"}), "unknown type 'flot'.*did you mean 'float'"),
+    "unknown type": (
+        lambda s: s.map("m", len, out={"x": "flot"}),
+        "unknown type 'flot'.*did you mean 'float'",
+    ),
     "empty flow name": (lambda s: Flow(""), "a flow needs a name"),
     "schema of an empty list": (lambda s: io.Items([]), "cannot guess the columns of an empty list"),
 }
@@ -94,7 +127,7 @@ def test_a_building_error_points_at_the_users_own_line(levels):
 
 def test_an_output_that_goes_nowhere_is_told(flow, levels):
     levels.filter("low", col.height < 150)
-    with pytest.raises(FlowError, match="the output of step 'low' goes nowhere; end it with .write"):
+    with pytest.raises(FlowError, match=r"the output of step 'low' goes nowhere; end it with \.write"):
         flow.check()
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from headwater.errors import FlowError
 from headwater.flow.batch import Batch
-from headwater.io.arrow import batch_of, table_of
 from headwater.flow.column import column_of
 from headwater.flow.schema import Schema
+from headwater.io.arrow import batch_of, table_of
 
 
 def test_a_truth_value_may_be_missing():

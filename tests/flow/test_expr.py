@@ -23,34 +23,45 @@ row = st.fixed_dictionaries(
     }
 )
 numbers = st.deferred(
-    lambda: st.sampled_from([col.a, col.b, col.x, col.y])
-    | st.integers(-5, 5).map(Literal)
-    | st.builds(lambda f, a, b: f(a, b), st.sampled_from([op.add, op.sub, op.mul, op.truediv]), numbers, numbers)
-    | st.builds(lambda a: -a, numbers)
-    | st.builds(lambda a: a.abs(), numbers)
-    | st.builds(lambda a, b: least(a, b), numbers, numbers)
-    | st.builds(lambda a, b: greatest(a, b), numbers, numbers)
-    | st.builds(lambda a, b: coalesce(a, b), numbers, numbers)
-    | st.builds(lambda c, a, b: when(c, a, b), conditions, numbers, numbers)
-    | st.builds(lambda a: a.length(), texts)
+    lambda: (
+        st.sampled_from([col.a, col.b, col.x, col.y])
+        | st.integers(-5, 5).map(Literal)
+        | st.builds(lambda f, a, b: f(a, b), st.sampled_from([op.add, op.sub, op.mul, op.truediv]), numbers, numbers)
+        | st.builds(lambda a: -a, numbers)
+        | st.builds(lambda a: a.abs(), numbers)
+        | st.builds(lambda a, b: least(a, b), numbers, numbers)
+        | st.builds(lambda a, b: greatest(a, b), numbers, numbers)
+        | st.builds(lambda a, b: coalesce(a, b), numbers, numbers)
+        | st.builds(lambda c, a, b: when(c, a, b), conditions, numbers, numbers)
+        | st.builds(lambda a: a.length(), texts)
+    )
 )
 texts = st.deferred(
-    lambda: st.sampled_from([col.s, col.t])
-    | st.builds(lambda a, b: a + b, texts, texts)
-    | st.builds(lambda a: a.upper(), texts)
-    | st.builds(lambda a: a.strip(), texts)
-    | st.builds(lambda a: a.fill_null("-"), texts)
+    lambda: (
+        st.sampled_from([col.s, col.t])
+        | st.builds(lambda a, b: a + b, texts, texts)
+        | st.builds(lambda a: a.upper(), texts)
+        | st.builds(lambda a: a.strip(), texts)
+        | st.builds(lambda a: a.fill_null("-"), texts)
+    )
 )
 conditions = st.deferred(
-    lambda: st.sampled_from([col.p, col.q])
-    | st.builds(lambda f, a, b: f(a, b), st.sampled_from([op.lt, op.le, op.gt, op.ge, op.eq, op.ne]), numbers, numbers)
-    | st.builds(lambda f, a, b: f(a, b), st.sampled_from([op.and_, op.or_]), conditions, conditions)
-    | st.builds(lambda a: ~a, conditions)
-    | st.builds(lambda a, b: a == b, texts, texts)
-    | st.builds(lambda a: a.contains("b"), texts)
-    | st.builds(lambda a: a.starts_with("a"), texts)
-    | st.builds(lambda a: a.is_null(), numbers | texts | conditions)
-    | st.builds(lambda a: a.is_in([1, 2]), st.sampled_from([col.a, col.b]))
+    lambda: (
+        st.sampled_from([col.p, col.q])
+        | st.builds(
+            lambda f, a, b: f(a, b),
+            st.sampled_from([op.lt, op.le, op.gt, op.ge, op.eq, op.ne]),
+            numbers,
+            numbers,
+        )
+        | st.builds(lambda f, a, b: f(a, b), st.sampled_from([op.and_, op.or_]), conditions, conditions)
+        | st.builds(lambda a: ~a, conditions)
+        | st.builds(lambda a, b: a == b, texts, texts)
+        | st.builds(lambda a: a.contains("b"), texts)
+        | st.builds(lambda a: a.starts_with("a"), texts)
+        | st.builds(lambda a: a.is_null(), numbers | texts | conditions)
+        | st.builds(lambda a: a.is_in([1, 2]), st.sampled_from([col.a, col.b]))
+    )
 )
 
 

@@ -1,3 +1,5 @@
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 from driving import Outputs, drive
@@ -11,14 +13,15 @@ from headwater.operators.operator import Select
 
 SCHEMA = Schema.of({"key": str, "x": float})
 records = st.lists(
-    st.fixed_dictionaries({"key": st.sampled_from(list("abcdef")), "x": st.integers(-9, 9).map(float)}), max_size=50
+    st.fixed_dictionaries({"key": st.sampled_from(list("abcdef")), "x": st.integers(-9, 9).map(float)}),
+    max_size=50,
 )
 
 
 class RunningSum:
     """Adds up the values of each key."""
 
-    state = {"total": Cell("f8")}
+    state = MappingProxyType({"total": Cell("f8")})
 
     def run(self, batch, slots, state):
         out = np.empty(batch.length)
@@ -123,7 +126,7 @@ def test_a_wrong_answer_of_a_process_function_is_told(answer, said):
 
 def test_state_of_other_cells_is_refused():
     class Other(RunningSum):
-        state = {"count": Cell("i8")}
+        state = MappingProxyType({"count": Cell("i8")})
 
     Other.__name__ = "RunningSum"
     with pytest.raises(SnapshotError, match=r"step 's' keeps \['count'\], but the snapshot has \['total'\]"):

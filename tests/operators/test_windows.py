@@ -135,9 +135,7 @@ def _sessions(good):
     sessions: list = []
     order = {id(record): i for i, (record, _) in enumerate(good)}
     for record, _ in good:
-        near = [
-            s for s in sessions if s["key"] == record["key"] and s["lo"] - 3 * S < record["at"] < s["hi"] + 3 * S
-        ]
+        near = [s for s in sessions if s["key"] == record["key"] and s["lo"] - 3 * S < record["at"] < s["hi"] + 3 * S]
         merged = {"key": record["key"], "lo": record["at"], "hi": record["at"], "records": []}
         for s in near:
             merged["lo"], merged["hi"] = min(merged["lo"], s["lo"]), max(merged["hi"], s["hi"])
@@ -146,9 +144,7 @@ def _sessions(good):
         merged["records"].append(record)
         merged["records"].sort(key=lambda r: order[id(r)])
         sessions.append(merged)
-    return [
-        {"key": s["key"], "start": s["lo"], "end": s["hi"] + 3 * S, **aggregated(s["records"])} for s in sessions
-    ]
+    return [{"key": s["key"], "start": s["lo"], "end": s["hi"] + 3 * S, **aggregated(s["records"])} for s in sessions]
 
 
 def _counted(window, records):
@@ -167,10 +163,7 @@ def _counted(window, records):
 
 def rounded(records):
     """Return results so that they compare by value: floats to nine digits, order apart."""
-    return Multiset(
-        tuple((n, round(v, 9) + 0.0 if isinstance(v, float) else v) for n, v in r.items())
-        for r in records
-    )
+    return Multiset(tuple((n, round(v, 9) + 0.0 if isinstance(v, float) else v) for n, v in r.items()) for r in records)
 
 
 sizes = st.lists(st.integers(1, 20), min_size=1, max_size=4)
@@ -270,7 +263,9 @@ def test_a_custom_aggregate_that_fails_costs_its_own_result_alone():
 
 def test_the_state_of_another_kind_of_step_is_refused():
     tumbling, counted = build(step_for(WINDOWS["tumbling"])), build(step_for(WINDOWS["count"]))
-    with pytest.raises(SnapshotError, match="expected the state of a count window step, got that of a time window step"):
+    with pytest.raises(
+        SnapshotError, match="expected the state of a count window step, got that of a time window step"
+    ):
         counted.restore(tumbling.snapshot())
     with pytest.raises(SnapshotError, match="bytes that are none"):
         counted.restore(b"\x00nonsense")

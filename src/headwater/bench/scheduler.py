@@ -182,7 +182,7 @@ def _answer(cases: list[Case], chosen: list[Topology]) -> dict[str, Any]:
         return [by[config] / by["threads"] for by in sustained.values() if by["threads"]]
 
     rates = {config: _median(over_threads(config)) for config in CONFIGS}
-    ours = [config for config in POLICIES]
+    ours = list(POLICIES)
     best = max(ours, key=lambda config: rates[config] or 0.0)
     return {
         "longest_queue_over_threads": rates["longest_queue"],
@@ -226,9 +226,7 @@ def _p99_ratio(cases: list[Case], config: str, load: float) -> float | None:
     ratios = []
     for case in cases:
         if case.config == config and case.load == load:
-            rivals = [
-                k for k in cases if k.config == "threads" and _same_turn(k, case)
-            ]
+            rivals = [k for k in cases if k.config == "threads" and _same_turn(k, case)]
             ratios += [case.p99_ms / rival.p99_ms for rival in rivals]
     return _median(ratios)
 
@@ -293,4 +291,6 @@ def _write(cases: list[Case], answer: dict[str, Any], output: Path) -> None:
     (output / "scheduler.txt").write_text(table(answer) + "\n")
     from headwater.bench.plots import throughput_latency
 
-    throughput_latency([(c.topology, c.config, c.out_hz, c.p99_ms, c.load, c.cv) for c in cases], output / "scheduler.png")
+    throughput_latency(
+        [(c.topology, c.config, c.out_hz, c.p99_ms, c.load, c.cv) for c in cases], output / "scheduler.png"
+    )

@@ -45,7 +45,7 @@ class Work(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Work, then return the batch."""
-        self._spin(batch.columns["n"], self._rounds)
+        self._spin(batch["n"], self._rounds)
         return batch
 
 

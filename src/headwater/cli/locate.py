@@ -21,13 +21,15 @@ def find_flow(name: str) -> Flow:
     head, _, attribute = name.rpartition(":")
     if head == "riot":
         return _bundled(name, attribute)
-    path = Path(name if not head else head)
+    path = Path(head or name)
     if path.suffix == ".py" or path.is_file():
         return _in_module(_module_at(path), attribute if head else "", str(path))
     if not head:
         if name.endswith(".py"):
             raise FlowError(f"there is no file {name!r}")
-        raise FlowError(f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py or one of {listed(BUNDLED)}")
+        raise FlowError(
+            f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py or one of {listed(BUNDLED)}"
+        )
     return _in_module(_module_named(head), attribute, head)
 
 
@@ -61,7 +63,8 @@ def _module_at(path: Path) -> ModuleType:
 
 def _line_in(path: Path, error: Exception) -> str:
     """Return file:line of the user's own line that raised."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
     if isinstance(error, SyntaxError):
         lines.append(error.lineno)
     return f"{path}:{lines[-1]}" if lines else str(path)
@@ -72,7 +75,9 @@ def _module_named(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise FlowError(f"cannot import {name!r}: {error}; is the name right, and are you in the right folder?") from None
+        raise FlowError(
+            f"cannot import {name!r}: {error}; is the name right, and are you in the right folder?"
+        ) from None
 
 
 def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
@@ -92,5 +97,7 @@ def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
     if callable(value) and not isinstance(value, Flow):
         value = value()
     if not isinstance(value, Flow):
-        raise FlowError(f"{where}:{attribute} should be a Flow or a function that returns one; it is {type(value).__name__}")
+        raise FlowError(
+            f"{where}:{attribute} should be a Flow or a function that returns one; it is {type(value).__name__}"
+        )
     return value

@@ -21,9 +21,7 @@ KINDS = ("cloud-edge", "pis", "city")
 
 @app.command()
 def make(
-    output: Annotated[
-        Path, typer.Argument(help="file to write: .toml, .json, or .npz for millions of devices")
-    ],
+    output: Annotated[Path, typer.Argument(help="file to write: .toml, .json, or .npz for millions of devices")],
     kind: Annotated[str, typer.Option(help=f"what to draw: {', '.join(KINDS)}")] = "cloud-edge",
     clouds: Annotated[int, typer.Option(help="clouds of a cloud-edge net or a city")] = 10,
     sites: Annotated[int, typer.Option(help="edge sites of a cloud-edge net")] = 10,
@@ -33,9 +31,7 @@ def make(
 ) -> None:
     """Draw a net and write it to a file."""
     if kind not in KINDS:
-        raise NetError(
-            f"there is no kind of net {kind!r}; kinds are {listed(KINDS)}{suggestion(kind, KINDS)}"
-        )
+        raise NetError(f"there is no kind of net {kind!r}; kinds are {listed(KINDS)}{suggestion(kind, KINDS)}")
     with progress("drawing"):
         if kind == "cloud-edge":
             net = nets.cloud_edge(clouds, sites, devices, seed=seed)
@@ -96,10 +92,7 @@ def described(net: nets.Net) -> dict[str, Any]:
     far = [row[np.arange(len(row)) != zone] for zone, row in enumerate(rows) if len(row) > 1]
     finite = [row[np.isfinite(row)] for row in far]
     gaps = [
-        (net.zones[a], net.zones[int(b)])
-        for a, row in enumerate(rows)
-        for b in np.flatnonzero(np.isinf(row))
-        if a < b
+        (net.zones[a], net.zones[int(b)]) for a, row in enumerate(rows) for b in np.flatnonzero(np.isinf(row)) if a < b
     ]
     return {
         "name": net.name,

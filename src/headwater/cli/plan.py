@@ -27,9 +27,7 @@ FLOW = Annotated[
 ]
 NET = Annotated[Path | None, typer.Argument(help="net file: .toml, .json or .npz")]
 RATE = Annotated[list[str] | None, typer.Option(help="records/s of every source, or NAME=RATE")]
-PROFILE = Annotated[
-    Path | None, typer.Option(help="profile file of 'headwater profile'; measured now if left out")
-]
+PROFILE = Annotated[Path | None, typer.Option(help="profile file of 'headwater profile'; measured now if left out")]
 MEASURED = Annotated[
     str | None, typer.Option(help="class of the net, or instructions/s, that the profile was measured on")
 ]
@@ -37,9 +35,7 @@ PROBLEM = Annotated[Path | None, typer.Option(help="a file of CEP dataflows inst
 CASE = Annotated[str | None, typer.Option(help="which dataflow of the file [default: its first]")]
 RESOURCES = Annotated[str, typer.Option(help="for --problem: liberal or conservative")]
 STRATEGY = Annotated[str, typer.Option(help=f"how to search: {', '.join(MODULES)}")]
-OBJECTIVE = Annotated[
-    str | None, typer.Option(help="what to minimise, such as 'critical + 0.1 * money then devices'")
-]
+OBJECTIVE = Annotated[str | None, typer.Option(help="what to minimise, such as 'critical + 0.1 * money then devices'")]
 MODEL = Annotated[str, typer.Option(help="how time is reckoned: queue, shared or round-robin")]
 TIME = Annotated[float, typer.Option("--time", help="seconds to search")]
 SEED = Annotated[int, typer.Option(help="the same seed gives the same answer")]
@@ -54,9 +50,7 @@ CLOSE = Annotated[list[str] | None, typer.Option(help="DEVICE that must not be u
 def plan(
     flow: FLOW = None,
     net: NET = None,
-    strategy_name: Annotated[
-        str, typer.Option("--strategy", help=f"how to search: {', '.join(MODULES)}")
-    ] = "best",
+    strategy_name: Annotated[str, typer.Option("--strategy", help=f"how to search: {', '.join(MODULES)}")] = "best",
     objective: OBJECTIVE = None,
     rate: RATE = None,
     profile: PROFILE = None,
@@ -74,12 +68,8 @@ def plan(
     time_s: TIME = 10.0,
     gap: Annotated[float, typer.Option(help="stop when value and bound are this close")] = 0.0,
     seed: SEED = 0,
-    picture: Annotated[
-        Path | None, typer.Option(help="draw the flow over the net to this PNG or SVG file")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option(help="when nothing fits, search for the reason and a way out")
-    ] = True,
+    picture: Annotated[Path | None, typer.Option(help="draw the flow over the net to this PNG or SVG file")] = None,
+    explain: Annotated[bool, typer.Option(help="when nothing fits, search for the reason and a way out")] = True,
     as_json: JSON = False,
 ) -> None:
     """Choose where each step runs, and account for it. Exits with 1 if nothing fits."""
@@ -145,9 +135,7 @@ def asked_for(
         with progress("measuring"):
             measured = measure(wanted, records=20_000)
     if model not in list(Model):
-        raise PlacementError(
-            f"there is no model {model!r}; models are {listed(Model)}{suggestion(model, Model)}"
-        )
+        raise PlacementError(f"there is no model {model!r}; models are {listed(Model)}{suggestion(model, Model)}")
     rates: float | dict[str, float] = 1000.0
     if rate and "=" in rate[0]:
         rates = {name: _number("--rate", text) for name, text in _pairs("--rate", rate).items()}

@@ -20,7 +20,9 @@ def profile(
     flow: FLOW,
     output: Annotated[Path | None, typer.Option(help="write the profile to this file, for plan and simulate")] = None,
     records: Annotated[int, typer.Option(help="how many records to measure with")] = 20_000,
-    input: Annotated[list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")] = None,
+    input: Annotated[
+        list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to."""
@@ -63,5 +65,5 @@ def _print(measured: Profile) -> None:
     console.print(table)
     if slow:
         console.print(
-            f"{', '.join(slow)}: a Python function per record; an expression or map_batches is usually 10 to 100 times faster"
+            f"{', '.join(slow)}: a Python function per record; an expression or map_batches is usually 10 times faster or more"
         )

@@ -19,8 +19,8 @@ def rewired(
     """Return the flow with its sources and sinks replaced as the options say."""
     kinds: dict[str, Kind] = {}
     for given in inputs or []:
-        step, path = _input(flow, given)
-        kinds[step] = Read(_file_source(flow.steps[step].kind, Path(path), flow.steps[step].outputs["out"]))
+        source, path = _input(flow, given)
+        kinds[source] = Read(_file_source(flow.steps[source].kind, Path(path), flow.steps[source].outputs["out"]))
     if rate is not None:
         for name, step in flow.steps.items():
             kind = kinds.get(name, step.kind)

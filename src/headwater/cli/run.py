@@ -30,7 +30,9 @@ def run(
     workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
     rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
-    input: Annotated[list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")] = None,
+    input: Annotated[
+        list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="write each sink to a file in this folder")] = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     queue_records: Annotated[int, typer.Option(help="bound of each queue in records")] = 10_000,

@@ -69,7 +69,8 @@ def live(run: Any, every_s: float = 0.5) -> Report:
         while (report := run.wait(every_s)) is None:
             now: Sample = run.sample()
             p = now.latency.minus(before.latency) if before else now.latency
-            title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p.percentile(50) / 1e6:.1f} ms, p99 {p.percentile(99) / 1e6:.1f} ms"
+            p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
+            title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
             view.update(steps_table(now, before, title))
             before = now
     result: Report = report

@@ -42,9 +42,7 @@ def simulate(
     placement: Annotated[
         Path | None, typer.Option(help="the JSON of 'headwater plan'; planned now if left out")
     ] = None,
-    strategy_name: Annotated[
-        str, typer.Option("--strategy", help=f"how to plan: {', '.join(MODULES)}")
-    ] = "best",
+    strategy_name: Annotated[str, typer.Option("--strategy", help=f"how to plan: {', '.join(MODULES)}")] = "best",
     objective: Annotated[str | None, typer.Option(help="what the plan minimises")] = None,
     mode: Annotated[
         str, typer.Option(help="queues (the papers' model) or engine (our scheduler on every device)")

@@ -1,7 +1,8 @@
 """Runs a flow on one device: `machine` decides, `workers` does; `threads` is the baseline that leaves it to the system.
 
-`plan` lays out instances and routes, `station` is one instance at work, `queue` its FIFO, `source` a source at work, `run` what
-both runners share, `policy/` one scheduling idea per file, `options` what can be chosen.
+`plan` lays out instances and routes, `station` is one instance at work, `queue` its FIFO, `source` a source at work,
+`run` what both runners share, `policy/` one scheduling idea per file, `options` what can be chosen, `profiler` what steps
+cost.
 """
 
 from __future__ import annotations

@@ -35,7 +35,11 @@ class Machine:
     """
 
     def __init__(
-        self, downstream: Sequence[Sequence[int]], policy: Policy, take: Take = 50, limits: Sequence[int] | None = None
+        self,
+        downstream: Sequence[Sequence[int]],
+        policy: Policy,
+        take: Take = 50,
+        limits: Sequence[int] | None = None,
     ) -> None:
         n = len(downstream)
         self.policy = policy

@@ -65,7 +65,13 @@ class Plan:
     def downstream(self) -> list[list[int]]:
         """Return, for each instance, those whose queues it feeds; dead letters do not hold anyone up."""
         return [
-            [target for port, routes in instance.routes.items() if port != DEAD for r in routes for target, _ in r.targets]
+            [
+                target
+                for port, routes in instance.routes.items()
+                if port != DEAD
+                for r in routes
+                for target, _ in r.targets
+            ]
             for instance in self.instances
         ]
 
@@ -79,7 +85,12 @@ class Plan:
 
 
 def _join(
-    sender: Instance, output: int, receivers: list[Instance], port: int, grouping: Grouping, keys: tuple[str, ...]
+    sender: Instance,
+    output: int,
+    receivers: list[Instance],
+    port: int,
+    grouping: Grouping,
+    keys: tuple[str, ...],
 ) -> None:
     targets = []
     for receiver in receivers:

@@ -9,11 +9,24 @@ from collections import defaultdict
 import numpy as np
 
 from headwater.flow.batch import END, Batch
+from headwater.flow.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Profile, StepProfile
-from headwater.flow.steps import Filter, KeyedScan, Kind, Map, Process, Read, Select, Split, Step, Union, Write
+from headwater.flow.steps import (
+    Filter,
+    KeyedScan,
+    Kind,
+    Map,
+    Process,
+    Read,
+    Select,
+    Split,
+    Step,
+    Union,
+    Write,
+)
 from headwater.io import Discard
-from headwater.operators import DEAD, Operator, build
+from headwater.operators import DEAD, Operator, Output, build
 
 #: Batch sizes at which a step is timed; a line through the times gives its cost per record and per activation.
 SIZES = (10, 50, 250)
@@ -94,9 +107,9 @@ class _Pass:
             self._keep(step.name, ports, result, made)
         operator.close()
 
-    def _keep(self, name: str, ports: list[str], result: object, made: dict[tuple[str, str], list[Batch]]) -> None:
+    def _keep(self, name: str, ports: list[str], result: Output, made: dict[tuple[str, str], list[Batch]]) -> None:
         outputs = [(0, result)] if isinstance(result, Batch) else result or []
-        for port, batch in outputs:  # type: ignore[attr-defined]
+        for port, batch in outputs:
             if port != DEAD and batch.length:
                 made[name, ports[port]].append(batch)
                 self._count_out(name, ports[port], [batch])
@@ -128,7 +141,7 @@ def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
     )
 
 
-def _line(taken: np.ndarray, turns: np.ndarray, spent: np.ndarray) -> tuple[float, float]:  # type: ignore[type-arg]
+def _line(taken: Array, turns: Array, spent: Array) -> tuple[float, float]:
     """Fit spent = taken · per_record + turns · per_turn, neither below 0."""
     if not taken.any():
         return 0.0, 0.0

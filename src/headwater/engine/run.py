@@ -86,7 +86,9 @@ class Run:
         self._began_ns = now
         self._end_dead_letters_if_alone()
         self._threads = self.make_threads()
-        self._threads += [threading.Thread(target=s.loop, name=f"read {s.station.name}", daemon=True) for s in self.sources]
+        self._threads += [
+            threading.Thread(target=s.loop, name=f"read {s.station.name}", daemon=True) for s in self.sources
+        ]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
         for thread in self._threads:
             thread.start()

@@ -107,14 +107,12 @@ class Station:
         """Run neighbouring entries of one input together, as one batch."""
         out = 0
         group: list[Batch] = []
-        port = -1
+        sender = entries[0][0]
         for channel, batch, watermark, _, _, _ in entries:
-            if self._ports[channel] != port:
-                if group:
-                    out += self._one(concat_batches(group), channel_before, NO_WATERMARK, deliveries)
-                    group = []
-                port = self._ports[channel]
-            channel_before = channel
+            if group and self._ports[channel] != self._ports[sender]:
+                out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
+                group = []
+            sender = channel
             if batch is not None:
                 group.append(batch)
             if watermark > self._watermarks[channel]:
@@ -122,7 +120,7 @@ class Station:
                 out += self._one(concat_batches(group) if group else None, channel, watermark, deliveries)
                 group = []
         if group:
-            out += self._one(concat_batches(group), channel_before, NO_WATERMARK, deliveries)
+            out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
         return out
 
     def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:

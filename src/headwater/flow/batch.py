@@ -33,9 +33,7 @@ class Batch:
 
     __slots__ = ("columns", "length", "stamps", "watermark")
 
-    def __init__(
-        self, columns: dict[str, Column], length: int, stamps: Array, watermark: int = NO_WATERMARK
-    ) -> None:
+    def __init__(self, columns: dict[str, Column], length: int, stamps: Array, watermark: int = NO_WATERMARK) -> None:
         self.columns = columns
         self.length = length
         self.stamps = stamps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class Text:
         start = int(self.offsets[0])
         raw = self.data[start : self.offsets[-1]].tobytes()
         edges = (self.offsets - start).tolist()
-        return [raw[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        return [raw[a:b] for a, b in pairwise(edges)]
 
     def tolist(self) -> list[str]:
         """Return the texts as Python strings."""
@@ -121,8 +122,7 @@ class Nullable:
     def tolist(self) -> list[Any]:
         """Return Python values, None where missing."""
         return [
-            value if there else None
-            for value, there in zip(self.values.tolist(), self.valid.tolist(), strict=True)
+            value if there else None for value, there in zip(self.values.tolist(), self.valid.tolist(), strict=True)
         ]
 
     @property
@@ -165,8 +165,7 @@ def concat(columns: Sequence[Column]) -> Column:
 def _concat_texts(columns: Sequence[Text]) -> Text:
     first = columns[0]
     if all(
-        column.data is first.data and column.offsets[0] == before.offsets[-1]
-        for before, column in zip(columns, columns[1:], strict=False)
+        column.data is first.data and column.offsets[0] == before.offsets[-1] for before, column in pairwise(columns)
     ):
         # neighbouring slices of one batch, as a queue hands them out: the bytes already lie in a row
         return Text(first.data, np.concatenate([first.offsets, *(column.offsets[1:] for column in columns[1:])]))
@@ -232,7 +231,7 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
     given = type(value)
     if kind == "text" and given is str:
         return value
-    if kind in ("float", "float32") and given in (float, int) or kind in ("int", "time") and given is int:
+    if (kind in ("float", "float32") and given in (float, int)) or (kind in ("int", "time") and given is int):
         return value
     if kind == "bool" and given is bool:
         return value

@@ -31,9 +31,7 @@ def tree(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _branch(
-    flow: Flow, step: Step, indent: str, last: bool, label: str, lines: list[str], drawn: set[str]
-) -> None:
+def _branch(flow: Flow, step: Step, indent: str, last: bool, label: str, lines: list[str], drawn: set[str]) -> None:
     elbow = "└─ " if last else "├─ "
     if step.name in drawn:
         lines.append(f"{indent}{elbow}{label}{step.name} (above)")
@@ -41,12 +39,7 @@ def _branch(
     drawn.add(step.name)
     count = f" x{step.parallel}" if step.parallel > 1 else ""
     lines.append(f"{indent}{elbow}{label}{step.name}{count}: {step.kind}")
-    below = [
-        (reader, given)
-        for reader in flow.steps.values()
-        for given in reader.inputs
-        if given.step == step.name
-    ]
+    below = [(reader, given) for reader in flow.steps.values() for given in reader.inputs if given.step == step.name]
     for i, (reader, given) in enumerate(below):
         marks = [] if given.port == "out" else [given.port]
         marks += [f"by {', '.join(given.keys)}"] if given.grouping == "key" else []
@@ -102,7 +95,7 @@ def _box(name: str, step: Step, x: float, y: float) -> str:
     does = str(step.kind)
     does = does if len(does) <= 30 else does[:29] + "…"
     return (
-        f'<g><title>{escape(f"{name}: {step.kind}")}</title>'
+        f"<g><title>{escape(f'{name}: {step.kind}')}</title>"
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" stroke="#667"/>'
         f'<text x="{x + 10}" y="{y + 19}" font-weight="bold">{escape(title)}</text>'
         f'<text x="{x + 10}" y="{y + 36}" fill="#445" font-size="10">{escape(does)}</text></g>'

@@ -145,7 +145,8 @@ class Flow:
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""
         steps = (
-            Step(s.name, kinds.get(s.name, s.kind), s.inputs, s.outputs, s.parallel, s.where) for s in self._steps.values()
+            Step(s.name, kinds.get(s.name, s.kind), s.inputs, s.outputs, s.parallel, s.where)
+            for s in self._steps.values()
         )
         return Flow.of_steps(self.name, steps)
 
@@ -160,7 +161,8 @@ class Flow:
                     "does": str(step.kind),
                     "parallel": step.parallel,
                     "inputs": [
-                        {"step": i.step, "port": i.port, "grouping": i.grouping, "keys": list(i.keys)} for i in step.inputs
+                        {"step": i.step, "port": i.port, "grouping": i.grouping, "keys": list(i.keys)}
+                        for i in step.inputs
                     ],
                     "outputs": {port: dict(schema.fields) for port, schema in step.outputs.items()},
                 }

@@ -38,7 +38,13 @@ class Stream:
     """What flows out of a step; each method adds a step that reads it."""
 
     def __init__(
-        self, flow: Flow, step: str, port: str = "out", *, time: str | None = None, grouping: Grouping = "shuffle"
+        self,
+        flow: Flow,
+        step: str,
+        port: str = "out",
+        *,
+        time: str | None = None,
+        grouping: Grouping = "shuffle",
     ) -> None:
         self.flow = flow
         self.step = step
@@ -75,7 +81,12 @@ class Stream:
         return self._then(name, Map(_callable(name, function), "batch"), self._out(out), parallel)
 
     def map(
-        self, name: str, function: Callable[[dict[str, Any]], Any], *, out: Fields | None = None, parallel: int = 1
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Any],
+        *,
+        out: Fields | None = None,
+        parallel: int = 1,
     ) -> Stream:
         """Apply a function to one record (a dict) after another; convenient, and slower than expressions."""
         return self._then(name, Map(_callable(name, function), "record"), self._out(out), parallel)
@@ -101,11 +112,20 @@ class Stream:
         parallel: int = 1,
     ) -> Stream:
         """Run an operator of your own; `make` returns a new one for each instance."""
-        outputs = {"out": self._out(out), **{port: Schema.of(fields) for port, fields in (sides or {}).items()}}
+        outputs = {
+            "out": self._out(out),
+            **{port: Schema.of(fields) for port, fields in (sides or {}).items()},
+        }
         return self._add(name, Apply(_callable(name, make)), outputs, parallel)
 
     def event_time(
-        self, name: str, column: str, *, lateness: Duration = "0 s", ahead: Duration = "1 min", parallel: int = 1
+        self,
+        name: str,
+        column: str,
+        *,
+        lateness: Duration = "0 s",
+        ahead: Duration = "1 min",
+        parallel: int = 1,
     ) -> Stream:
         """Say which column holds event time; records may come `lateness` out of order.
 
@@ -157,7 +177,9 @@ class Stream:
         """Return another output of the same step, such as 'late'."""
         outputs = self.flow.steps[self.step].outputs
         if port not in outputs:
-            raise FlowError(f"{_users_line()}: step {self.step!r} has no output {port!r}; outputs are {listed(outputs)}")
+            raise FlowError(
+                f"{_users_line()}: step {self.step!r} has no output {port!r}; outputs are {listed(outputs)}"
+            )
         return Stream(self.flow, self.step, port, time=self.time if self.time in outputs[port] else None)
 
     @property
@@ -183,9 +205,7 @@ class Stream:
     def _input(self, keys: tuple[str, ...] = ()) -> Input:
         return Input(self.step, self.port, self.schema, self.grouping, keys)
 
-    def _then(
-        self, name: str, kind: Kind, schema: Schema, parallel: int, *, time: str | None = None
-    ) -> Stream:
+    def _then(self, name: str, kind: Kind, schema: Schema, parallel: int, *, time: str | None = None) -> Stream:
         return self._add(name, kind, {"out": schema}, parallel, time=time)
 
     def _add(
@@ -229,9 +249,7 @@ class KeyedStream:
     """A stream grouped by key; its methods keep state for each key."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
-        self.stream = Stream(
-            stream.flow, stream.step, stream.port, time=stream.time, grouping="key" if keys else "one"
-        )
+        self.stream = Stream(stream.flow, stream.step, stream.port, time=stream.time, grouping="key" if keys else "one")
         self.keys = keys
 
     def process(
@@ -253,9 +271,7 @@ class KeyedStream:
         """Run a vectorised keyed step: state arrays with a slot per key, whole batches at a time."""
         return self._then(name, KeyedScan(self.keys, scan), {"out": self.stream._out(out)}, parallel)
 
-    def apply(
-        self, name: str, make: Callable[[], Any], *, out: Fields | None = None, parallel: int = 1
-    ) -> Stream:
+    def apply(self, name: str, make: Callable[[], Any], *, out: Fields | None = None, parallel: int = 1) -> Stream:
         """Run an operator of your own; records of a key all meet the same instance."""
         return self._then(name, Apply(_callable(name, make), self.keys), {"out": self.stream._out(out)}, parallel)
 
@@ -278,7 +294,9 @@ class KeyedStream:
         fields: dict[str, object] = dict(schema.only(self.keys))
         clash = ({*fields, *(("start", "end") if timed else ())}) & set(types)
         if clash:
-            raise FlowError(f"{_users_line()}: step {name!r}: the result has {listed(clash)} twice; rename the aggregate")
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: the result has {listed(clash)} twice; rename the aggregate"
+            )
         if timed:
             fields |= {"start": "time", "end": "time"}
         outputs = {"out": Schema.of(fields | types)}
@@ -297,7 +315,9 @@ class KeyedStream:
         left._check_same_flow(name, right)
         if left.time is None or right.time is None:
             lacking = left.step if left.time is None else right.step
-            raise FlowError(f"{_users_line()}: step {name!r}: {lacking!r} has no event time; put .event_time before key_by")
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: {lacking!r} has no event time; put .event_time before key_by"
+            )
         if [left.schema[k] for k in self.keys] != [right.schema[k] for k in other.keys]:
             raise FlowError(
                 f"{_users_line()}: step {name!r} joins keys of different types: "

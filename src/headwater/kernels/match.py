@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
+
 from headwater.kernels.jit import kernel
+
+Array = npt.NDArray[Any]
 
 
 @kernel
-def chain(slots, first_row, head, following):  # type: ignore[no-untyped-def]
+def chain(slots: Array, first_row: int, head: Array, following: Array) -> None:
     """Put rows first_row, first_row + 1, ... at the front of their keys' chains."""
     for i in range(len(slots)):
         following[first_row + i] = head[slots[i]]
@@ -14,7 +20,16 @@ def chain(slots, first_row, head, following):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pairs(slots, times, head, following, other_times, within, left, right):  # type: ignore[no-untyped-def]
+def pairs(
+    slots: Array,
+    times: Array,
+    head: Array,
+    following: Array,
+    other_times: Array,
+    within: int,
+    left: Array,
+    right: Array,
+) -> int:
     """Write the pairs (record, row of the other side) that lie within a time of each other; return how many there are.
 
     Pairs beyond the room in `left` and `right` are counted but not written.

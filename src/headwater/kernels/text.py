@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from headwater.kernels.jit import kernel
 
+Array = npt.NDArray[Any]
+
 
 @kernel
-def gather(data, offsets, rows):  # type: ignore[no-untyped-def]
+def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
     """Return the bytes and offsets of the texts at `rows`, packed."""
     out_offsets = np.empty(len(rows) + 1, np.int32)
     out_offsets[0] = 0

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from headwater.kernels.jit import kernel
 
+Array = npt.NDArray[Any]
+
 
 @kernel
-def positions(slots, counts):  # type: ignore[no-untyped-def]
+def positions(slots: Array, counts: Array) -> Array:
     """Return how many records of its key came before each record, and count them in."""
     out = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
@@ -18,10 +23,10 @@ def positions(slots, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def slide(slots, values, ring, seen, rows, out):  # type: ignore[no-untyped-def]
+def slide(slots: Array, values: Array, ring: Array, seen: Array, rows: Array, out: Array) -> Array:
     """Put values into their key's ring, and copy the ring, oldest first, at each of `rows`.
 
-    `seen[i]` is the number of records of its key up to and with record i, so that record i lies at (seen[i] - 1) % size.
+    `seen[i]` is the number of records of its key up to and with record i, which so lies at (seen[i] - 1) % size.
     """
     size = ring.shape[1]
     n = 0

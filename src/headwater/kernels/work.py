@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from headwater.kernels.jit import kernel
 
 
 @kernel
-def spin(values, rounds):  # type: ignore[no-untyped-def]
+def spin(values: npt.NDArray[Any], rounds: int) -> np.uint64:
     """Return a number that takes `rounds` steps per value to work out, so that no compiler can leave them away."""
     total = np.uint64(0)
     for i in range(len(values)):

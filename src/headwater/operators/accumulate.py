@@ -123,7 +123,12 @@ class _Accumulator:
 
     def empty(self) -> _Accumulator:
         other = object.__new__(_Accumulator)
-        other.function, other.custom, other.out, other._dtypes = self.function, self.custom, self.out, self._dtypes
+        other.function, other.custom, other.out, other._dtypes = (
+            self.function,
+            self.custom,
+            self.out,
+            self._dtypes,
+        )
         other.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
         other.broken = []
         return other
@@ -143,6 +148,7 @@ class _Accumulator:
         if given is None:
             np.add.at(a["seen"], slots, 1)
             return
+        values: Any
         values, valid = parts(given)
         if valid is not None:
             slots, values, order = slots[valid], values[valid], order[valid]

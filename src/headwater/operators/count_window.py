@@ -78,7 +78,11 @@ class CountWindowOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the open windows of the chosen keys."""
         slots = chosen_slots(self._keys, select)
-        state = {"keys": self._keys.columns(slots), "counts": self._counts[slots], "sums": self._sums.save(slots)}
+        state = {
+            "keys": self._keys.columns(slots),
+            "counts": self._counts[slots],
+            "sums": self._sums.save(slots),
+        }
         return packed("count window", state)
 
     def restore(self, data: bytes) -> None:
@@ -130,6 +134,7 @@ class SlidingCountOperator(Operator):
         columns: dict[str, Column] = {name: batch.columns[name][rows] for name in self._names}
         for i, (name, aggregate) in enumerate(self._aggregates):
             read = self._reads[i]
+            values: Any
             values, valid = parts(read(batch)) if read is not None else (np.ones(batch.length, np.int64), None)
             if isinstance(values, Text):
                 values = column_of(values.tolist(), "any")
@@ -200,7 +205,7 @@ def _reduced(aggregate: Any, window: Array, there: Array | None, out: Any) -> Co
         return column_of(list(values), out) if window.dtype == object else values
     reduce = {"sum": np.sum, "mean": np.mean, "std": np.std, "min": np.min, "max": np.max}[function]
     wide = window.astype(np.float64) if function in ("mean", "std", "sum") and window.dtype == np.float32 else window
-    result: Array = reduce(wide, axis=1)
+    result: Array = reduce(wide, axis=1)  # type: ignore[operator]
     return result.astype(DTYPES[out], copy=False)
 
 

@@ -82,7 +82,7 @@ def compiled_mask(expr: Expr, schema: Schema) -> Callable[[Batch], Array]:
 
     def mask(batch: Batch) -> Array:
         value = evaluate(batch)
-        return value.values & value.valid if isinstance(value, Nullable) else value  # type: ignore[return-value,operator]
+        return value.values & value.valid if isinstance(value, Nullable) else value  # type: ignore[return-value]
 
     return mask
 
@@ -230,6 +230,8 @@ def _when(args: list[Evaluate], kind: Type) -> Evaluate:
 
 
 def _choose(where: Array, then: Any, otherwise: Any, kind: Type, length: int) -> Any:
+    a: Any
+    b: Any
     (a, a_valid), (b, b_valid) = parts(then), parts(otherwise)
     if kind == "text":
         a = a.tolist() if isinstance(a, Text) else [a] * length

@@ -64,7 +64,9 @@ class JoinOperator(Operator):
         """Forget the records for which no partner can come any more."""
         self._watermark = max(self._watermark, watermark)
         for side in self._sides:
-            side.expire(watermark - self._kind.within_us if watermark > NO_WATERMARK + self._kind.within_us else watermark)
+            side.expire(
+                watermark - self._kind.within_us if watermark > NO_WATERMARK + self._kind.within_us else watermark
+            )
         # keys of expired records are forgotten once they are the greater part
         used = np.unique(np.concatenate([side.slots() for side in self._sides]))
         if len(self._keys) > 1024 and len(used) * 2 < len(self._keys):

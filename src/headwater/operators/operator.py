@@ -51,14 +51,16 @@ class Select:
 
     def rows(self, columns: list[Array | Text]) -> Array:
         """Return which rows of these key columns are chosen."""
-        return partitions(columns, self.of) == self.part
+        chosen: Array = partitions(columns, self.of) == self.part
+        return chosen
 
 
 def partitions(columns: list[Array | Text], of: int) -> Array:
     """Return the partition of each key, the same on every machine and in every run."""
     from headwater.kernels.hashing import partition_hash
 
-    return partition_hash(columns) % of
+    parts: Array = partition_hash(columns) % of
+    return parts
 
 
 def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
@@ -66,7 +68,11 @@ def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
     import msgspec
 
     records = [_as_json(row, msgspec.json.encode) for row in batch.rows()]
-    columns = {"step": Text.of([step] * len(records)), "error": Text.of(errors), "record": Text.of_bytes(records)}
+    columns = {
+        "step": Text.of([step] * len(records)),
+        "error": Text.of(errors),
+        "record": Text.of_bytes(records),
+    }
     return Batch(dict(columns), len(records), batch.stamps)
 
 

@@ -41,11 +41,9 @@ class SessionOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their sessions; one too old for any open session is late."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
-        times: list[int] = batch.columns[self._time].tolist()
+        times: list[Any] = batch.columns[self._time].tolist()
         keys: list[Key] = list(zip(*(batch.columns[name].tolist() for name in self._names), strict=True))
-        sessions = [
-            self._session(keys[i] if keys else (), at, batch.stamps[i]) for i, at in enumerate(times)
-        ]
+        sessions = [self._session(keys[i] if keys else (), at, batch.stamps[i]) for i, at in enumerate(times)]
         rows = np.array([i for i, session in enumerate(sessions) if session is not None], np.int64)
         slots = np.array([session.final().slot for session in sessions if session is not None], np.int64)
         entered = batch if len(rows) == batch.length else batch.take(rows)

@@ -25,7 +25,9 @@ def unpacked(kind: str, data: bytes) -> dict[str, Any]:
         document = msgspec.msgpack.decode(data)
         found, version = document["kind"], document["version"]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise SnapshotError(f"expected the state of a {kind} step, got {len(data)} bytes that are none: {error}") from None
+        raise SnapshotError(
+            f"expected the state of a {kind} step, got {len(data)} bytes that are none: {error}"
+        ) from None
     if version != VERSION:
         raise SnapshotError(f"state of a {kind} step has version {version}; this Headwater reads version {VERSION}")
     if found != kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class EventTimeOperator(Operator):
         behind = np.flatnonzero(times < before)
         cuts = [0, *behind[behind > 0].tolist(), batch.length]
         parts = []
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             self._watermark = max(self._watermark, int(newest[stop - 1]))
             part = whole if len(cuts) == 2 else whole.slice(start, stop)
             part.watermark = self._watermark
@@ -70,7 +71,9 @@ class EventTimeOperator(Operator):
         bad = ahead if lacking is None else ahead | lacking
         names = self._kind.column, written(self._kind.ahead_us)
         why = [
-            f"event time {names[0]!r} is more than {names[1]} ahead of this machine's clock" if early else f"no {names[0]!r}"
+            f"event time {names[0]!r} is more than {names[1]} ahead of this machine's clock"
+            if early
+            else f"no {names[0]!r}"
             for early in ahead[bad].tolist()
         ]
         return bad, why
@@ -87,4 +90,3 @@ class EventTimeOperator(Operator):
 def _without_nulls(columns: dict[str, Column], name: str) -> dict[str, Column]:
     column = columns[name]
     return {**columns, name: column.values} if isinstance(column, Nullable) else columns
-

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headwater.engine import Run
 from headwater.errors import RunError
+from headwater.metrics import StepMetrics
+
+Value = Callable[[StepMetrics], float]
+
+_COUNTERS: tuple[tuple[str, str, Value], ...] = (
+    ("records_in", "Records a step took in", lambda step: step.records_in),
+    ("records_out", "Records a step gave out", lambda step: step.records_out),
+    ("activations", "Turns a step had", lambda step: step.activations),
+    ("queue_seconds", "T_Q: time records waited behind others, summed", lambda step: step.t_q_ns / 1e9),
+    ("schedule_seconds", "T_S: time records waited for a worker, summed", lambda step: step.t_s_ns / 1e9),
+    ("compute_seconds", "T_C: time records were computed, summed", lambda step: step.t_c_ns / 1e9),
+    ("busy_seconds", "Time workers spent in a step", lambda step: step.busy_ns / 1e9),
+    ("dead_letters", "Records that broke a step", lambda step: step.dead_letters),
+    ("shed", "Records a source shed", lambda step: step.shed),
+)
+_GAUGES: tuple[tuple[str, str, Value], ...] = (
+    ("queue_records", "Records waiting for a step", lambda step: step.queue),
+    ("utilisation", "1 - T_empty / T_w since the start", lambda step: step.utilisation),
+)
 
 
 class RunCollector:
@@ -21,38 +40,25 @@ class RunCollector:
 
         sample = self._run.sample()
         flow = self._run.flow.name
-        counters = {
-            "records_in": ("Records a step took in", lambda s: s.records_in),
-            "records_out": ("Records a step gave out", lambda s: s.records_out),
-            "activations": ("Turns a step had", lambda s: s.activations),
-            "queue_seconds": ("T_Q: time records waited behind others, summed", lambda s: s.t_q_ns / 1e9),
-            "schedule_seconds": ("T_S: time records waited for a worker, summed", lambda s: s.t_s_ns / 1e9),
-            "compute_seconds": ("T_C: time records were computed, summed", lambda s: s.t_c_ns / 1e9),
-            "busy_seconds": ("Time workers spent in a step", lambda s: s.busy_ns / 1e9),
-            "dead_letters": ("Records that broke a step", lambda s: s.dead_letters),
-            "shed": ("Records a source shed", lambda s: s.shed),
-        }
-        for name, (text, value) in counters.items():
-            family = CounterMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
+        for name, text, value in _COUNTERS:
+            counter = CounterMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
             for step in sample.steps.values():
-                family.add_metric([flow, step.name], value(step))
-            yield family
-        gauges = {
-            "queue_records": ("Records waiting for a step", lambda s: s.queue),
-            "utilisation": ("1 - T_empty / T_w since the start", lambda s: s.utilisation),
-        }
-        for name, (text, value) in gauges.items():
-            family = GaugeMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
+                counter.add_metric([flow, step.name], value(step))
+            yield counter
+        for name, text, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
             for step in sample.steps.values():
-                family.add_metric([flow, step.name], value(step))
-            yield family
+                gauge.add_metric([flow, step.name], value(step))
+            yield gauge
         back = CounterMetricFamily("headwater_backpressure_seconds", "Time sources were held back", labels=["flow"])
         back.add_metric([flow], sample.backpressure_s)
         yield back
         latency = SummaryMetricFamily("headwater_latency_seconds", "Age of records at the sinks", labels=["flow"])
         latency.add_metric([flow], count_value=sample.latency.count, sum_value=sample.latency.total / 1e9)
         yield latency
-        quantiles = GaugeMetricFamily("headwater_latency_quantile_seconds", "Age at the sinks", labels=["flow", "quantile"])
+        quantiles = GaugeMetricFamily(
+            "headwater_latency_quantile_seconds", "Age at the sinks", labels=["flow", "quantile"]
+        )
         for percent in (50, 95, 99):
             quantiles.add_metric([flow, str(percent / 100)], sample.latency.percentile(percent) / 1e9)
         yield quantiles
