@@ -21,9 +21,7 @@ def edges(random: np.random.Generator, n: int, extra: float = 0.3) -> tuple[np.n
     return tail, head
 
 
-def queue_problem(
-    seed: int, *, n: int = 6, net: nets.Net | None = None, dense: bool = False, **changes
-) -> Problem:
+def queue_problem(seed: int, *, n: int = 6, net: nets.Net | None = None, dense: bool = False, **changes) -> Problem:
     """A random flow under queue time on a small cloud-edge net, ends pinned."""
     random = np.random.default_rng(seed)
     net = net or nets.cloud_edge(2, 3, 3, seed=seed)

@@ -144,9 +144,7 @@ def test_an_unchanged_problem_needs_no_move():
 
 def test_a_rate_that_grows_moves_steps_off_the_crowded_device():
     problem = queue_problem(4, n=6, net=nets.cloud_edge(1, 1, 3), pinned=np.array([1, -1, -1, -1, -1, 1]))
-    busy = dataclasses.replace(
-        problem, service_s=np.where(problem.service_s > 0, 0.2 / problem.rate_hz[:, None], 0)
-    )
+    busy = dataclasses.replace(problem, service_s=np.where(problem.service_s > 0, 0.2 / problem.rate_hz[:, None], 0))
     before = np.full(6, 1)
     assert violations(busy, before.tolist()) == []
     grown = dataclasses.replace(

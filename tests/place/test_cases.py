@@ -95,9 +95,7 @@ def test_fitting_a_row_again_gives_the_shipped_dataflow():
 
 
 def test_rates_double_where_two_paths_meet():
-    dag = ghosh.sampled(
-        "d", 1, 1, (None, "Fil 1.0", "Fil 0.5", "Fil 1.0"), ((0, 1), (0, 2), (1, 3), (2, 3)), seed=0
-    )
+    dag = ghosh.sampled("d", 1, 1, (None, "Fil 1.0", "Fil 0.5", "Fil 1.0"), ((0, 1), (0, 2), (1, 3), (2, 3)), seed=0)
     into, out = ghosh.rates(dag, 1000.0)
     assert into.tolist() == [1000, 1000, 1000, 1500]
     assert out[2] == 500

@@ -49,9 +49,7 @@ def run(command, *arguments: str):
 
 def test_plan_prints_one_json_document_with_the_promised_keys(files):
     pins = ("--pin", "levels=site-0/0", "--pin", "alarms=cloud-1")
-    done = run(
-        plan, "tanks_flow.py", "net.toml", "--profile", "profile.json", "--rate", "500", *pins, "--json"
-    )
+    done = run(plan, "tanks_flow.py", "net.toml", "--profile", "profile.json", "--rate", "500", *pins, "--json")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert set(document) >= KEYS
@@ -60,9 +58,7 @@ def test_plan_prints_one_json_document_with_the_promised_keys(files):
 
 
 def test_plan_reads_a_file_of_dataflows_and_draws(files):
-    done = run(
-        plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000", "--picture", "p.png", "--json"
-    )
+    done = run(plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000", "--picture", "p.png", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["status"] == "optimal"
     assert Path("p.png").stat().st_size > 5_000
@@ -71,9 +67,7 @@ def test_plan_reads_a_file_of_dataflows_and_draws(files):
 
 
 def test_plan_says_no_with_exit_code_1_and_a_reason(files):
-    done = run(
-        plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000000", "--time", "3", "--json"
-    )
+    done = run(plan, "--problem", "cases.json", "--case", "6_1_2", "--rate", "1000000", "--time", "3", "--json")
     assert done.exit_code == 1
     document = json.loads(done.stdout)
     assert document["status"] == "infeasible"

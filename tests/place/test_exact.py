@@ -11,7 +11,7 @@ from headwater import net as nets
 from headwater.errors import PlacementError
 from headwater.place import anneal, best, brute, exact, exact_aggregate, exact_latency, genetic, random_
 from headwater.place.arena import arena
-from headwater.place.cases import ghosh
+from headwater.place.cases import ghosh, replica
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
 from headwater.place.problem import Model
@@ -23,9 +23,7 @@ NS = 5e-9
 """The constraint model counts whole nanoseconds; a path has a handful of them to lose."""
 
 
-@pytest.mark.parametrize(
-    ("free", "expected"), [(1, 3), (2, 10), (3, 37), (4, 151), (5, 674), (6, 3263), (7, 17007)]
-)
+@pytest.mark.parametrize(("free", "expected"), [(1, 3), (2, 10), (3, 37), (4, 151), (5, 674), (6, 3263), (7, 17007)])
 def test_brute_force_tries_as_many_assignments_as_the_r_bell_numbers_say(free, expected):
     dag = ghosh.sampled(
         "chain", 1, 1, (None, *["Fil 1.0"] * (free + 1)), tuple((i, i + 1) for i in range(free + 1)), seed=1
@@ -129,6 +127,17 @@ def test_best_is_at_least_as_good_as_every_strategy_and_says_when_it_is_proven(s
     if found.device is not None:
         assert found.status == "optimal"
         assert found.gap == 0.0
+
+
+def test_out_of_time_there_is_still_a_valid_placement_and_a_true_bound():
+    dag = next(d for d in replica.shipped() if d.name == "50_1_1")
+    problem = ghosh.problem(dag, 100)
+    start = anneal.solve(problem, Budget(), steps=20_000)
+    found = exact_latency.solve(problem, Budget(time_s=0.0), hint=start.device)
+    assert found.device is not None
+    assert found.status == "feasible"
+    assert 0.1 < found.bound <= 0.1257  # below the optimum, and more than nothing
+    assert 0 < found.gap < 0.2
 
 
 def test_scaling_all_times_scales_the_optimum():

@@ -24,9 +24,7 @@ def tanks() -> Flow:
 def profile(**changes) -> Profile:
     steps = {
         "levels": StepProfile(time_s=1.0, bytes_out=50, selectivity={"out": 1.0}),
-        "sort": StepProfile(
-            time_s=1e-5, selectivity={"true": 0.2, "false": 0.8}, bytes_out=50, state_bytes=77
-        ),
+        "sort": StepProfile(time_s=1e-5, selectivity={"true": 0.2, "false": 0.8}, bytes_out=50, state_bytes=77),
         "alarms": StepProfile(time_s=1e-6),
         "both": StepProfile(time_s=2e-6, bytes_out=50),
         "archive": StepProfile(time_s=3e-6),
@@ -101,6 +99,4 @@ def test_a_cyclic_flow_is_refused():
 
     loop = replace(steps["sort"], inputs=(replace(steps["sort"].inputs[0], step="both", port="out"),))
     with pytest.raises(FlowError, match="cycle"):
-        problem_of(
-            Flow.of_steps("loop", [steps["levels"], loop, *list(steps.values())[2:]]), NET, profile(), 10.0
-        )
+        problem_of(Flow.of_steps("loop", [steps["levels"], loop, *list(steps.values())[2:]]), NET, profile(), 10.0)

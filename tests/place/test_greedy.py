@@ -47,9 +47,7 @@ class Naive:
         out_of: dict[int, float] = {}
         for e, u in self.neighbours(step):
             remote = everyone != u
-            fits &= (
-                ~remote | (p.stream_bps[e] < np.minimum(self.access, self.access[u])) | (p.stream_bps[e] == 0)
-            )
+            fits &= ~remote | (p.stream_bps[e] < np.minimum(self.access, self.access[u])) | (p.stream_bps[e] == 0)
             incoming += np.where(remote, p.stream_bps[e], 0.0)
             out_of[u] = out_of.get(u, 0.0) + p.stream_bps[e]
         fits &= self.bps + incoming <= self.access * (1 + 1e-9)
@@ -243,11 +241,7 @@ def test_one_pi_serves_every_first_step_only_if_mips_are_thousands():
                 step_hz, _, _, _ = veith.rates(shape, drawn)
                 for v in range(shape.sources, len(shape.stateful)):
                     into = np.flatnonzero(shape.stream_to == v)
-                    if (
-                        len(into) == 1
-                        and shape.stream_from[into[0]] < shape.sources
-                        and shape.share[into[0]] == 1
-                    ):
+                    if len(into) == 1 and shape.stream_from[into[0]] < shape.sources and shape.share[into[0]] == 1:
                         share.append(step_hz[v] * drawn.cpu[v] < speed)
         fits[preset] = np.mean(share)
     assert fits["veith-bits"] == 1.0

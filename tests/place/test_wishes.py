@@ -113,8 +113,7 @@ def test_a_net_in_two_parts_is_infeasible_for_a_flow_that_spans_both():
     found = strategy("best")(chain(cut), Budget(time_s=2))
     assert found.status == "infeasible"
     assert (
-        "reached" in strategy("aels")(chain(cut), None).reason
-        or "no way" in strategy("aels")(chain(cut), None).reason
+        "reached" in strategy("aels")(chain(cut), None).reason or "no way" in strategy("aels")(chain(cut), None).reason
     )
 
 

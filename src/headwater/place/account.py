@@ -39,9 +39,7 @@ def account(placement: Placement, *, alternatives: bool = True) -> dict[str, Any
     problem, device = placement.problem, placement.device
     scored = placement.score
     devices = _devices(problem, device)
-    measures = {
-        name: _finite(scored.measure(name)) for name in ("critical", "aggregate", "wan", "energy", "money")
-    }
+    measures = {name: _finite(scored.measure(name)) for name in ("critical", "aggregate", "wan", "energy", "money")}
     body = {
         "measures": measures | {"devices": scored.devices, "windows": scored.windows},
         "paths": _paths(problem, device),

@@ -56,8 +56,6 @@ def _to_sinks(board: Board, sinks: frozenset[int]) -> Floats:
     problem, total = board.problem, np.zeros(board.rows)
     for sink in sorted(sinks):
         host = int(problem.pinned[sink])
-        far = (
-            board.wan_row(int(problem.net.zone_of(host)))[board.zone] + problem.net.lan_s[host] + board.lan_s
-        )
+        far = board.wan_row(int(problem.net.zone_of(host)))[board.zone] + problem.net.lan_s[host] + board.lan_s
         total += np.where(board.device == host, 0.0, far)
     return total

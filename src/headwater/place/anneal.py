@@ -63,9 +63,7 @@ def solve(
 
 
 @kernel
-def _cost(
-    field: Arena, weights: Floats, place: Ints, scale: float, sums: Floats, until: Floats, out: Floats
-) -> float:
+def _cost(field: Arena, weights: Floats, place: Ints, scale: float, sums: Floats, until: Floats, out: Floats) -> float:
     evaluate(field, place, sums, until, out)
     value = 0.0
     for measure in range(6):

@@ -310,9 +310,7 @@ class Board:
             loads[5, row] = max(loads[5, row], rate)
         loads[1, row] += sign * problem.memory_bytes[step]
         loads[3, row] += sign * rate * problem.charge_mas[step, kind]
-        for e, other, _ in self.reaches(
-            step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step]))
-        ):
+        for e, other, _ in self.reaches(step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step]))):
             if other != row:
                 for end in (row, other):
                     loads[2, end] += sign * problem.stream_bps[e]

@@ -28,19 +28,13 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         found = _level(capped, left, hint if number == 0 else answer)
         if found.device is None:
             return answer or dataclasses.replace(found, problem=problem, objective=goal)
-        answer = (
-            found
-            if number == 0
-            else dataclasses.replace(found, bound=answer.bound if answer else found.bound)
-        )
+        answer = found if number == 0 else dataclasses.replace(found, bound=answer.bound if answer else found.bound)
         capped = dataclasses.replace(capped, at_most=(*capped.at_most, (level, found.value)))
         if found.status != "optimal":
             break
     assert answer is not None
     assert answer.device is not None
-    done = judged(
-        problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes
-    )
+    done = judged(problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes)
     all_levels = answer.status == "optimal" and len(capped.at_most) - len(problem.at_most) == len(goal.levels)
     if not all_levels:
         return done
@@ -50,9 +44,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
 def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placement:
     """Solve for an objective of one level."""
     if exact_latency.solvable(problem, budget):
-        start = (
-            hint.device if hint is not None else anneal.solve(problem, budget, steps=100_000, starts=2).device
-        )
+        start = hint.device if hint is not None else anneal.solve(problem, budget, steps=100_000, starts=2).device
         return exact_latency.solve(problem, budget, hint=start)
     if exact_aggregate.solvable(problem):
         start_from = hint if hint is not None and hint.device is not None else _quick(problem, budget)

@@ -26,9 +26,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     """Find the best placement on the listed devices and bound what any other could reach."""
     budget = budget or Budget(time_s=60.0)
     if not solvable(problem):
-        raise PlacementError(
-            f"'{problem.name}' does not have queue time; use strategy 'exact' to pick a fitting proof"
-        )
+        raise PlacementError(f"'{problem.name}' does not have queue time; use strategy 'exact' to pick a fitting proof")
     clock = Clock(budget)
     cutoff = _value(problem, budget, hint)
     listed = seats(problem, hint.device if hint is not None else None)
@@ -46,9 +44,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         device = hint.device
         bound = cutoff if status == "infeasible" and not relaxed else bound
     if device is None:
-        return failed(
-            problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes
-        )
+        return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes)
     found = judged(problem, "exact", device, budget, clock.spent_s, bound=bound, notes=notes)
     if found.device is not None and found.value - bound <= max(budget.gap, 1e-6) * abs(found.value):
         return judged(problem, "exact", device, budget, clock.spent_s, optimal=True, notes=notes)

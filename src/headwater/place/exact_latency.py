@@ -16,8 +16,11 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
+from headwater.place.objective import CRITICAL
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
+from headwater.place.score import score
+from headwater.place.verify import violations
 
 NS = 1e9
 WORKERS = 2
@@ -31,9 +34,7 @@ def solvable(problem: Problem, budget: Budget) -> bool:
         len(edge) > 0
         and len({(int(net.class_of[d]), int(net.zone_of(int(d))), float(net.lan_s[d])) for d in edge}) == 1
     )
-    measures = {m for level in goal.levels for m, _ in level} | {
-        m for level, _ in problem.at_most for m, _ in level
-    }
+    measures = {m for level in goal.levels for m, _ in level} | {m for level, _ in problem.at_most for m, _ in level}
     return bool(
         problem.model is Model.ROUND_ROBIN
         and problem.hop_s is not None
@@ -63,18 +64,30 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Ints | None =
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
         if device is not None and _below(problem, device, limit):
             done = status == "OPTIMAL"
-            return judged(
-                problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit)
-            )
+            return judged(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
         hint = device if device is not None else hint
+        if clock.left_s == 0 and hint is not None and not violations(problem, hint.tolist()):
+            known = _one_crossing(problem, budget)
+            return judged(problem, "exact", hint, budget, clock.spent_s, bound=known)
     status, device, bound = _Model(problem, budget, monotone=False).run(clock.left_s, hint)
+    if status == "UNKNOWN" and hint is not None and not violations(problem, hint.tolist()):
+        device, bound = hint, _one_crossing(problem, budget)
     if device is not None:
-        return judged(
-            problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound
-        )
+        return judged(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
     reason = {"INFEASIBLE": "proven to have no valid placement", "UNKNOWN": "not decided in time"}[status]
     proven = status == "INFEASIBLE"
     return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
+
+
+def _one_crossing(problem: Problem, budget: Budget) -> float:
+    """A bound without search: every path to the cloud has a crossing, so the slowest has the dearest of these."""
+    if not _odd_crossings(problem) or problem.hop_s is None or budget.goal(problem) != CRITICAL:
+        return 0.0
+    least = np.full(len(problem.steps), np.inf)
+    for step in problem.order:
+        if problem.inputs[step]:
+            least[step] = max(min(least[problem.stream_from[e]], problem.hop_s[e, 1]) for e in problem.inputs[step])
+    return float(max(least[sink] for sink in problem.sinks))
 
 
 def _odd_crossings(problem: Problem) -> bool:
@@ -87,8 +100,6 @@ def _odd_crossings(problem: Problem) -> bool:
 
 def _below(problem: Problem, device: Ints, limit_s: float) -> bool:
     """Whether no detour can compete: the placement, or its target, is below three crossings."""
-    from headwater.place.score import score
-
     targets = [limit for level, limit in problem.at_most if level[0][0] == "critical"]
     return min([score(problem, device).critical, *targets]) < limit_s
 
@@ -111,9 +122,7 @@ class _Model:
         self.az = [round(problem.service_s[i, vm_kind] * NS) for i in range(n)]
         self.ua = [round(1e3 * problem.rate_hz[i] * problem.charge_mas[i, edge_kind]) for i in range(n)]
         kind = net.classes[edge_kind]
-        self.budget_ua = (
-            math.floor(1e3 * (kind.budget_ma - kind.idle_ma)) if math.isfinite(kind.budget_ma) else None
-        )
+        self.budget_ua = math.floor(1e3 * (kind.budget_ma - kind.idle_ma)) if math.isfinite(kind.budget_ma) else None
         self.seats = sorted({int(d) for d in problem.pinned if d >= 0 and d != self.vm})
         self._variables(n)
         self._sharing(n)
@@ -264,9 +273,7 @@ class _Model:
             if solver.boolean_value(self.c[v]):
                 device[v] = self.vm
                 continue
-            group = [
-                u for u in range(len(problem.steps)) if u != v and solver.boolean_value(self._pair(u, v))
-            ]
+            group = [u for u in range(len(problem.steps)) if u != v and solver.boolean_value(self._pair(u, v))]
             known = [int(device[u]) for u in group if device[u] >= 0]
             device[v] = known[0] if known else next(spare)
         return device

@@ -40,9 +40,7 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
 
     board = Board(problem)
     alone = [
-        why_not(board, step)
-        for step in np.flatnonzero(problem.pinned < 0).tolist()
-        if not board.feasible(step).any()
+        why_not(board, step) for step in np.flatnonzero(problem.pinned < 0).tolist() if not board.feasible(step).any()
     ]
     relaxations = [text for find in RELAXATIONS if clock.left_s > 0 for text in find(problem, fits)]
     steps = _conflict(problem, fits, clock)
@@ -86,9 +84,7 @@ def _without_cost(problem: Problem, steps: set[int]) -> Problem:
 
 def slower(problem: Problem, factor: float) -> Problem:
     """The problem with all rates multiplied by a factor."""
-    return dataclasses.replace(
-        problem, rate_hz=problem.rate_hz * factor, stream_hz=problem.stream_hz * factor
-    )
+    return dataclasses.replace(problem, rate_hz=problem.rate_hz * factor, stream_hz=problem.stream_hz * factor)
 
 
 def _lower_rates(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
@@ -99,9 +95,7 @@ def _lower_rates(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]
 def _stronger(field: str, words: str) -> Callable[[Problem, Callable[[Problem], bool]], list[str]]:
     def find(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
         def boosted(shrink: float) -> Problem:
-            classes = tuple(
-                dataclasses.replace(c, **{field: getattr(c, field) / shrink}) for c in problem.net.classes
-            )
+            classes = tuple(dataclasses.replace(c, **{field: getattr(c, field) / shrink}) for c in problem.net.classes)
             return dataclasses.replace(problem, net=dataclasses.replace(problem.net, classes=classes))
 
         factor = _largest(lambda f: fits(boosted(f)))

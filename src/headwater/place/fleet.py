@@ -31,9 +31,7 @@ class Fleet:
         if problem.name in self.placed:
             raise PlacementError(f"flow '{problem.name}' is placed already; remove it first")
         if problem.net is not self.net:
-            raise PlacementError(
-                f"flow '{problem.name}' is for net '{problem.net.name}', not '{self.net.name}'"
-            )
+            raise PlacementError(f"flow '{problem.name}' is for net '{problem.net.name}', not '{self.net.name}'")
         found = solve(self._left(problem), budget)
         if found.device is not None:
             self.placed[problem.name] = found

@@ -108,9 +108,7 @@ def _service(
     if not isinstance(profile, Profile):
         unknown = set(profile) - {c.name for c in net.classes}
         if unknown:
-            raise PlacementError(
-                f"a profile is given for class '{min(unknown)}', which net '{net.name}' lacks"
-            )
+            raise PlacementError(f"a profile is given for class '{min(unknown)}', which net '{net.name}' lacks")
         columns = []
         for kind in net.classes:
             measured = profile.get(kind.name)

@@ -38,9 +38,7 @@ def solve(
     field = arena(problem, devices, budget.goal(problem))
     weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
     sums, until = scratch(field)
-    best, fitness, valid, generations, changed = _evolve(
-        field, weights, budget.seed, literal, least, most, sums, until
-    )
+    best, fitness, valid, generations, changed = _evolve(field, weights, budget.seed, literal, least, most, sums, until)
     notes = {"generations": float(generations), "last_change": float(changed), "fitness": float(fitness)}
     if not valid:
         reason = f"no chromosome of '{problem.name}' in {generations:,} generations is valid"

@@ -49,9 +49,7 @@ class Objective:
 
     def values(self, score: Score) -> tuple[float, ...]:
         """Every level's value; compare them as tuples."""
-        return tuple(
-            sum((weight * score.measure(measure) for measure, weight in level), 0.0) for level in self.levels
-        )
+        return tuple(sum((weight * score.measure(measure) for measure, weight in level), 0.0) for level in self.levels)
 
     def weights(self, level: int = 0) -> dict[str, float]:
         """The weight of every measure at one level."""

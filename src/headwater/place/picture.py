@@ -48,15 +48,11 @@ def draw(placement: Placement, path: str | Path) -> None:
         )
         if far and problem.net.zone_of(hosts_of[e][0]) != problem.net.zone_of(hosts_of[e][1]):
             middle = (a[0] + b[0]) / 2, (a[1] + b[1]) / 2
-            axes.text(
-                *middle, f"{1e3 * seconds[e]:.1f} ms", fontsize=7, color="#b03a2e", ha="center", va="bottom"
-            )
+            axes.text(*middle, f"{1e3 * seconds[e]:.1f} ms", fontsize=7, color="#b03a2e", ha="center", va="bottom")
     for i, (x, y) in enumerate(place):
         axes.plot(x, y, "o", ms=13, color="#2e86c1" if problem.pinned[i] < 0 else "#1b4f72", zorder=3)
         axes.text(x, y - 0.28, problem.steps[i], fontsize=7, ha="center", va="top", zorder=4)
-    axes.set_title(
-        f"{problem.name}: {placement.objective} = {placement.value:.4g} ({placement.status})", fontsize=9
-    )
+    axes.set_title(f"{problem.name}: {placement.objective} = {placement.value:.4g} ({placement.status})", fontsize=9)
     axes.set_ylim(-0.7, len(hosts) - 0.3)
     axes.set_xlim(-1.6, max(depth) + 0.6)
     axes.axis("off")

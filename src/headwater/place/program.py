@@ -30,6 +30,8 @@ class Program:
         self.upper: list[float] = []
         self.whole: list[bool] = []
         self.rows: list[tuple[Sum, float, float]] = []
+        access = problem.net.access_bps[seats.kind]
+        self._fastest = [float(access[seats.place == a].max(initial=0.0)) for a in range(len(seats.zone))]
         self.x: list[dict[int, int]] = [self._columns_of(v) for v in range(len(problem.steps))]
         self.hop = [self._stream(e) for e in range(len(problem.stream_from))]
         self.step = [self._step_s(v) for v in range(len(problem.steps))]
@@ -156,8 +158,7 @@ class Program:
 
     def _speed(self, a: int, b: int) -> float:
         """The fastest link between devices of two zones."""
-        access = self.problem.net.access_bps[self.seats.kind]
-        return float(min(access[self.seats.place == a].max(), access[self.seats.place == b].max()))
+        return min(self._fastest[a], self._fastest[b])
 
     def _passes(self, e: int, a: int, b: int) -> bool:
         bps = self.problem.stream_bps[e]
@@ -252,9 +253,7 @@ class Program:
         elif name == "money":
             out = {c: classes[int(self.seats.kind[k])].price_per_hour for k, c in self.used.items()}
             if any(c.egress_per_gb for c in classes):
-                raise PlacementError(
-                    "money with egress prices is not linear here; use strategy 'best' for it"
-                )
+                raise PlacementError("money with egress prices is not linear here; use strategy 'best' for it")
         else:
             share = self._variable(math.inf, whole=False)
             for k, draw in self.drawn.items():

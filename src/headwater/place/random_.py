@@ -31,9 +31,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, trials: int = TRIAL
 
 
 @kernel
-def _draw(
-    field: Arena, weights: Floats, trials: int, seed: int, sums: Floats, until: Floats
-) -> tuple[Ints, float]:
+def _draw(field: Arena, weights: Floats, trials: int, seed: int, sums: Floats, until: Floats) -> tuple[Ints, float]:
     np.random.seed(seed)
     columns = field.service.shape[1]
     place, out = field.fixed.copy(), np.zeros(OUT)

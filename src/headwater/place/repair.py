@@ -15,9 +15,7 @@ from headwater.place.problem import Problem
 from headwater.place.verify import violations
 
 
-def repair(
-    problem: Problem, before: Ints, budget: Budget | None = None, *, spare_moves: int = 0
-) -> Placement:
+def repair(problem: Problem, before: Ints, budget: Budget | None = None, *, spare_moves: int = 0) -> Placement:
     """Place `problem` starting from an older placement; only what must move does, plus up to `spare_moves`.
 
     First the steps that cannot stay are lifted and put where they do best. If that does not fit, steps on
@@ -45,9 +43,7 @@ def must_move(problem: Problem, before: Ints) -> list[int]:
     out = []
     for step, device in enumerate(before.tolist()):
         pin = int(problem.pinned[step])
-        zone_bars = (
-            problem.zone_allowed is not None and not problem.zone_allowed[step, int(net.zone_of(device))]
-        )
+        zone_bars = problem.zone_allowed is not None and not problem.zone_allowed[step, int(net.zone_of(device))]
         unable = not np.isfinite(problem.service_s[step, net.class_of[device]])
         if device in problem.closed or (pin >= 0 and pin != device) or zone_bars or unable:
             out.append(step)

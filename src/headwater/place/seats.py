@@ -34,9 +34,7 @@ class Seats:
     def real(self) -> Seats:
         """Without the relaxed devices."""
         keep = self.device >= 0
-        return Seats(
-            self.device[keep], self.kind[keep], self.place[keep], self.lan_s[keep], self.wan_s, self.zone
-        )
+        return Seats(self.device[keep], self.kind[keep], self.place[keep], self.lan_s[keep], self.wan_s, self.zone)
 
 
 def seats(problem: Problem, known: Ints | None) -> Seats:
@@ -53,9 +51,7 @@ def seats(problem: Problem, known: Ints | None) -> Seats:
     taken = set(device)
     for zone in zones.tolist():
         for group in np.flatnonzero(index.zone == zone).tolist():
-            rest = (
-                int(d) for d in index.members(group) if int(d) not in taken and int(d) not in problem.closed
-            )
+            rest = (int(d) for d in index.members(group) if int(d) not in taken and int(d) not in problem.closed)
             nearest_rest = next(rest, None)
             if nearest_rest is not None:
                 device.append(-1)

@@ -86,9 +86,7 @@ def _wishes(problem: Problem, where: list[int]) -> list[Violation]:
         if len({where[i] for i in group}) > 1:
             names = ", ".join(f"'{problem.steps[i]}'" for i in group)
             out.append(
-                Violation(
-                    "together", names, len({where[i] for i in group}), 1, f"steps {names} must share a device"
-                )
+                Violation("together", names, len({where[i] for i in group}), 1, f"steps {names} must share a device")
             )
     return out
 
@@ -196,14 +194,8 @@ def _targets(problem: Problem, where: list[int]) -> list[Violation]:
     for level, limit in problem.at_most:
         value = sum(weight * reached.measure(measure) for measure, weight in level)
         if value > limit * (1 + SLACK) + 1e-12:
-            name = " + ".join(
-                measure if weight == 1 else f"{weight:g} * {measure}" for measure, weight in level
-            )
-            out.append(
-                Violation(
-                    "target", name, value, limit, f"{name} is {value:g}; at most {limit:g} is asked for"
-                )
-            )
+            name = " + ".join(measure if weight == 1 else f"{weight:g} * {measure}" for measure, weight in level)
+            out.append(Violation("target", name, value, limit, f"{name} is {value:g}; at most {limit:g} is asked for"))
     return out
 
 

@@ -139,9 +139,7 @@ def read(path: str | Path) -> list[Dag]:
     except (OSError, json.JSONDecodeError, UnicodeDecodeError) as slip:
         raise PlacementError(f"replica file '{path}' cannot be read: {slip}") from slip
     if not isinstance(rows, list):
-        raise PlacementError(
-            f"replica file '{path}' must hold a list of dataflows; got {type(rows).__name__}"
-        )
+        raise PlacementError(f"replica file '{path}' must hold a list of dataflows; got {type(rows).__name__}")
     return [_dag(row, number) for number, row in enumerate(rows)]
 
 
@@ -207,9 +205,7 @@ def draw(size: int, sources: int, *, seed: int, max_out: int = 3) -> Dag:
     for attempt in range(1000):
         edges, sinks = _draw_edges(random, size, sources, max_out)
         kinds = [str(random.choice(list(_MEASURED))) for _ in range(size - sources)]
-        queries = [None] * sources + [
-            str(random.choice([row[0] for row in _MEASURED[kind]])) for kind in kinds
-        ]
+        queries = [None] * sources + [str(random.choice([row[0] for row in _MEASURED[kind]])) for kind in kinds]
         dag = sampled(f"{size}_{sources}_{seed}", sources, sinks, tuple(queries), edges, seed=seed + attempt)
         into, out = rates(dag, 1000.0)
         peaks = [QUERIES[q].peak_vm_hz * (1 + PEAK_SPREAD) if q else math.inf for q in queries]

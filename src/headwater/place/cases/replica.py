@@ -57,9 +57,7 @@ def _rows() -> dict[str, Row]:
         if text.strip():
             name, *numbers = text.split()
             counts = [int(x) for x in numbers[:7]]
-            rows[name] = Row(
-                name, counts[0], counts[1], tuple(counts[2:]), float(numbers[7]), float(numbers[8])
-            )
+            rows[name] = Row(name, counts[0], counts[1], tuple(counts[2:]), float(numbers[7]), float(numbers[8]))
     return rows
 
 
@@ -81,9 +79,7 @@ def fit(row: Row, *, seed: int = 0, steps: int = 400_000, starts: int = 4) -> Da
     most = np.array([p + [0.0] * (width - len(p)) for p in peaks]) * (1 + PEAK_SPREAD) * row.sources / 1000
     kinds = np.repeat(np.arange(len(KINDS)), row.kinds)
     found = [
-        _anneal(
-            row.sources, row.sinks, kinds, choices, yields, most, row.busiest, row.output, steps, seed + start
-        )
+        _anneal(row.sources, row.sinks, kinds, choices, yields, most, row.busiest, row.output, steps, seed + start)
         for start in range(starts)
     ]
     joined, kind, variant, _ = min(found, key=lambda f: f[3])

@@ -153,9 +153,7 @@ def graphs(seed: int = 0) -> list[Graph]:
     return [graph(size, seed + number) for number, size in enumerate(SIZES)]
 
 
-def setting(
-    shape: Graph, number: int, reading: Preset, *, seed: int = 0, access_bps: float = 100e6
-) -> Setting:
+def setting(shape: Graph, number: int, reading: Preset, *, seed: int = 0, access_bps: float = 100e6) -> Setting:
     """Draw setting `number` of an application; the same number gives the same draw for every net."""
     random = np.random.default_rng([seed, number, len(shape.stateful), int(shape.share.size)])
     drawn = _draw(random, shape, reading)
