@@ -113,9 +113,7 @@ def test_block_averages_come_with_the_last_record_of_each_block(rows, size, data
         made = block_average(np.array(slots), np.array(batch, "f4"), totals, counts, size, at, out)
         means = [plain.step(slot, value) for slot, value in zip(slots, batch, strict=True)]
         assert at[:made].tolist() == [i for i, mean in enumerate(means) if mean is not None]
-        np.testing.assert_allclose(
-            out[:made], [mean for mean in means if mean is not None], rtol=1e-6, atol=0.5
-        )
+        np.testing.assert_allclose(out[:made], [mean for mean in means if mean is not None], rtol=1e-6, atol=0.5)
 
 
 @given(st.lists(st.tuples(st.integers(-3, 6), st.integers(0, 2), values), max_size=120), st.data())
@@ -138,8 +136,6 @@ def test_joining_ten_thousand_open_messages_and_closing_them_leaves_nothing():
     for part in np.array_split(ids, 37):
         assert len(pieces.add(part, np.zeros(len(part), "i8"), part.astype("f4"))[0]) == 0
     assert len(pieces) == 10_000
-    found = [
-        pieces.add(part, np.ones(len(part), "i8"), -part.astype("f4"))[1] for part in np.array_split(ids, 11)
-    ]
+    found = [pieces.add(part, np.ones(len(part), "i8"), -part.astype("f4"))[1] for part in np.array_split(ids, 11)]
     np.testing.assert_array_equal(np.concatenate(found), np.stack([ids, -ids], axis=1))
     assert len(pieces) == 0

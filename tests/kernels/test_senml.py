@@ -58,9 +58,7 @@ numbers = (
     | st.integers(-(10**20), 10**20)
     | st.integers(-(10**6), 10**6).map(lambda n: n / 100)
 )
-odd_values = st.sampled_from(
-    ["", " 8 ", "1_0", "nan", "-Infinity", "1e400", "0x1", "+5", "007", ".5", "5.", "é"]
-)
+odd_values = st.sampled_from(["", " 8 ", "1_0", "nan", "-Infinity", "1e400", "0x1", "+5", "007", ".5", "5.", "é"])
 values = numbers | numbers.map(str) | odd_values | st.none() | st.booleans() | st.just([1])
 names = st.sampled_from([*FIELDS, *FIELDS, "other", "", "sourc", "tempe"])
 
@@ -110,12 +108,7 @@ def same(one, other) -> bool:
         return one is other
     (time, mine), (its_time, its) = one, other
     numbers_match = all(mine[n] == its[n] for n in ("temp", "hum"))
-    return (
-        time == its_time
-        and numbers_match
-        and mine["source"] == its["source"]
-        and same_text(mine["lon"], its["lon"])
-    )
+    return time == its_time and numbers_match and mine["source"] == its["source"] and same_text(mine["lon"], its["lon"])
 
 
 def same_text(mine: str, its: str) -> bool:
@@ -140,9 +133,7 @@ def test_what_the_compiled_scan_accepts_a_second_json_library_accepts_too(raw):
 
 def test_damage_at_every_single_byte_is_judged_as_json_judges_it():
     usual = USUAL.encode()
-    damaged = [
-        usual[:i] + bytes([c]) + usual[i + 1 :] for i in range(len(usual)) for c in b'"\\ 0,}]\x1f\xc3'
-    ]
+    damaged = [usual[:i] + bytes([c]) + usual[i + 1 :] for i in range(len(usual)) for c in b'"\\ 0,}]\x1f\xc3']
     damaged += [usual[:i] for i in range(len(usual))]
     for mine, raw in zip(parse(damaged), damaged, strict=True):
         assert same(mine, reference.senml(raw, FIELDS)), raw
@@ -203,8 +194,7 @@ def test_every_number_comes_out_as_float_reads_it():
     column = Text.of([json.dumps({"e": [{"n": "x", "v": text}], "bt": 0}) for text in texts])
     found = SenmlParser({"x": "float"}).parse(column).columns["x"]
     assert all(
-        math.copysign(1, a) == math.copysign(1, b) and a == b
-        for a, b in zip(found, map(float, texts), strict=True)
+        math.copysign(1, a) == math.copysign(1, b) and a == b for a, b in zip(found, map(float, texts), strict=True)
     )
 
 

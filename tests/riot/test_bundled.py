@@ -37,9 +37,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_etl_writes_rows_and_messages_in_the_order_of_its_input(message_file, tmp_path):
-    report = engine.run(
-        rewired(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "out"), take=3
-    )
+    report = engine.run(rewired(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "out"), take=3)
     rows = table(tmp_path / "out" / "insert.csv")
     assert [int(row["msg"]) for row in rows] == list(range(1, 121))
     written = (tmp_path / "out" / "publish.jsonl").read_text().splitlines()
@@ -105,6 +103,16 @@ def test_a_file_can_be_sent_over_and_over_at_a_rate(message_file):
     flow = rewired(flow_named("pred"), inputs=[str(message_file)], rate=2000)
     report = engine.run(flow, seconds=0.3)
     assert report.last.records_in > 120
+
+
+def test_train_and_pred_meet_in_the_folder_that_the_environment_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWATER_RIOT_MODELS", str(tmp_path / "models"))
+    engine.run(rewired(flow_named("train"), rate=50), seconds=0.2)
+    assert list((tmp_path / "models").glob("CITY-*.model"))
+    report = engine.run(rewired(flow_named("pred"), rate=200), seconds=0.3)
+    assert report.last.steps["load"].records_out > 0
+    assert report.last.steps["messages"].records_in > 0
+    assert report.dead_letters == 0
 
 
 def test_an_unknown_flow_and_a_missing_file_are_named(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from headwater.riot.datasets import CITY, FIT, TAXI, Dataset
 from headwater.riot.etl import etl
 from headwater.riot.generate import messages, stream
 from headwater.riot.labels import CLASSES
+from headwater.riot.model_folder import ModelFolder
 from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, load, save
 from headwater.riot.pred import pred
-from headwater.riot.sources import repeated
+from headwater.riot.sources import Messages, repeated
 from headwater.riot.stats import stats
 from headwater.riot.train import generated_table, train, triggers
 
@@ -103,9 +105,7 @@ def test_etl_says_what_its_plain_twin_says():
     filled = reference.Interpolation(5)
     by_number = {row["msg"]: row for row in rows.records}
     texts = messages(stream("CITY"), 0, 300).bytes_list()
-    fields = {
-        f.name: "text" if f.name in ("source", "longitude", "latitude") else "float" for f in CITY.fields
-    }
+    fields = {f.name: "text" if f.name in ("source", "longitude", "latitude") else "float" for f in CITY.fields}
     singles = 0
     for number in range(COUNT):
         time_ms, values = reference.senml(texts[number % 300], fields)
@@ -207,6 +207,23 @@ def test_a_model_published_while_pred_runs_is_used_from_then_on(tmp_path):
     again = build(flow.steps["dtc"])
     again.restore(classify.snapshot())
     assert again.process(rows, 0)["result"].tolist() == after
+
+
+def test_models_that_train_writes_reach_a_running_pred(tmp_path):
+    running = engine.start(pred(Messages("CITY", 200), updates=ModelFolder(tmp_path, "20 ms"), models=tmp_path))
+    try:
+        engine.run(train(triggers(1e9, count=3), models=tmp_path))
+        until = time.monotonic() + 60
+        while running.sample().steps["dtc"].records_in == running.sample().steps["parse"].records_out:
+            assert time.monotonic() < until, "no model arrived"
+            time.sleep(0.02)
+    finally:
+        running.stop()
+        report = running.wait()
+    steps = report.last.steps
+    assert steps["load"].records_out >= 6
+    assert steps["dtc"].records_in == steps["parse"].records_out + steps["load"].records_out
+    assert report.dead_letters == 0
 
 
 def test_a_model_that_is_missing_corrupt_or_of_other_columns_is_a_dead_letter(tmp_path):

@@ -128,9 +128,7 @@ def test_fit_stays_in_its_ranges_and_samples_each_subject_at_50_hz():
 
 
 def test_streams_that_cannot_be_are_refused():
-    with pytest.raises(
-        FlowError, match=r"there is no data set 'CITI'; expected one of .*; did you mean 'CITY'"
-    ):
+    with pytest.raises(FlowError, match=r"there is no data set 'CITI'; expected one of .*; did you mean 'CITY'"):
         dataset("CITI")
     with pytest.raises(FlowError, match="0 sensors"):
         CityStream(sensors=0)

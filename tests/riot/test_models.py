@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from headwater.errors import ModelError
 from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, from_json, from_weka, load, save
 
-TREE = TreeModel(
-    ("air", "dust"), ("BAD", "GOOD"), (Fork(0, 22.0, 1, 2), Leaf(0), Fork(1, 0.5, 3, 4), Leaf(1), Leaf(0))
-)
+TREE = TreeModel(("air", "dust"), ("BAD", "GOOD"), (Fork(0, 22.0, 1, 2), Leaf(0), Fork(1, 0.5, 3, 4), Leaf(1), Leaf(0)))
 LINE = LinearModel(("air", "dust"), "light", (2.0, -0.5), 10.0)
 
 
@@ -99,7 +97,5 @@ def test_a_regression_with_a_coefficient_that_is_no_number_is_refused():
 
 
 def test_an_unknown_weka_model_is_refused():
-    with pytest.raises(
-        ModelError, match=r"x: expected weka\.J48 or weka\.LinearRegression, got 'weka\.ZeroR'"
-    ):
+    with pytest.raises(ModelError, match=r"x: expected weka\.J48 or weka\.LinearRegression, got 'weka\.ZeroR'"):
         from_weka({"kind": "weka.ZeroR", "attributes": ["a", "b"]}, "x")

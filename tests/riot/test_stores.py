@@ -32,9 +32,7 @@ ROWS = Schema.of({"timestamp": int, "source": str, "x": float})
 
 def rows(count: int) -> Batch:
     numbers = np.arange(count)
-    return Batch.of(
-        {"timestamp": numbers // 3, "source": [f"s{i % 3}" for i in range(count)], "x": numbers / 2}, ROWS
-    )
+    return Batch.of({"timestamp": numbers // 3, "source": [f"s{i % 3}" for i in range(count)], "x": numbers / 2}, ROWS)
 
 
 def test_rows_are_inserted_in_groups_and_the_rest_at_the_end(tmp_path):
@@ -99,9 +97,7 @@ def test_a_url_is_handed_to_fsspec_where_it_is_installed(monkeypatch):
         BlobStore("memory://b")
     kept: dict[str, bytes] = {}
     files = types.SimpleNamespace(pipe_file=kept.__setitem__, cat_file=kept.__getitem__)
-    fake = types.SimpleNamespace(
-        core=types.SimpleNamespace(url_to_fs=lambda url: (files, url.split("://")[1]))
-    )
+    fake = types.SimpleNamespace(core=types.SimpleNamespace(url_to_fs=lambda url: (files, url.split("://")[1])))
     monkeypatch.setitem(sys.modules, "fsspec", fake)
     store = BlobStore("memory://b")
     store.put("a", b"1")
@@ -125,9 +121,7 @@ def test_files_of_a_store_are_zipped_by_name(tmp_path):
 
 
 @given(
-    st.dictionaries(
-        st.text(max_size=4), st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1)
-    )
+    st.dictionaries(st.text(max_size=4), st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1))
 )
 def test_a_chart_has_a_line_for_each_series_inside_its_frame(series):
     clean = {name.translate(dict.fromkeys(range(32))): line for name, line in series.items()}
@@ -166,9 +160,7 @@ def test_stats_viz_stores_charts_of_all_results(tmp_path):
 
 def test_a_plot_moved_in_the_middle_makes_the_same_archives():
     flow = stats_viz(repeated(messages(stream("CITY"), 0, 5), 1e9, count=60), results=5, charts=4)
-    parsed = build(flow.steps["parse"]).process(
-        flow.steps["messages"].kind.source.open(print).read(60, 5.0), 0
-    )
+    parsed = build(flow.steps["parse"]).process(flow.steps["messages"].kind.source.open(print).read(60, 5.0), 0)
     results = build(flow.steps["dac"]).process(parsed[1][1], 0)
     stay, first, second = (build(flow.steps["viz"]) for _ in range(3))
     whole = stay.process(results, 2).rows()

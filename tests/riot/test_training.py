@@ -26,8 +26,7 @@ def test_the_best_cut_gains_the_most_information(rows):
     values, labels = [float(v) for v, _ in rows], [k for _, k in rows]
     cuts = [i for i in range(2, len(rows) - 1) if values[i - 1] < values[i]]
     gains = {
-        i: entropy(labels) - (i * entropy(labels[:i]) + (len(rows) - i) * entropy(labels[i:])) / len(rows)
-        for i in cuts
+        i: entropy(labels) - (i * entropy(labels[:i]) + (len(rows) - i) * entropy(labels[i:])) / len(rows) for i in cuts
     }
     count, gain, ratio = best_split(np.array(values), np.array(labels), 3, 2.0)
     expected = max(gains.values(), default=0) - math.log2(max(len(cuts), 1)) / len(rows)
@@ -59,9 +58,7 @@ def test_a_clean_border_is_found_at_a_value_that_occurs():
 
 def test_noise_is_pruned_to_one_leaf():
     rng = np.random.default_rng(5)
-    tree = train_tree(
-        rng.random((3, 400)), (rng.random(400) < 0.1).astype(np.int64), list("abc"), ["no", "yes"]
-    )
+    tree = train_tree(rng.random((3, 400)), (rng.random(400) < 0.1).astype(np.int64), list("abc"), ["no", "yes"])
     assert tree.nodes == (Leaf(0),)
 
 

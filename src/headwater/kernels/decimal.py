@@ -9,9 +9,7 @@ from headwater.kernels.jit import kernel
 
 _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _UPPER_E, _LOWER_E = 69, 101
-_EXACT_INT = (
-    2**53
-)  # the whole numbers up to here, and the powers of ten up to 10**22, are exact as 64-bit floats
+_EXACT_INT = 2**53  # the whole numbers up to here, and the powers of ten up to 10**22, are exact as 64-bit floats
 _TEN = np.array([10.0**i for i in range(23)])
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)

@@ -156,9 +156,7 @@ class _Texts:
         ends = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(self._ends[slots + 1] - self._ends[slots], out=ends[1:])
         if ends[-1] > np.iinfo(np.int32).max:
-            raise OverflowError(
-                f"{len(slots)} keys have {ends[-1]} bytes; one text column holds 2 GiB at most"
-            )
+            raise OverflowError(f"{len(slots)} keys have {ends[-1]} bytes; one text column holds 2 GiB at most")
         data = np.empty(ends[-1], np.uint8)
         _take_texts(self._known, self._ends, slots, data, ends)
         return TextArrays(data, ends.astype(np.int32))

@@ -157,15 +157,11 @@ class SenmlParser:
             raise _RefusedError(Reason.NO_VALUE, field)
         try:
             if not isinstance(text, str):
-                raise _RefusedError(
-                    Reason.NOT_A_NUMBER if field < self._float_count else Reason.NO_VALUE, field
-                )
+                raise _RefusedError(Reason.NOT_A_NUMBER if field < self._float_count else Reason.NO_VALUE, field)
             if field >= self._float_count:
                 return text.encode()
             value = float(text)
-        except (
-            UnicodeEncodeError
-        ) as error:  # half of a surrogate pair: JSON's grammar has it, Unicode does not
+        except UnicodeEncodeError as error:  # half of a surrogate pair: JSON's grammar has it, Unicode does not
             raise _RefusedError(Reason.NOT_JSON, field) from error
         except ValueError as error:
             raise _RefusedError(Reason.NOT_A_NUMBER, field) from error
@@ -189,9 +185,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _json(raw: bytes) -> Any:
     try:
-        return json.loads(
-            raw.decode(), parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant
-        )
+        return json.loads(raw.decode(), parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise _RefusedError(Reason.NOT_JSON) from error
 

@@ -308,9 +308,7 @@ def scan(
 
 
 @kernel
-def gather_spans(
-    data: NDArray[np.uint8], spans: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+def gather_spans(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """Copy the texts `data[spans[i, 0]:spans[i, 1]]` into a text column of their own."""
     offsets = np.empty(len(spans) + 1, np.int32)
     total = 0

@@ -63,14 +63,10 @@ class Weaver:
     def weave(self, columns: Sequence[TextColumn]) -> TextArrays:
         """Return the text of each row; as many columns as there are pieces, less one."""
         if len(columns) != len(self._ends) - 2:
-            raise ValueError(
-                f"{len(self._ends) - 1} pieces hold {len(self._ends) - 2} columns; got {len(columns)}"
-            )
+            raise ValueError(f"{len(self._ends) - 1} pieces hold {len(self._ends) - 2} columns; got {len(columns)}")
         # All columns become one, so that the kernel needs few arguments: their bytes end to end, their
         # offsets moved.
-        edges = (
-            np.concatenate([column.offsets for column in columns]).reshape(len(columns), -1).astype(np.int64)
-        )
+        edges = np.concatenate([column.offsets for column in columns]).reshape(len(columns), -1).astype(np.int64)
         first, last = edges[:, 0].tolist(), edges[:, -1].tolist()
         data = np.concatenate([c.data[a:b] for c, a, b in zip(columns, first, last, strict=True)])
         sizes = edges[:, -1] - edges[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from headwater.riot.blobs import BlobStore, PutBlobs
 from headwater.riot.datasets import CITY
 from headwater.riot.etl import etl, generated_ids
 from headwater.riot.in_order import InOrder, TextLines
+from headwater.riot.model_folder import ModelFolder
 from headwater.riot.notes import notes_of
 from headwater.riot.pred import pred
 from headwater.riot.sources import MessageFile, Messages
@@ -43,9 +45,9 @@ class BundledFlow(Flow):
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the flow with another source, or with files for its sinks."""
         source, folder = self._source, None
-        for kind in kinds.values():
+        for name, kind in kinds.items():
             if isinstance(kind, Read):
-                source = kind.source
+                source = kind.source if name != "updates" else source
             elif isinstance(kind, Write) and isinstance(kind.sink, Csv | JsonLines):
                 folder = Path(kind.sink.path).parent
             else:
@@ -56,16 +58,12 @@ class BundledFlow(Flow):
 def flow_named(name: str) -> Flow:
     """Return a bundled flow: etl, stats, stats-viz, train or pred."""
     if name not in _FLOWS:
-        raise FlowError(
-            f"there is no bundled flow {name!r}; flows are {listed(_FLOWS)}{suggestion(name, _FLOWS)}"
-        )
+        raise FlowError(f"there is no bundled flow {name!r}; flows are {listed(_FLOWS)}{suggestion(name, _FLOWS)}")
     return BundledFlow(name, _FLOWS[name], Triggers() if name == "train" else Messages("CITY"))
 
 
 def _etl(source: Any, folder: Path | None) -> Flow:
-    known = notes_of(
-        CITY, generated_ids(CITY), source.path.parent if isinstance(source, MessageFile) else None
-    )
+    known = notes_of(CITY, generated_ids(CITY), source.path.parent if isinstance(source, MessageFile) else None)
     lines = None if folder is None else InOrder(TextLines(folder / "publish.jsonl", "senml"), ["msg"])
     return etl(source, publish=lines, insert=_file(folder, "insert"), notes=known)
 
@@ -79,19 +77,35 @@ def _stats(source: Any, folder: Path | None) -> Flow:
 
 
 def _pred(source: Any, folder: Path | None) -> Flow:
-    return pred(source, publish=_file(folder, "publish", "msg", "kind"), forecasts=_file(folder, "mlr"))
+    shared = _shared_models()
+    watched = ModelFolder(shared) if shared is not None and isinstance(source, Messages) else None
+    return pred(
+        source,
+        publish=_file(folder, "publish", "msg", "kind"),
+        forecasts=_file(folder, "mlr"),
+        updates=watched,
+        models=shared,
+    )
 
 
 def _train(source: Any, folder: Path | None) -> Flow:
-    models = Path(tempfile.mkdtemp(prefix="headwater-models-")) if folder is None else folder
-    labelled = _file(folder, "annotate")
+    models = folder or _shared_models() or Path(tempfile.mkdtemp(prefix="headwater-models-"))
     return train(
         source,
         models=models,
         table=source.table,
         publish=_file(folder, "publish", "msg", "kind"),
-        labelled=labelled,
+        labelled=_file(folder, "annotate"),
     )
+
+
+def _shared_models() -> Path | None:
+    """Return the folder through which a running TRAIN hands models to a running PRED, if one is named."""
+    named = os.environ.get("HEADWATER_RIOT_MODELS")
+    if not named:
+        return None
+    Path(named).mkdir(parents=True, exist_ok=True)
+    return Path(named)
 
 
 def _stats_viz(source: Any, folder: Path | None) -> Flow:
@@ -102,6 +116,4 @@ def _file(folder: Path | None, name: str, *by: str) -> Sink | None:
     return None if folder is None else InOrder(Csv(folder / f"{name}.csv"), by or ("msg",))
 
 
-_FLOWS: dict[str, Build] = {"etl": _etl, "stats": _stats, "pred": _pred, "train": _train} | {
-    "stats-viz": _stats_viz
-}
+_FLOWS: dict[str, Build] = {"etl": _etl, "stats": _stats, "pred": _pred, "train": _train} | {"stats-viz": _stats_viz}

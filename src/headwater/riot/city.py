@@ -83,9 +83,7 @@ class CityStream:
         self, seed: int = 1, sensors: int = 2700, rate_hz: float = 5000, start_ms: int = 1_422_748_800_000
     ) -> None:
         if sensors < 1 or rate_hz <= 0:
-            raise FlowError(
-                f"a CITY stream needs sensors and a rate; got {sensors} sensors, {rate_hz} per second"
-            )
+            raise FlowError(f"a CITY stream needs sensors and a rate; got {sensors} sensors, {rate_hz} per second")
         self.rate_hz, self.start_ms, self.sensors = rate_hz, start_ms, sensors
         self.sites = -(-sensors // self.per_site)
         rng = np.random.default_rng([seed, 2**32])
@@ -105,8 +103,7 @@ class CityStream:
         drawn = self._blocks.take(start, count)
         site = drawn["sensor"] // self.per_site
         out: dict[str, Column] = {
-            "time_ms": self.start_ms
-            + ((np.arange(start, start + count) / self.rate_hz) // 1 * 1000).astype(np.int64),
+            "time_ms": self.start_ms + ((np.arange(start, start + count) / self.rate_hz) // 1 * 1000).astype(np.int64),
             "source": self.ids.take(drawn["sensor"]),
             "longitude": self._longitude.take(site),
             "latitude": self._latitude.take(site),

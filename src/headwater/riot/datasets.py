@@ -59,8 +59,7 @@ CITY = Dataset(
     "CITY",
     id="source",
     fields=_fields(
-        "source*:string longitude:lon latitude:lat temperature:far humidity:per light:per dust:per "
-        "airquality_raw:per"
+        "source*:string longitude:lon latitude:lat temperature:far humidity:per light:per dust:per airquality_raw:per"
     ),
     ranges={
         "temperature": (0.7, 35.1),

@@ -70,9 +70,7 @@ class Blocks:
             for block in range(first, last + 1)
         ]
         skip = start - first * _BLOCK
-        return {
-            name: np.concatenate([block[name] for block in drawn])[skip : skip + count] for name in drawn[0]
-        }
+        return {name: np.concatenate([block[name] for block in drawn])[skip : skip + count] for name in drawn[0]}
 
 
 def correlated(pairs: dict[tuple[int, int], float], size: int) -> Floats:

@@ -85,9 +85,7 @@ def _tall(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping
 
 
 def _wide(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping[str, int]) -> Stream:
-    parsed = messages.apply(
-        "parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"]
-    )
+    parsed = messages.apply("parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"])
     ranged = parsed.map_batches("range", WideRange(dataset), parallel=count["range"])
     filtered = ranged.map_batches("bloom", WideBloom(dataset, known), parallel=count["bloom"])
     if not dataset.interpolate:

@@ -35,9 +35,7 @@ class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
 class TreeModel:
     """A decision tree over `columns`, telling one of `classes`; a node comes before its children."""
 
-    def __init__(
-        self, columns: tuple[str, ...], classes: tuple[str, ...], nodes: tuple[Fork | Leaf, ...]
-    ) -> None:
+    def __init__(self, columns: tuple[str, ...], classes: tuple[str, ...], nodes: tuple[Fork | Leaf, ...]) -> None:
         self.columns, self.classes, self.nodes = columns, classes, nodes
         if not nodes:
             raise ModelError("a tree needs at least one node; got none")
@@ -52,9 +50,7 @@ class TreeModel:
     def _check(self, number: int, node: Fork | Leaf) -> None:
         if isinstance(node, Leaf):
             if not 0 <= node.klass < len(self.classes):
-                raise ModelError(
-                    f"tree node {number} tells class {node.klass}; there are {len(self.classes)} classes"
-                )
+                raise ModelError(f"tree node {number} tells class {node.klass}; there are {len(self.classes)} classes")
             return
         if not 0 <= node.column < len(self.columns) or not math.isfinite(node.threshold):
             raise ModelError(

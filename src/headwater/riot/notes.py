@@ -13,9 +13,7 @@ _PLACES = ("harbour", "market", "library", "station", "school", "park", "bridge"
 _KINDS = ("solar", "radar", "heat", "analog", "sonar", "optic", "wired")
 
 
-def notes_of(
-    dataset: Dataset, ids: Text | None = None, beside: Path | None = None
-) -> dict[str, tuple[str, ...]]:
+def notes_of(dataset: Dataset, ids: Text | None = None, beside: Path | None = None) -> dict[str, tuple[str, ...]]:
     """Return the annotations of the sensors in `ids`, made up, and of those in the benchmark's file."""
     made: dict[str, tuple[str, ...]] = {}
     if ids is not None:

@@ -38,9 +38,7 @@ class ParseRows(Operator):
     def __init__(self, dataset: Dataset, *, csv: bool = False, step: str = "parse") -> None:
         self._dataset, self._step, self._reads_csv = dataset, step, csv
         texts = (dataset.id, *dataset.meta)
-        kinds: dict[str, Kind] = {
-            entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields
-        }
+        kinds: dict[str, Kind] = {entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields}
         self._senml = SenmlParser(kinds)
         self._csv = CsvSplitter(csv_columns(dataset), {"timestamp": "float", **kinds})
 
@@ -87,9 +85,7 @@ class ParseRows(Operator):
 class ParseObservations(ParseRows):
     """Like `ParseRows`, but each message becomes one record for each of `observed`, in that order."""
 
-    def __init__(
-        self, dataset: Dataset, observed: Sequence[str], *, csv: bool = False, step: str = "parse"
-    ) -> None:
+    def __init__(self, dataset: Dataset, observed: Sequence[str], *, csv: bool = False, step: str = "parse") -> None:
         super().__init__(dataset, csv=csv, step=step)
         self._observed = tuple(observed)
 

@@ -59,9 +59,7 @@ class _WithModel(Operator):
 
     def _checked(self, model: Model) -> Model:
         if len(model.columns) != len(self.columns):
-            raise ModelError(
-                f"step {self._step!r} reads {list(self.columns)}; the model is for {list(model.columns)}"
-            )
+            raise ModelError(f"step {self._step!r} reads {list(self.columns)}; the model is for {list(model.columns)}")
         return model
 
     def snapshot(self, select: Select | None = None) -> bytes:
@@ -78,9 +76,7 @@ class Classify(_WithModel):
 
     kind = TreeModel
 
-    def __init__(
-        self, model: TreeModel, columns: Sequence[str], kept: Sequence[str], step: str = "dtc"
-    ) -> None:
+    def __init__(self, model: TreeModel, columns: Sequence[str], kept: Sequence[str], step: str = "dtc") -> None:
         super().__init__(model, columns, step)
         self._kept = tuple(kept)
 

@@ -74,9 +74,7 @@ class JoinObservations(Operator):
 class Annotate(Operator):
     """Adds what is known of a row's sensor; an unknown sensor makes the row a dead letter."""
 
-    def __init__(
-        self, dataset: Dataset, notes: Mapping[str, tuple[str, ...]], step: str = "annotate"
-    ) -> None:
+    def __init__(self, dataset: Dataset, notes: Mapping[str, tuple[str, ...]], step: str = "annotate") -> None:
         self._dataset, self._step = dataset, step
         self._ids = KeyIndex("text")
         self._ids.slots([Text.of(notes)])

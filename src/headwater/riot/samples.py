@@ -45,9 +45,7 @@ def notes(dataset: Dataset, beside: Path | None = None) -> dict[str, tuple[str, 
     A file in the folder `beside` (where the input lies, say) goes before that of the samples.
     """
     name = _NOTES.get(dataset.name)
-    path = (
-        beside / name if beside is not None and name is not None and (beside / name).is_file() else _raw(name)
-    )
+    path = beside / name if beside is not None and name is not None and (beside / name).is_file() else _raw(name)
     found = {}
     for number, line in enumerate(path.read_text().splitlines() if path else [], 1):
         if not line.strip():

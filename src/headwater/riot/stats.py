@@ -69,7 +69,5 @@ def stats(
 def write_all(flow: Flow, name: str, streams: list[Stream], sink: Sink, parallel: int) -> None:
     """Write several streams of one schema to one sink, as one step."""
     schemas: list[Schema] = [stream.schema for stream in streams]
-    inputs = tuple(
-        Input(stream.step, stream.port, schema) for stream, schema in zip(streams, schemas, strict=True)
-    )
+    inputs = tuple(Input(stream.step, stream.port, schema) for stream, schema in zip(streams, schemas, strict=True))
     flow.add(name, Write(sink), inputs=inputs, parallel=parallel)

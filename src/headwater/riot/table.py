@@ -20,9 +20,7 @@ class SqliteTable:
     row that comes again replaces itself.
     """
 
-    def __init__(
-        self, path: str | Path, table: str, id: str, time: str = "timestamp", group: int = 100
-    ) -> None:
+    def __init__(self, path: str | Path, table: str, id: str, time: str = "timestamp", group: int = 100) -> None:
         if not table.isidentifier():
             raise InputError(f"a table's name is made of letters, digits and _; got {table!r}")
         self.path, self.table, self.id, self.time, self.group = Path(path), table, id, time, group
@@ -76,9 +74,7 @@ class TableWriter:
         kinds = ", ".join(f'"{name}" {_SQL_TYPES.get(kind, "TEXT")}' for name, kind in schema.fields)
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute(
-                f'CREATE TABLE IF NOT EXISTS "{table.table}" (row_key TEXT PRIMARY KEY, {kinds})'
-            )
+            self._connection.execute(f'CREATE TABLE IF NOT EXISTS "{table.table}" (row_key TEXT PRIMARY KEY, {kinds})')
             self._connection.execute(
                 f'CREATE INDEX IF NOT EXISTS "{table.table}_{table.time}" ON "{table.table}" ("{table.time}")'
             )
@@ -100,9 +96,7 @@ class TableWriter:
             with self._connection:
                 self._connection.executemany(self._insert, self._waiting[:count])
         except sqlite3.Error as error:
-            raise InputError(
-                f"cannot insert into {self._table.table!r} of {self._table.path}: {error}"
-            ) from error
+            raise InputError(f"cannot insert into {self._table.table!r} of {self._table.path}: {error}") from error
         del self._waiting[:count]
 
     def close(self) -> None:

@@ -45,9 +45,7 @@ class TaxiStream:
     def columns(self, start: int, count: int) -> dict[str, Column]:
         """Return `time_ms` and one column for each field of a message."""
         drawn = self._blocks.take(start, count)
-        time_ms = self.start_ms + ((np.arange(start, start + count) / self.rate_hz) // 60 * 60_000).astype(
-            np.int64
-        )
+        time_ms = self.start_ms + ((np.arange(start, start + count) / self.rate_hz) // 60 * 60_000).astype(np.int64)
         out: dict[str, Column] = {
             "time_ms": time_ms,
             "taxi_identifier": self.ids.take(drawn["taxi"]),
@@ -57,9 +55,7 @@ class TaxiStream:
             "trip_time_in_secs": drawn["time"],
             "trip_distance": drawn["distance"],
         }
-        for k, name in enumerate(
-            ("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")
-        ):
+        for k, name in enumerate(("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")):
             out[name] = Text(*decimal_texts(drawn["position"][:, k].copy(), 6))
         for name in ("fare_amount", "surcharge", "mta_tax", "tip_amount", "tolls_amount", "total_amount"):
             out[name] = drawn[name]
@@ -73,9 +69,7 @@ class TaxiStream:
         scatter = np.clip(rng.standard_t(2, count) * 2.5, -6, 100)
         fare = np.clip(np.rint((3.574 + 0.002168 * time + 2.3472 * distance + scatter) * 2) / 2, 2.5, 165)
         card = rng.random(count) < 0.489
-        tip = np.where(
-            card & (rng.random(count) < 0.953), np.rint(fare * rng.normal(0.2, 0.05, count) * 100) / 100, 0
-        )
+        tip = np.where(card & (rng.random(count) < 0.953), np.rint(fare * rng.normal(0.2, 0.05, count) * 100) / 100, 0)
         tip = np.maximum(tip, 0)
         tolls = np.where(rng.random(count) < 0.012 * np.exp(0.22 * distance).clip(1, 60), 4.8, 0.0)
         surcharge = np.where(rng.random(count) < 0.95, 0.5, 0.0)

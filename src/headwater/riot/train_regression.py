@@ -12,9 +12,7 @@ _RIDGE = 1e-8
 _COLLINEAR = 1.5  # a standardised coefficient above this betrays attributes that cancel each other
 
 
-def train_regression(
-    features: NDArray[np.float64], target: NDArray[np.float64], columns: list[str]
-) -> LinearModel:
+def train_regression(features: NDArray[np.float64], target: NDArray[np.float64], columns: list[str]) -> LinearModel:
     """Fit the last of `columns` by the others; `features[a, i]` is column a of record i.
 
     Attributes that do not vary have no coefficient, nor do collinear ones, nor those without which the Akaike
@@ -22,9 +20,7 @@ def train_regression(
     """
     count = len(target)
     if features.shape != (len(columns) - 1, count) or count < 1:
-        raise ModelError(
-            f"training over {columns} needs as many rows of features; got {features.shape}, {count}"
-        )
+        raise ModelError(f"training over {columns} needs as many rows of features; got {features.shape}, {count}")
     spread, target_spread = features.std(axis=1), float(target.std())
     chosen = [a for a in range(len(spread)) if spread[a] > 0]
     weights, error = _fit(features, target, chosen)

@@ -165,9 +165,7 @@ def stats_viz(
     keyed = parsed.key_by(dataset.id, "obs")
     averages = keyed.scan("average", AverageResults(names), out=out, parallel=count["average"])
     kalman = keyed.scan("kalman", Kalman(), parallel=count["kalman"])
-    lines = kalman.key_by(dataset.id, "obs").scan(
-        "slr", SlidingRegression(names), out=out, parallel=count["slr"]
-    )
+    lines = kalman.key_by(dataset.id, "obs").scan("slr", SlidingRegression(names), out=out, parallel=count["slr"])
     counter = DistinctCount(Text.of([dataset.id]), dataset.id)
     counts = parsed.side("ids").key_by("obs").scan("dac", counter, out=out, parallel=count["dac"])
     by_sensor = (dataset.id, "obs")

@@ -72,6 +72,4 @@ class NanToNull:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with proper nulls."""
-        return batch.with_columns(
-            {name: nullable(batch[name], ~np.isnan(batch[name])) for name in self._names}
-        )
+        return batch.with_columns({name: nullable(batch[name], ~np.isnan(batch[name])) for name in self._names})

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from headwater import engine
+from headwater.bench import riot
+from headwater.errors import RunError
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory) -> tuple[dict, Path]:
+    folder = tmp_path_factory.mktemp("bench")
+    answer = riot.run(
+        quick=True,
+        output=folder,
+        flows=["pred", "train"],
+        rates=[20, 40],
+        takes=["all", "50"],
+        seconds=0.2,
+        repeats=1,
+    )
+    return answer, folder
+
+
+def test_the_answer_has_the_keys_that_scripts_rely_on(result):
+    answer, _ = result
+    for flow in ("pred", "train"):
+        assert set(answer[flow]["sustained"]) == {"threads", "longest_queue"}
+        assert all(len(values) == 2 for values in answer[flow]["cv"].values())
+        assert "longest_queue_over_threads" in answer[flow]
+        assert set(answer[flow]["takes"]) == {"all", "50"}
+    assert {"parse", "dtc", "mlr", "average", "error", "publish"} == set(answer["pred"]["step_cost_us"])
+
+
+def test_every_case_is_written_and_drawn(result):
+    answer, folder = result
+    with (folder / "riot.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == len(answer["pred"]["cases"]) + len(answer["train"]["cases"])
+    pictures = {path.name for path in folder.glob("*.png")}
+    assert pictures == {"figure7.png", "figure8.png", "figure9-pred.png", "figure9-train.png", "figure11.png"}
+    assert "longest queue / threads" in riot.table(answer)
+
+
+def test_the_sustained_rate_is_the_highest_that_most_repeats_kept():
+    def case(rate: float, p99: float, out: float) -> riot.Case:
+        return riot.Case("etl", "threads", "50", 0, rate, out, 1.0, p99, 1.0, 0.1, 0.0, {})
+
+    cases = [case(100, 5, 100), case(200, 90, 199), case(200, 300, 190), case(200, 50, 198)]
+    assert riot._sustained([*cases, case(300, 20, 200), case(400, 500, 400)], "threads") == 200
+    assert riot._sustained([], "threads") == 0
+
+
+def test_a_run_that_loses_a_record_does_not_count(tmp_path):
+    bench = riot._Bench("pred", lambda name: None, tmp_path, wide=False)
+    report = engine.run(bench.flow(500), seconds=0.2)
+    bench.check(report)
+    report.last.records_out["publish"] -= 1
+    with pytest.raises(AssertionError, match="expected"):
+        bench.check(report)
+
+
+def test_an_unknown_flow_or_policy_is_named():
+    with pytest.raises(RunError, match=r"there is no flow 'elt'; known are .*; did you mean 'etl'"):
+        riot.run(flows=["elt"])
+    with pytest.raises(RunError, match="there is no configuration 'fifo'"):
+        riot.run(flows=["etl"], configs=["fifo"])
