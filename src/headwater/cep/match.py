@@ -9,7 +9,7 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.arrivals import Arrivals
-from headwater.cep.automaton import Automaton, sides
+from headwater.cep.automaton import Automaton, Wait, sides
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import comparisons
 from headwater.cep.indexed import PatternMatcher
@@ -186,6 +186,8 @@ class _General:
             needed[a.stage_of(attribute.ref or "").stream].add(attribute.name)
         for name, stream in _compared(a):
             needed[stream].add(name)
+        waits = any(isinstance(side, Wait) for stage in a.stages for side in sides(stage))
+        self._every_record_counts = a.strict or waits
         self._needed = {stream: sorted(names) for stream, names in needed.items()}
 
     @property
@@ -215,7 +217,7 @@ class _General:
         times, slots, stamps = chunk.times.tolist(), chunk.slots.tolist(), chunk.stamps.tolist()
         for i, stream in enumerate(streams.tolist()):
             passes = {side: mask[i] for side, of, mask in masks if of == stream}
-            if self._a.strict or any(passes.values()):
+            if self._every_record_counts or any(passes.values()):
                 found += self._tokens.offer(slots[i], stream, passes, records[i], times[i], tuple(stamps[i]))
         found += self._tokens.advance(times[-1]) if times else []
         return found

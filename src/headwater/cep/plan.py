@@ -9,7 +9,7 @@ from typing import Any
 from headwater.cep import syntax as s
 from headwater.cep.automaton import ChainReader, column_type, indexed, unknown_stream
 from headwater.cep.complaint import complaint
-from headwater.cep.expressions import Translator, attributes
+from headwater.cep.expressions import Translator
 from headwater.cep.match import DEFAULT_CAP, MatchPlan, label
 from headwater.cep.parse import parse
 from headwater.cep.selecting import Selection, Selector
@@ -17,7 +17,7 @@ from headwater.cep.sliding import SlidingPlan
 from headwater.cep.tumbling import TumblingPlan
 from headwater.cep.windowing import Extent, extent
 from headwater.cep.written import written
-from headwater.errors import FlowError, listed, suggestion
+from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
 from headwater.flow.schema import Schema, Type

@@ -67,7 +67,7 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
         return "; did you mean '=='?"
     if found in ("&", "|"):
         return f"; did you mean '{'and' if found == '&' else 'or'}'?"
-    if found == "!" or found == "<" and text[start : start + 2] == "<>":
+    if found == "!" or (found == "<" and text[start : start + 2] == "<>"):
         return "; write 'not' for the opposite and '!=' for unequal"
     if found in ('"', "'"):
         return "; the quote that opens this text is never closed"

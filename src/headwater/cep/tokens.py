@@ -92,15 +92,15 @@ class TokenMatcher:
         """Let time pass: absences are waited out, attempts grow too old."""
         self._clock = max(self._clock, time)
         last = self._seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
-        while self._deadlines and self._deadlines[0][0] <= self._clock:
-            deadline, seq = heapq.heappop(self._deadlines)
-            token = self.tokens.get(seq)
-            if token is not None and token.deadline == deadline and seq <= last:
-                self._expire(deadline)
-                if seq in self.tokens:
-                    self._waited_out(token, deadline)
-        self._expire(self._clock)
-        return self._matches
+        while True:
+            deadline = self._deadlines[0][0] if self._deadlines else NEVER
+            too_old = self._starts[0][0] + self._a.within_us + 1 if self._starts and self._a.within_us is not None else NEVER
+            if min(deadline, too_old) > self._clock:
+                return self._matches
+            if too_old <= deadline:
+                self._expire(too_old)
+            else:
+                self._wait_out(deadline, last)
 
     def advance(self, time: int) -> list[Match]:
         """Let time pass without a record, and return what that completes."""
@@ -149,7 +149,7 @@ class TokenMatcher:
                 else:
                     self._die(token, time, again=True)
                 return True
-            elif isinstance(stage, Pair):
+            if isinstance(stage, Pair):
                 if token.pos != pos or token.count & n == 0:
                     self._take(token, pos, side, record, time, n)
                     return True
@@ -274,6 +274,12 @@ class TokenMatcher:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
+    def _wait_out(self, deadline: int, last: int) -> None:
+        _, seq = heapq.heappop(self._deadlines)
+        token = self.tokens.get(seq)
+        if token is not None and token.deadline == deadline and seq <= last:
+            self._waited_out(token, deadline)
+
     def _waited_out(self, token: Token, time: int) -> None:
         self._leave(token)
         stage = self._a.stages[token.pos]
@@ -288,14 +294,11 @@ class TokenMatcher:
             self._move_on(token, time)
         self._restart(token.key, time)
 
-    def _expire(self, clock: int) -> None:
-        if self._a.within_us is None or clock >= FOREVER:
-            return
-        while self._starts and self._starts[0][0] < clock - self._a.within_us:
-            first, seq = heapq.heappop(self._starts)
-            token = self.tokens.get(seq)
-            if token is not None and token.first == first:
-                self._die(token, clock, again=False)
+    def _expire(self, time: int) -> None:
+        first, seq = heapq.heappop(self._starts)
+        token = self.tokens.get(seq)
+        if token is not None and token.first == first:
+            self._die(token, time, again=False)
 
     def _evict(self, time: int) -> None:
         while self.busy > self._cap:

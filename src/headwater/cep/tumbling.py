@@ -111,7 +111,7 @@ class TumblingOperator(Operator):
         stamps[slots] = batch.stamps
         self._cells, self._stamps = found, stamps
         self._sums.reserve(len(found))
-        self._sums.update(slots, self._sums.inputs(batch))
+        self._sums.update(slots, self._sums.inputs(batch), self._sums.arrived(batch.length))
 
     def _close(self, done: Array) -> Batch | None:
         if not done.any():
