@@ -30,10 +30,7 @@ _MARK = {b"headwater": b"any"}
 def arrow_schema(schema: Schema) -> Any:
     """Return the Arrow schema of a schema."""
     return pa.schema(
-        [
-            pa.field(name, ARROW[kind], metadata=_MARK if kind == "any" else None)
-            for name, kind in schema.fields
-        ]
+        [pa.field(name, ARROW[kind], metadata=_MARK if kind == "any" else None) for name, kind in schema.fields]
     )
 
 
@@ -78,17 +75,13 @@ def _array(column: Column, kind: Type) -> Any:
 
 def batch_of(table: Any, schema: Schema) -> Batch:
     """Return an Arrow table or record batch as a batch; raises InputError where values do not fit."""
-    objects = {
-        name: _cells(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"
-    }
+    objects = {name: _cells(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"}
     plain = schema.only(tuple(name for name in schema if name not in objects))
     try:
         arrays = [table.column(name).cast(ARROW[kind], safe=kind != "time") for name, kind in plain.fields]
     except pa.ArrowInvalid as error:
         raise InputError(f"a value does not fit its column's type: {error}") from None
-    columns = objects | {
-        name: _column(array, kind) for (name, kind), array in zip(plain.fields, arrays, strict=True)
-    }
+    columns = objects | {name: _column(array, kind) for (name, kind), array in zip(plain.fields, arrays, strict=True)}
     return Batch({name: columns[name] for name in schema}, table.num_rows, stamped(table.num_rows))
 
 

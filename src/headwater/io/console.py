@@ -68,9 +68,7 @@ class ConsoleWriter:
 
     def _rows(self, batch: Batch) -> list[str]:
         columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
-        rows = [
-            ["" if value is None else _plain(value) for value in row] for row in zip(*columns, strict=True)
-        ]
+        rows = [["" if value is None else _plain(value) for value in row] for row in zip(*columns, strict=True)]
         if not self._widths:  # the first rows set how wide the columns are
             rows.insert(0, list(self._schema))
             self._widths = [max(5, *map(len, column)) for column in zip(*rows, strict=True)]

@@ -51,9 +51,8 @@ class Csv:
             lines = Lines(self.path)
             names, _, rows = self._head(lines)
             fitting = [row for row in rows if len(row) == len(names)]
-            kinds = [guessed_from_texts(texts) for texts in zip(*fitting, strict=True)] or ["text"] * len(
-                names
-            )
+            columns = list(zip(*fitting, strict=True)) or [()] * len(names)
+            kinds = map(guessed_from_texts, columns)
             self._schema = Schema.of(dict(zip(names, kinds, strict=True)))
             if str(self.path) == "-":
                 self._peeked = lines
@@ -172,9 +171,7 @@ class CsvReader:
             if reason == _OPEN and not ended and len(lines) - at < _SPAN:
                 break  # the rest of the row is still to come
             if reason:
-                self._reject(
-                    lines[at].decode(errors="replace"), f"{self._source.path} line {first + at}: {reason}"
-                )
+                self._reject(lines[at].decode(errors="replace"), f"{self._source.path} line {first + at}: {reason}")
             elif row:
                 rows.append(row)
             at += used
@@ -231,7 +228,5 @@ class CsvWriter:
         csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
         if "\r" in text.getvalue():  # which is left unquoted, though a reader takes it for the end of the row
             text = StringIO()
-            csv.writer(text, delimiter=self._delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(
-                rows
-            )
+            csv.writer(text, delimiter=self._delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
         return text.getvalue().encode()

@@ -33,9 +33,7 @@ def pack(batch: Batch) -> bytes:
     padded = [_padded(piece) for piece in (header, *pieces)]
     body = sum(map(len, padded))
     if body >= 2**32:
-        raise InputError(
-            f"a batch of {body:,} bytes does not fit a frame, which holds 4 GB; use smaller batches"
-        )
+        raise InputError(f"a batch of {body:,} bytes does not fit a frame, which holds 4 GB; use smaller batches")
     return b"".join([PREFIX.pack(body, len(header)), *padded])
 
 

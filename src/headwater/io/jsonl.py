@@ -81,9 +81,7 @@ class JsonLinesReader:
 
         def refuse(number: int, line: bytes, reason: str) -> None:
             if line.strip():  # a blank line is nothing
-                self._reject(
-                    line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}"
-                )
+                self._reject(line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}")
 
         return self._decoder.batch(lines, refuse)
 

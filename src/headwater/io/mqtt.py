@@ -32,9 +32,7 @@ class Address:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: bool = False
-    ca: str | None = (
-        None  #: file of the authority that signed the broker's certificate; the system's by default
-    )
+    ca: str | None = None  #: file of the authority that signed the broker's certificate; the system's by default
     certificate: str | None = None  #: file of our own certificate, where the broker asks for one
     key: str | None = None
 
@@ -85,10 +83,8 @@ class Mqtt:
         options = _options(url)
         self.address = Address(
             *_place(url, broker),
-            username
-            or (unquote(url.username) if url.username else os.environ.get("HEADWATER_MQTT_USERNAME")),
-            password
-            or (unquote(url.password) if url.password else os.environ.get("HEADWATER_MQTT_PASSWORD")),
+            username or (unquote(url.username) if url.username else os.environ.get("HEADWATER_MQTT_USERNAME")),
+            password or (unquote(url.password) if url.password else os.environ.get("HEADWATER_MQTT_PASSWORD")),
             url.scheme == "mqtts",
             *(None if file is None else os.fspath(file) for file in (ca, certificate, key)),
         )
@@ -148,9 +144,7 @@ class Mqtt:
         if self.buffer < 1:
             raise FlowError(f"buffer is the number of messages that may wait, 1 or more; got {self.buffer}")
         if self.created is not None and self.fields.type_of(self.created, what="created") != "time":
-            raise FlowError(
-                f"created names a column of type time; {self.created!r} is {self.fields[self.created]}"
-            )
+            raise FlowError(f"created names a column of type time; {self.created!r} is {self.fields[self.created]}")
         if self._given is not None and self.payload == "text":
             text_column(self._given, ())
 

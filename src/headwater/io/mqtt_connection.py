@@ -116,9 +116,7 @@ def _client(client_id: str, keep_session: bool) -> Any:
         from paho.mqtt.client import Client, MQTTv311
         from paho.mqtt.enums import CallbackAPIVersion
     except ImportError:
-        raise InputError(
-            "MQTT needs paho-mqtt, which is not installed: pip install 'headwater[mqtt]'"
-        ) from None
+        raise InputError("MQTT needs paho-mqtt, which is not installed: pip install 'headwater[mqtt]'") from None
     return Client(
         CallbackAPIVersion.VERSION2,
         client_id=client_id,

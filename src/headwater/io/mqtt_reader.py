@@ -39,9 +39,7 @@ class MqttReader:
 
     def __init__(self, source: Mqtt, reject: Reject) -> None:
         if "{" in source.topic:
-            raise FlowError(
-                f"topic {source.topic!r} to read from holds a column; did you mean the wildcard '+'?"
-            )
+            raise FlowError(f"topic {source.topic!r} to read from holds a column; did you mean the wildcard '+'?")
         self._source, self._schema, self._reject = source, source.schema, reject
         self._decoder = None if source.payload == "text" else JsonDecoder(source.fields)
         self._waiting: deque[Message] = deque()
@@ -175,9 +173,7 @@ class MqttReader:
             said_us, said = parts(columns[self._source.created])
             assert isinstance(said_us, np.ndarray)
             created_ns = np.where(True if said is None else said, said_us * 1000, created_ns)
-        return Batch(
-            {name: columns[name] for name in self._schema}, len(kept), stamped(len(kept), created_ns)
-        )
+        return Batch({name: columns[name] for name in self._schema}, len(kept), stamped(len(kept), created_ns))
 
 
 def _is_text(number: int, payload: bytes, refuse: Any) -> bool:

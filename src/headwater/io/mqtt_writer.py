@@ -31,17 +31,13 @@ class MqttWriter:
         for name in named:
             schema.type_of(name, what=f"topic {sink.topic!r}")
         if "+" in sink.topic or "#" in sink.topic:
-            raise FlowError(
-                f"topic {sink.topic!r} to publish to holds a wildcard; write a column as {{name}}"
-            )
+            raise FlowError(f"topic {sink.topic!r} to publish to holds a wildcard; write a column as {{name}}")
         self._text = text_column(schema, named) if sink.payload == "text" else None
         self._waiting: deque[Message] = deque()
         self._flying: deque[Message] = deque()  # given to the client, in order
         self._changed = Condition()  # the client's own locks are never asked for while this one is held
         self._closed = False
-        self._connection = Connection(
-            sink.address, sink.name_for("write"), keep_session=False, retry_s=sink.retry_s
-        )
+        self._connection = Connection(sink.address, sink.name_for("write"), keep_session=False, retry_s=sink.retry_s)
         self._connection.client.max_inflight_messages_set(100)
         self._connection.client.on_publish = self._delivered
         self._connection.start(lambda session_kept: None, self._connection_changed)
@@ -70,9 +66,7 @@ class MqttWriter:
     def close(self) -> None:
         """Wait until the broker has everything, and leave; raises InputError if it does not come to that."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: not self.waiting or self._connection.refused, self._sink.patience_s
-            )
+            self._changed.wait_for(lambda: not self.waiting or self._connection.refused, self._sink.patience_s)
             left = self.waiting
             self._closed = True
             self._changed.notify_all()
@@ -91,9 +85,7 @@ class MqttWriter:
         topics = ["".join(self._topic(columns, row)) for row in range(len(batch))]
         for topic in set(topics):
             if not topic or set(topic) & set("+#\0"):
-                raise InputError(
-                    f"cannot publish to topic {topic!r}, which a record's columns made: it has a wildcard"
-                )
+                raise InputError(f"cannot publish to topic {topic!r}, which a record's columns made: it has a wildcard")
         if self._text is None:
             return list(zip(topics, json_lines(batch, self._schema), strict=True))
         texts = [b"" if text is None else text.encode() for text in batch[self._text].tolist()]

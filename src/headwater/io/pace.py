@@ -54,9 +54,7 @@ class PacedReader:
     Time starts with the first read, not while the flow is still being set up.
     """
 
-    def __init__(
-        self, take: Take, schema: Schema, pace: Pace, position: int | None, most: int = maxsize
-    ) -> None:
+    def __init__(self, take: Take, schema: Schema, pace: Pace, position: int | None, most: int = maxsize) -> None:
         self._take, self._schema, self._pace = take, schema, pace
         self._total = min(pace.total, most)
         self._tick_ns = microseconds(pace.tick) * 1000
@@ -114,9 +112,7 @@ class PacedReader:
     def _look_ahead(self, count: int) -> None:
         assert self._started_ns is not None
         self._first = self._next
-        after_s = np.minimum(
-            self._pace.rate.when(np.arange(self._next + 1, self._next + count + 1)), _NEVER_S
-        )
+        after_s = np.minimum(self._pace.rate.when(np.arange(self._next + 1, self._next + count + 1)), _NEVER_S)
         self._due = self._started_ns + np.rint(after_s * 1e9).astype(np.int64)
         self._stamps = np.empty((count, 2), np.int64)
         self._stamps[:, CREATED] = self._due

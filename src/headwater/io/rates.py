@@ -41,9 +41,7 @@ class Pieces:
     def __post_init__(self) -> None:
         edges = (*self.starts_s, inf if self.period_s is None else self.period_s)
         if edges[0] != 0 or any(b <= a for a, b in pairwise(edges)):
-            raise FlowError(
-                f"a rate's moments start at 0 s and rise; got {', '.join(f'{t:g} s' for t in edges)}"
-            )
+            raise FlowError(f"a rate's moments start at 0 s and rise; got {', '.join(f'{t:g} s' for t in edges)}")
         for rate_hz in self.rates_hz:
             if not 0 <= rate_hz < inf:
                 raise FlowError(f"a rate is 0 or more records per second; got {rate_hz!r}")

@@ -140,10 +140,7 @@ def json_texts(column: Column) -> list[str | None]:
 def json_lines(batch: Batch, schema: Schema) -> list[bytes]:
     """Encode each record as a JSON object; moments are ISO text, NaN and infinity are null."""
     names = list(schema)
-    columns = [
-        moments_as_text(batch[name]) if kind == "time" else batch[name].tolist()
-        for name, kind in schema.fields
-    ]
+    columns = [moments_as_text(batch[name]) if kind == "time" else batch[name].tolist() for name, kind in schema.fields]
     try:
         return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
     except _UNFIT as error:

@@ -48,9 +48,7 @@ class Sqlite:
         schema: Fields | None = None,
     ) -> None:
         if (table is None) == (query is None):
-            raise FlowError(
-                f"{path}: give a table or a query, one of them; got table={table!r}, query={query!r}"
-            )
+            raise FlowError(f"{path}: give a table or a query, one of them; got table={table!r}, query={query!r}")
         self.path, self.table, self.query = path, table, query
         self.key = (key,) if isinstance(key, str) else tuple(key)
         self._schema = None if schema is None else Schema.of(schema)
@@ -172,9 +170,7 @@ def _connected(path: str | Path, *, writing: bool) -> sqlite3.Connection:
         # several workers write in turn, never at once
         return sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)
     except sqlite3.Error as error:
-        raise InputError(
-            f"cannot open {path}: {error}; is its directory there, and may this user use it?"
-        ) from None
+        raise InputError(f"cannot open {path}: {error}; is its directory there, and may this user use it?") from None
 
 
 def _names(cursor: sqlite3.Cursor) -> list[tuple[int, str]]:
