@@ -98,6 +98,11 @@ def _shift10(x: float, power: int) -> float:
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
+    if 1e-3 <= x < 1e6:  # most measurements have few decimals
+        for places in range(3):
+            best = int(np.rint(x * _TEN[places]))
+            if np.float32(best / _TEN[places]) == wanted:
+                return best, -places
     power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
     half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
     if not np.isfinite(half_step):

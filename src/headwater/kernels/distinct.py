@@ -12,6 +12,15 @@ _ALPHA = 0.79402  # Durand and Flajolet's correction for the bias of 2^mean
 
 
 @kernel
+def _same(data: NDArray[np.uint8], offsets: NDArray[np.int32], one: int, other: int) -> bool:
+    length = offsets[one + 1] - offsets[one]
+    same = 0 if offsets[other + 1] - offsets[other] == length else length + 1
+    while same < length and data[offsets[one] + same] == data[offsets[other] + same]:
+        same += 1
+    return bool(same == length)
+
+
+@kernel
 def distinct_count(
     sketches: NDArray[np.int64],
     data: NDArray[np.uint8],
@@ -28,9 +37,11 @@ def distinct_count(
     bits = 0
     while 1 << bits < buckets:
         bits += 1
+    head = 0
     for i in range(len(sketches)):
         sketch = sketches[i]
-        head = sha1_head(data, offsets[i], offsets[i + 1])
+        if i == 0 or not _same(data, offsets, i - 1, i):  # the observations of a message follow each other
+            head = sha1_head(data, offsets[i], offsets[i + 1])
         bucket, rest = head & (buckets - 1), head >> bits
         rank = 0
         if rest == 0:

@@ -33,8 +33,10 @@ def sliding_regression(
         if counts[slot] <= window:
             continue
         total, slope = 0.0, 0.0
+        place = counts[slot] % window
         for position in range(window):
-            y = float(history[slot, (counts[slot] + position) % window])
+            y = float(history[slot, place])
+            place = place + 1 if place + 1 < window else 0
             total += y
             slope += (position - middle) * y
         slope /= spread

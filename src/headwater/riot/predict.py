@@ -20,6 +20,9 @@ from headwater.riot.models import LinearModel, Model, TreeModel, from_json, load
 MODELS = Schema.of({"model": str})
 
 
+_DTC, _MLR, _NO_LABEL = Text.of(["DTC"]), Text.of(["MLR"]), Text.of([""])
+
+
 class _WithModel(Operator):
     """Applies a model to rows (input 0) and takes a new one whenever it comes (input 1).
 
@@ -79,13 +82,19 @@ class Classify(_WithModel):
     def __init__(self, model: TreeModel, columns: Sequence[str], kept: Sequence[str], step: str = "dtc") -> None:
         super().__init__(model, columns, step)
         self._kept = tuple(kept)
+        self._labelled, self._names = model, Text.of(model.classes)
+
+    def _labels(self, model: TreeModel) -> Text:
+        if self._labelled is not model:
+            self._labelled, self._names = model, Text.of(model.classes)
+        return self._names
 
     def predict(self, batch: Batch) -> Batch:
         """Return the number and the name of each row's class."""
         assert isinstance(self.model, TreeModel)
         found = self.model.predict(self.features(batch))
-        labels = Text.of(self.model.classes).take(found)
-        kind = Text.of(["DTC"]).take(np.zeros(batch.length, np.int64))
+        labels = self._labels(self.model).take(found)
+        kind = _DTC.take(np.zeros(batch.length, np.int64))
         return _of(batch, self._kept, {"kind": kind, "result": found.astype(np.float32), "label": labels})
 
 
@@ -127,9 +136,9 @@ class EstimateError(Operator):
             errors = (batch["measured"] - batch["predicted"]) / self._average
         one = np.zeros(batch.length, np.int64)
         columns: dict[str, Column] = {
-            "kind": Text.of(["MLR"]).take(one),
+            "kind": _MLR.take(one),
             "result": errors,
-            "label": Text.of([""]).take(one),
+            "label": _NO_LABEL.take(one),
         }
         return _of(batch, self._kept, columns)
 
