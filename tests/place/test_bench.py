@@ -1,0 +1,57 @@
+"""The experiments keep the keys that scripts rely on, and check themselves."""
+
+import json
+
+import numpy as np
+import pytest
+
+from headwater.bench import aels, cep_placement
+from headwater.place.cases import ghosh
+
+
+@pytest.fixture(scope="module")
+def small_aels(tmp_path_factory):
+    output = tmp_path_factory.mktemp("aels")
+    return aels.run(quick=True, output=output, sizes=((10, 10, 10), (10, 20, 30)), settings=1), output
+
+
+def test_aels_has_its_keys_and_no_time_violation(small_aels):
+    answer, output = small_aels
+    keys = {"runs", "over_600_s", "seconds_250500x50", "seconds_10m", "gain_over_cloud_only", "gain_over_tcep"}
+    assert set(answer) >= keys | {"best_at_least_as_good"}
+    assert answer["runs"] == 2 * 13 * 6
+    assert answer["over_600_s"] == 0
+    json.dumps(answer, allow_nan=False)
+    assert {p.name for p in output.iterdir()} == {"aels.csv", "aels.txt", "aels-time.png", "aels-latency.png"}
+
+
+def test_aels_finds_the_gains_of_the_paper_and_best_is_never_worse(small_aels):
+    answer, _ = small_aels
+    assert answer["best_at_least_as_good"] == 1.0
+    assert answer["gain_over_cloud_only"] > 0.2
+    assert answer["gain_over_tcep"] > 0.2
+    assert all(row["status"] == "optimal" for row in answer["optimality"])
+    assert all(row[name] is None or row[name] > -1e-6 for row in answer["optimality"] for name in aels.STRATEGIES)
+
+
+def test_what_is_predicted_is_what_is_simulated(small_aels):
+    answer, _ = small_aels
+    assert answer["simulated"]["cases"] == 26
+    assert answer["simulated"]["mean_ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_cep_placement_has_its_keys_and_proves_every_case(tmp_path):
+    ghosh.write([ghosh.draw(6, 1, seed=1), ghosh.draw(8, 1, seed=1)], tmp_path / "two.json")
+    answer = cep_placement.run(quick=True, output=tmp_path / "out", replicas=tmp_path / "two.json")
+    assert set(answer) >= {"cases", "proven", "max_exact_s", "ga_mean_s", "table_iv"}
+    assert answer["cases"] == answer["proven"] == 8
+    assert answer["brute_equals_exact"]
+    assert set(answer["table_iv"]) == set(cep_placement.PAPER_TABLE_IV)
+    json.dumps(answer, allow_nan=False)
+    assert {p.suffix for p in (tmp_path / "out").iterdir()} == {".csv", ".txt", ".png"}
+
+
+def test_a_deviation_is_relative_to_the_better_one_and_leaves_invalid_cases_out():
+    rows = [{"a": 1.0, "b": 1.1}, {"a": 3.0, "b": 3.0}, {"a": 2.0, "b": np.inf}]
+    assert cep_placement._deviation(rows, "a", "b") == pytest.approx(2.5)
+    assert cep_placement._deviation(rows[2:], "a", "b") is None
