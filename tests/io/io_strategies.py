@@ -12,11 +12,7 @@ from headwater.flow.schema import Schema
 int64 = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts,
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )

@@ -90,10 +90,7 @@ def test_without_a_header_columns_go_by_order(path, rejected):
 
 def test_types_are_guessed_from_the_first_rows(path):
     path.write_text(
-        "id,zip,n,x,ok,t,\n"
-        "a,01234,1,1,true,2026-11-15T08:00:00Z,\n"
-        "b,99999,,2.5,FALSE,2026-11-15 08:00,\n"
-        "too,few\n"
+        "id,zip,n,x,ok,t,\na,01234,1,1,true,2026-11-15T08:00:00Z,\nb,99999,,2.5,FALSE,2026-11-15 08:00,\ntoo,few\n"
     )
     expected = {"id": str, "zip": str, "n": int, "x": float, "ok": bool, "t": "time", "c7": str}
     assert Csv(path).schema == Schema.of(expected)
@@ -170,9 +167,7 @@ def test_values_are_written_as_people_write_them(path):
     columns = {"id": ["a,b", None], "x": [0.1, None], "n": [1, None], "ok": [True, None], "t": [0, None]}
     writer.write(Batch.of({**columns, "v": [{"k": [1]}, None]}, schema))
     writer.close()
-    assert path.read_text() == (
-        'id,x,n,ok,t,v\n"a,b",0.1,1,true,1970-01-01T00:00:00.000000Z,"{""k"":[1]}"\n,,,,,\n'
-    )
+    assert path.read_text() == ('id,x,n,ok,t,v\n"a,b",0.1,1,true,1970-01-01T00:00:00.000000Z,"{""k"":[1]}"\n,,,,,\n')
 
 
 def test_a_dash_is_standard_output(capfd):

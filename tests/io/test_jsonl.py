@@ -70,9 +70,7 @@ def test_a_field_that_is_absent_or_null_is_missing(path, rejected):
 
 
 def test_moments_are_read_from_iso_text_and_from_microseconds(path, rejected):
-    path.write_text(
-        '{"t": "1970-01-01T00:00:01Z"}\n{"t": 5}\n{"t": "1970-01-01T01:00:00.000001+01:00"}\n{"t": null}\n'
-    )
+    path.write_text('{"t": "1970-01-01T00:00:01Z"}\n{"t": 5}\n{"t": "1970-01-01T01:00:00.000001+01:00"}\n{"t": null}\n')
     assert [row["t"] for row in read(path, rejected, {"t": "time"})] == [1_000_000, 5, 1, None]
 
 

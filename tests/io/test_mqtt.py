@@ -365,9 +365,7 @@ def certificate(tmp_path_factory):
     return files
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # both ends leave sockets to the GC
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # both ends leave sockets to the GC
 def test_tls_carries_records_and_a_stranger_is_not_trusted(opened, certificate, topic):
     broker = Broker(certificate=certificate).start()
     reader = subscribed(opened, broker, topic, ca=certificate.pem)

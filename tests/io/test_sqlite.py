@@ -94,9 +94,7 @@ def test_a_query_is_read_in_chunks_and_from_a_position(path):
 def test_a_row_that_does_not_fit_is_rejected_with_its_number(path, rejected):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE t (n, at)")
-        connection.executemany(
-            "INSERT INTO t VALUES (?, ?)", [(1, 5), ("x", 6), (3, "later"), (None, "1970-01-01")]
-        )
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, 5), ("x", 6), (3, "later"), (None, "1970-01-01")])
     connection.close()
     rows = everything(Sqlite(path, "t", schema={"n": int, "at": "time"}), rejected)
     assert rows == [{"n": 1, "at": 5}, {"n": None, "at": 0}]
