@@ -124,8 +124,7 @@ class SourceThread:
             from headwater.io.spill import SpillFile
 
             options = self.run.options
-            where = options.spill_dir or tempfile.mkdtemp(prefix="headwater-spill-")
-            self._spilled = SpillFile(where, max_bytes=options.spill_bytes)
+            self._spilled = SpillFile(options.spill_dir or tempfile.gettempdir(), max_bytes=options.spill_bytes)
         self._spilled.append(batch)
         self.left += batch.length
 

@@ -44,7 +44,8 @@ class Text:
         """Take UTF-8 bytes as they are."""
         offsets = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(texts), np.uint8), offsets)
+        # a bytearray, since kernels are compiled once for arrays that can be written and again for those that cannot
+        return cls(np.frombuffer(bytearray().join(texts), np.uint8), offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -94,11 +95,12 @@ class Text:
 
     @classmethod
     def from_arrow(cls, array: Any) -> Text:
-        """Take an Arrow string array without nulls, sharing its memory."""
+        """Take an Arrow string array without nulls; copied, because Arrow's memory cannot be written."""
         _, offsets, data = array.buffers()
         every = np.frombuffer(offsets, np.int32) if offsets is not None else np.zeros(1, np.int32)
         raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        return cls(raw, every[array.offset : array.offset + len(array) + 1])
+        mine = every[array.offset : array.offset + len(array) + 1]
+        return cls(raw[mine[0] : mine[-1]].copy(), mine - mine[0])
 
     def __repr__(self) -> str:
         return f"Text({self.tolist()!r})"

@@ -19,7 +19,7 @@ def tree(flow: Flow) -> str:
     >>> flow.read("levels", Items([{"height": 1.0}])).filter("low", col.height < 150).write("out", Discard())
     >>> print(tree(flow))
     tanks
-    └─ levels: read Items
+    └─ levels: read Items(1 items)
        └─ low: filter (col.height < 150)
           └─ out: write Discard
     """

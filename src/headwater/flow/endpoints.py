@@ -50,8 +50,9 @@ class Sink(Protocol):
 
 
 def described(endpoint: Any) -> str:
-    """Return a short text for drawings: the class and its first field."""
-    fields = getattr(endpoint, "__dataclass_fields__", {})
-    shown = next((str(getattr(endpoint, name)) for name in fields), "")
+    """Return a short text for drawings: the class, and what the endpoint says of itself."""
     name = type(endpoint).__name__
-    return f"{name}({shown})" if shown and len(shown) <= 40 else name
+    if type(endpoint).__str__ is object.__str__ or "__dataclass_fields__" in vars(type(endpoint)):
+        return name
+    shown = str(endpoint)
+    return f"{name}({shown if len(shown) <= 40 else '…' + shown[-39:]})"

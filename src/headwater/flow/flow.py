@@ -50,11 +50,11 @@ class Flow:
         """The steps by name, in the order they were written."""
         return self._steps
 
-    def read(self, name: str, source: Source, *, parallel: int = 1) -> Stream:
+    def read(self, name: str, source: Source) -> Stream:
         """Bring records in from a source."""
         from headwater.flow.stream import Stream
 
-        self.add(name, Read(source), outputs={"out": source.schema}, parallel=parallel)
+        self.add(name, Read(source), outputs={"out": source.schema})
         return Stream(self, name)
 
     @property

@@ -66,7 +66,8 @@ def _restored(value: Any) -> Any:
         case None:
             return {name: _restored(item) for name, item in value.items()}
         case "text":
-            return Text(np.frombuffer(value["data"], np.uint8), np.frombuffer(value["offsets"], np.int32))
+            data, offsets = (np.frombuffer(bytearray(value[part]), np.uint8) for part in ("data", "offsets"))
+            return Text(data, offsets.view(np.int32))
         case "nullable":
             return Nullable(_restored(value["values"]), _restored(value["valid"]))
         case "objects":
