@@ -136,6 +136,27 @@ def test_a_repair_moves_only_what_it_must(seed):
     assert mended.notes["moves"] == len(moved)
 
 
+def test_a_lost_link_moves_what_it_cut_off():
+    net = nets.cloud_edge(2, 2, 2, seed=3)
+    ends = np.array([net.device("site-0/0"), -1, -1, -1, net.device("site-0/1")])
+    chain = {
+        "stream_from": np.arange(4),
+        "stream_to": np.arange(1, 5),
+        "rate_hz": np.full(5, 100.0),
+        "stream_hz": np.full(4, 100.0),
+        "stream_bytes": np.full(4, 100.0),
+        "pinned": ends,
+    }
+    problem = queue_problem(1, n=5, net=net, **chain)
+    before = np.where(ends >= 0, ends, net.device("cloud-0"))
+    assert violations(problem, before.tolist()) == []
+    cut = dataclasses.replace(problem, net=net.without_links([(0, 2)]))
+    assert {v.kind for v in violations(cut, before.tolist())} == {"disconnected"}
+    mended = repair(cut, before)
+    assert violations(cut, mended.device.tolist()) == []
+    assert mended.notes["moves"] == 2  # the ends of the chain step aside, its middle can stay
+
+
 def test_an_unchanged_problem_needs_no_move():
     problem = queue_problem(2, n=8)
     before = strategy("best")(problem, None).device

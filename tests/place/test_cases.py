@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headwater import Flow, col, io
+from headwater import net as nets
 from headwater.errors import PlacementError
 from headwater.place import Budget, violations
 from headwater.place.cases import ghosh, replica, veith
+from headwater.place.from_flow import problem_of
 from headwater.place.score import score
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "placement" / "cep_replicas.json"
@@ -88,8 +91,8 @@ def test_the_shipped_replicas_match_their_rows_but_for_the_impossible_ones():
 
 
 def test_fitting_a_row_again_gives_the_shipped_dataflow():
-    row = replica.ROWS["8_1_1"]
-    again, shipped = replica.fit(row, seed=17), next(d for d in replica.shipped() if d.name == "8_1_1")
+    row = replica.ROWS["4_1_3"]
+    again, shipped = replica.fit(row, seed=17), next(d for d in replica.shipped() if d.name == "4_1_3")
     assert again.edges == shipped.edges
     assert again.queries == shipped.queries
 
@@ -99,6 +102,18 @@ def test_rates_double_where_two_paths_meet():
     into, out = ghosh.rates(dag, 1000.0)
     assert into.tolist() == [1000, 1000, 1000, 1500]
     assert out[2] == 500
+
+
+def test_the_papers_table_serves_as_a_profile_of_any_flow():
+    flow = Flow("tanks")
+    flow.read("levels", io.Items([], {"height": float})).filter("low", col.height < 9).write("alarms", io.Discard())
+    table = ghosh.profiles({"levels": "Fil 1.0", "low": "Fil 0.5", "alarms": "Fil 1.0"})
+    asked = problem_of(flow, nets.pis_and_vm(3), table, 1000.0)
+    low = asked.step("low")
+    assert asked.service_s[low].tolist() == pytest.approx([1 / 117_150, 1 / 385_952])
+    assert asked.rate_hz[asked.step("alarms")] == 500
+    with pytest.raises(PlacementError, match=r"no query 'Fil 0\.6' in the table; did you mean 'Fil 0\.5'"):
+        ghosh.profiles({"low": "Fil 0.6"})
 
 
 def test_energy_never_binds_before_the_rate_does():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headwater.errors import PlacementError
+from headwater.errors import PlacementError, suggestion
+from headwater.flow.profile import Profile, StepProfile
 from headwater.net.arrays import Floats
 from headwater.net.device import AZURE_D2, PI_2_BATTERY
 from headwater.net.generate import pis_and_vm
@@ -84,6 +86,29 @@ class Dag:
     charge_mas: Floats
     lan_s: Floats
     wan_s: Floats
+
+
+def profiles(steps: Mapping[str, str]) -> dict[str, Profile]:
+    """Profiles from the paper's table, one per class: step → query, such as `{"low": "Fil 0.5"}`.
+
+    >>> profiles({"low": "Fil 0.5"})["pi-2-battery"].of("low").selectivity
+    {'out': 0.5}
+    """
+    for step, query in steps.items():
+        if query not in QUERIES:
+            raise PlacementError(f"step '{step}': there is no query '{query}' in the table{suggestion(query, QUERIES)}")
+    peaks = {
+        PI_2_BATTERY.name: {step: QUERIES[q].peak_pi_hz for step, q in steps.items()},
+        AZURE_D2.name: {step: QUERIES[q].peak_vm_hz for step, q in steps.items()},
+    }
+    return {
+        device: Profile("table", device, {step: _profiled(QUERIES[steps[step]], peak) for step, peak in own.items()})
+        for device, own in peaks.items()
+    }
+
+
+def _profiled(query: Query, peak_hz: float) -> StepProfile:
+    return StepProfile(1 / peak_hz, 0.0, {"out": query.selectivity}, RECORD_BYTES, RECORD_BYTES, form="cep")
 
 
 def problem(dag: Dag, rate_hz: float, resources: str = "liberal") -> Problem:
