@@ -1,11 +1,13 @@
 """AELS, its variants, TCEP and cloud-only against naive versions that look at every device."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from headwater import net as nets
-from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, tcep
+from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, min_cost, tcep
 from headwater.place.cases import veith
 from headwater.place.descent import descend, foresee
 from headwater.place.problem import Problem
@@ -217,6 +219,31 @@ def test_a_device_further_away_never_wins_over_an_equal_nearer_one():
     found = foresee(queue_problem(1, n=3, net=net, pinned=np.array([1, -1, 1]), memory_bytes=tight))
     assert found.device is None or found.device[1] in (0, 2)
     assert aels.solve(problem).device is not None
+
+
+def test_min_cost_fills_the_cheapest_class_before_the_next():
+    prices = (0.25, 0.5, 1.0)
+    classes = tuple(
+        dataclasses.replace(c, price_per_hour=p)
+        for c, p in zip((nets.PI_2, nets.PI_3, nets.RYZEN), prices, strict=True)
+    )
+    net = nets.cloud_edge(1, 1, 2, classes=classes)  # one device of each class
+    n = 4
+    problem = queue_problem(
+        1,
+        n=n,
+        net=net,
+        pinned=np.full(n, -1),
+        memory_bytes=np.full(n, 4e8),
+        stream_bytes=np.full(n - 1, 10.0),
+        stream_from=np.arange(n - 1),
+        stream_to=np.arange(1, n),
+        stream_hz=np.full(n - 1, 10.0),
+        rate_hz=np.full(n, 10.0),
+    )
+    found = min_cost.solve(problem)
+    assert [net.classes[int(net.class_of[d])].name for d in found.device] == ["pi-2", "pi-2", "pi-3", "pi-3"]
+    assert found.score.money == 0.75
 
 
 def test_presets_are_feasible_in_the_shares_that_the_units_imply():

@@ -100,10 +100,6 @@ PI_3 = DeviceClass("pi-3", cpu_ips=5.02e9, memory_bytes=1e9, access_bps=100e6)
 RYZEN = DeviceClass("ryzen-1800x", cpu_ips=304.51e9, memory_bytes=1e12, access_bps=1e9, cloud=True)
 
 # Ghosh and Simmhan: a Pi 2 on an 8,600 mAh pack recharged daily, and a machine at about 5 dollars a day.
-PI_2_BATTERY = DeviceClass(
-    "pi-2-battery", cpu_ips=4.74e9, memory_bytes=1e9, access_bps=96e6, battery_mah=8600.0
-)
-AZURE_D2 = DeviceClass(
-    "azure-d2", cpu_ips=30e9, memory_bytes=7e9, access_bps=64e6, cloud=True, price_per_hour=5 / 24
-)
+PI_2_BATTERY = DeviceClass("pi-2-battery", cpu_ips=4.74e9, memory_bytes=1e9, access_bps=96e6, battery_mah=8600.0)
+AZURE_D2 = DeviceClass("azure-d2", cpu_ips=30e9, memory_bytes=7e9, access_bps=64e6, cloud=True, price_per_hour=5 / 24)
 KNOWN = {device.name: device for device in (PI_2, PI_3, RYZEN, PI_2_BATTERY, AZURE_D2)}

@@ -22,11 +22,11 @@ class Nearest:
         # not the net itself: the index is kept by net, and would keep it alive
         self._first, self._class_of, self._all_lan_s = net.first, net.class_of, net.lan_s
         zones, kinds, heads = [], [], []
-        for kind in range(len(net.classes)):
-            far = np.where(net.class_of == kind, net.lan_s, np.inf)
-            for zone in np.flatnonzero(self._holds(kind)).tolist():
-                start = int(net.first[zone])
-                heads.append(start + int(np.argmin(far[start : int(net.first[zone + 1])])))
+        bounds = net.first.tolist()
+        for zone in range(len(net.zones)):  # zone by zone, so that what is looked at stays in the cache
+            own, lan = net.class_of[bounds[zone] : bounds[zone + 1]], net.lan_s[bounds[zone] : bounds[zone + 1]]
+            for kind in np.flatnonzero(np.bincount(own, minlength=1)).tolist():
+                heads.append(bounds[zone] + int(np.argmin(np.where(own == kind, lan, np.inf))))
                 zones.append(zone)
                 kinds.append(kind)
         self.zone: Ints = np.array(zones)
@@ -36,11 +36,6 @@ class Nearest:
         self._group = {pair: g for g, pair in enumerate(zip(zones, kinds, strict=True))}
         self._sorted: dict[int, Ints] = {}
         self._of_kind: dict[int, Ints] = {}
-
-    def _holds(self, kind: int) -> Ints:
-        """For each zone, how many devices of a class it has."""
-        ends = np.concatenate([[0], np.cumsum(self._class_of == kind)])
-        return np.asarray(ends[self._first[1:]] - ends[self._first[:-1]])
 
     def group_of(self, device: int) -> int:
         """The group that a device belongs to."""

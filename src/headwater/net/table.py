@@ -127,9 +127,7 @@ def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> lis
         if not isinstance(count, int) or count < 1:
             raise NetError(f"{where}: count of '{kind}' must be a whole number above 0; got {count!r}")
         if name and count > 1:
-            raise NetError(
-                f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1"
-            )
+            raise NetError(f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1")
         out += [(order.index(kind), _number(where, "lan_s", group.get("lan_s", 0.0)), name)] * count
     return out
 

@@ -23,6 +23,7 @@ MODULES = {
     "aels": "aels",
     "aels-rp": "aels_rp",
     "aels-rp-la": "aels_rp_la",
+    "min-cost": "min_cost",
     "brute-force": "brute",
     "genetic": "genetic",
     "random": "random_",
