@@ -1,20 +1,35 @@
-"""Water tanks: which are low, and how does the level of each develop?"""
+"""Water tanks: which are low, and how does the level of each develop?
 
-from headwater import Flow, Tumbling, agg, col, io
+Run it as it is, or with the command line: `headwater run examples/tanks.py`, `headwater show examples/tanks.py`.
+"""
 
+from headwater import Flow, Tumbling, agg, col, engine, io
+
+MINUTE = 60_000_000
 LEVELS = [
-    {"tank": tank, "height": 180.0 - 7 * minute * (i + 1), "at": minute * 60_000_000}
+    {"tank": tank, "height": 180.0 - 7 * minute * (i + 1), "at": minute * MINUTE}
     for minute in range(10)
     for i, tank in enumerate(["north", "south"])
 ]
 
 flow = Flow("tanks")
 levels = flow.read("levels", io.Items(LEVELS, {"tank": str, "height": float, "at": "time"}))
-levels.filter("low", col.height < 100).write("alarms", io.Console())
 
-means = (
+alarms = io.Collect()
+levels.filter("low", col.height < 100).with_columns("missing", missing=180 - col.height).write("alarms", alarms)
+
+means = io.Collect()
+(
     levels.event_time("clock", "at", lateness="1 min")
     .key_by("tank")
     .window("five minutes", Tumbling("5 min"), mean=agg.mean("height"), n=agg.count())
+    .write("means", means)
 )
-means.write("means", io.Console())
+
+if __name__ == "__main__":
+    report = engine.run(flow)
+    for alarm in alarms.records:
+        print(f"{alarm['tank']} is at {alarm['height']}, {alarm['missing']} below full")
+    for row in means.records:
+        print(f"{row['tank']} from minute {row['start'] // MINUTE}: mean {row['mean']} of {row['n']}")
+    print(f"{report.last.records_in} records in, {report.last.records_out['alarms']} alarms")

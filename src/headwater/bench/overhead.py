@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from headwater import engine
 from headwater.flow import Batch, Flow, Schema, col
 from headwater.flow.endpoints import Reject
+from headwater.flow.steps import Read
 from headwater.io import Discard
 from headwater.operators import build
 
@@ -76,6 +79,8 @@ def run(quick: bool = False, output: Path | None = None, *, repeats: int = 7) ->
         "steps": STEPS,
         "batch": BATCH,
         "repeats": repeats,
+        "idle_share_of_a_core": round(_idle(1.0 if quick else 5.0), 5),
+        **_start_up(repeats),
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -91,7 +96,9 @@ def table(answer: dict[str, Any]) -> str:
         f"{answer['steps']} trivial steps, batches of {answer['batch']}: plain loop {rates['loop']:,} records/s, "
         f"engine {rates['engine']:,}, engine without measurements {rates['unmeasured']:,}\n"
         f"engine / loop {answer['engine_over_loop']} (spread {answer['engine_over_loop_spread']}), "
-        f"measurements cost {answer['metrics_cost']:.1%} (spread {answer['metrics_cost_spread']})"
+        f"measurements cost {answer['metrics_cost']:.1%} (spread {answer['metrics_cost_spread']})\n"
+        f"an idle engine takes {answer['idle_share_of_a_core']:.2%} of a core; import and first output take "
+        f"{answer['start_over_import']} times `import numpy, pyarrow`, {answer['resident_mb']} MB resident"
     )
 
 
@@ -124,6 +131,50 @@ def _engine(batches: list[Batch], *, measure: bool) -> float:
     if measure and report.last.records_out["sink"] != len(batches) * BATCH:
         raise AssertionError(f"the sink took {report.last.records_out['sink']} of {len(batches) * BATCH} records")
     return report.seconds
+
+
+def _idle(seconds: float) -> float:
+    """Return the share of a core that a flow takes whose source is silent."""
+
+    class Silent(_Batches):
+        def read(self, limit: int, timeout_s: float) -> Batch | None:
+            time.sleep(timeout_s)
+            return Batch.none(_SCHEMA)
+
+    flow = _flow([], _Last()).replaced({"batches": Read(Silent([]))})
+    running = engine.start(flow)
+    time.sleep(0.2)
+    began, spent = time.perf_counter(), time.process_time()
+    time.sleep(seconds)
+    share = (time.process_time() - spent) / (time.perf_counter() - began)
+    running.stop()
+    running.wait()
+    return share
+
+
+_IMPORT = "import numpy, pyarrow"
+_START = """
+import resource
+from headwater import Flow, col, engine, io
+flow = Flow("start")
+flow.read("r", io.Items([{"x": 1.0}])).filter("f", col.x > 0).write("w", io.Discard())
+engine.run(flow)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def _start_up(repeats: int) -> dict[str, float]:
+    """Time fresh processes: importing and running a flow, against importing NumPy and Arrow alone."""
+    ratios, resident = [], 0.0
+    for _ in range(repeats):
+        times = []
+        for code in (_IMPORT, _START):
+            start = time.perf_counter()
+            said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+            times.append(time.perf_counter() - start)
+        ratios.append(times[1] / times[0])
+        resident = float(said)
+    return {"start_over_import": round(statistics.median(ratios), 3), "resident_mb": round(resident, 1)}
 
 
 def _check(last: Batch) -> None:

@@ -1,0 +1,73 @@
+"""An hour's worth of load, compressed: memory must stay flat, and no thread or file may be left behind.
+
+Runs a flow with every kind of state at full speed in rounds, with keys that come and go, and reads the process's memory,
+threads and open files after each round. Exits 1 if any of them grows. `--records` per round, `--rounds`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import threading
+import time
+
+import psutil
+
+from headwater import Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+
+SECOND = 1_000_000
+SENSORS_HZ = 1_000  # of event time: one round covers records / SENSORS_HZ seconds of it
+
+
+def make(numbers):
+    return {
+        "sensor": numbers % 5_000 + (numbers // 500_000) * 1_000,  # sensors come and go
+        "value": (numbers * 7919 % 1000) / 10,
+        "at": 1_700_000_000 * SECOND + numbers * (SECOND // SENSORS_HZ),
+    }
+
+
+def soaked(records: int, first: int) -> Flow:
+    flow = Flow("soak")
+    schema = {"sensor": int, "value": float, "at": "time"}
+    source = io.Generate(lambda n: make(n + first), schema, rate=10_000_000, count=records)
+    readings = flow.read("readings", source).event_time("clock", "at", lateness="2 s")
+    keyed = readings.filter("valid", col.value < 99).key_by("sensor")
+    keyed.window("minute", Tumbling("1 min"), mean=agg.mean("value")).write("minutes", io.Discard())
+    keyed.window("slide", Sliding("1 min", "20 s"), top=agg.max("value")).write("slides", io.Discard())
+    keyed.window("last five", Count(5), mean=agg.mean("value")).write("fives", io.Discard())
+    quiet = readings.filter("some", col.sensor % 100 == 0).key_by("sensor")
+    quiet.window("busy times", Session("10 s"), n=agg.count()).write("sessions", io.Discard())
+    quiet.process("count", lambda n, r: ((n or 0) + 1, None), out={"n": int}).write("nothing", io.Discard())
+    return flow
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=12)
+    options = parser.parse_args()
+    process = psutil.Process()
+    readings = []
+    for number in range(options.rounds):
+        start = time.perf_counter()
+        on = "threads" if number % 4 == 3 else "engine"
+        report = engine.run(soaked(options.records, number * options.records), on=on)
+        gc.collect()
+        seen = (process.memory_info().rss / 2**20, threading.active_count(), process.num_fds())
+        readings.append(seen)
+        rate = report.last.records_in / (time.perf_counter() - start)
+        print(
+            f"round {number:2d} on {on:7s}: {rate:9,.0f} records/s, {seen[0]:6.1f} MB, {seen[1]} threads, {seen[2]} files"
+        )
+        assert report.dead_letters == report.left == 0
+    settled, last = readings[len(readings) // 3], readings[-1]
+    hours = options.records * options.rounds / SENSORS_HZ / 3600
+    grown = last[0] - settled[0]
+    print(f"{hours:.1f} h of event time; memory grew by {grown:.1f} MB after settling")
+    return int(grown > 0.1 * settled[0] or last[1] > settled[1] or last[2] > settled[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The pages under docs/ and the README do what they say: their code runs, and prints what stands below it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+def ran(script, folder, *, where):
+    done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{where}:\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path):
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(), re.DOTALL)
+    code = "\n".join(text for kind, text in blocks if kind == "python")
+    if not code:
+        return
+    (tmp_path / "page.py").write_text(code)
+    printed = ran("page.py", tmp_path, where=page.name)
+    told = "".join(text for kind, text in blocks if kind == "text")
+    if told:
+        assert printed == told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_prints_what_stands_beside_it(example, tmp_path):
+    printed = ran(example, tmp_path, where=example.name)
+    expected = example.with_suffix(".out")
+    if expected.exists():
+        assert printed == expected.read_text()

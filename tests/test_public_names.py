@@ -1,0 +1,27 @@
+"""What packages say they export is there, and importing the package stays cheap."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["headwater", "headwater.flow", "headwater.io", "headwater.engine", "headwater.operators"])
+def test_every_exported_name_exists(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    for exported in module.__all__:
+        assert getattr(module, exported) is not None
+
+
+def test_describing_and_running_a_plain_flow_loads_neither_numba_nor_arrow_nor_pandas():
+    code = (
+        "import sys\n"
+        "from headwater import Flow, col, engine, io\n"
+        "f = Flow('f'); f.read('r', io.Items([{'x': 1.0}])).filter('f', col.x > 0).write('w', io.Discard())\n"
+        "engine.run(f)\n"
+        "print([m for m in ('numba', 'pyarrow', 'pandas', 'matplotlib', 'paho') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

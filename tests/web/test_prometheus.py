@@ -1,0 +1,39 @@
+import urllib.request
+
+import pytest
+
+from headwater import Flow, col, engine, io
+from headwater.errors import RunError
+from headwater.web.prometheus import serve
+
+
+@pytest.fixture
+def finished():
+    flow = Flow("metrics")
+    flow.read("r", io.Items([{"x": float(i)} for i in range(100)])).filter("f", col.x >= 40).write("w", io.Discard())
+    run = engine.start(flow)
+    run.wait()
+    return run
+
+
+def test_prometheus_reads_every_step(finished):
+    server = serve(finished, 0)
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+        text = urllib.request.urlopen(url, timeout=10).read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert 'headwater_records_in_total{flow="metrics",step="f"} 100.0' in text
+    assert 'headwater_records_out_total{flow="metrics",step="f"} 60.0' in text
+    assert 'headwater_latency_quantile_seconds{flow="metrics",quantile="0.99"}' in text
+
+
+def test_a_port_that_is_taken_is_told(finished):
+    server = serve(finished, 0)
+    try:
+        with pytest.raises(RunError, match="is the port taken"):
+            serve(finished, server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
