@@ -9,10 +9,10 @@ import numpy as np
 
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry, Queue
-from headwater.flow.batch import CREATED, EMITTED, END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array, Nullable
 from headwater.flow.steps import EventTime
-from headwater.metrics import Histogram, StepMetrics
+from headwater.metrics import Histogram, StepMetrics, add_rows
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters, partitions
 
@@ -288,8 +288,7 @@ class Latencies:
         if pending:
             stamps = np.concatenate([stamps for _, stamps in pending])
             arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
-            self._created.add(arrived - stamps[:, CREATED])
-            self._emitted.add(arrived - stamps[:, EMITTED])
+            add_rows([self._created, self._emitted], np.subtract(arrived, stamps.T, order="C"))
         return self._created, self._emitted
 
 
