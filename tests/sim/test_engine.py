@@ -116,11 +116,21 @@ def test_policies_are_ranked_by_the_load_they_sustain_then_by_their_tail():
 
 def test_all_policies_meet_the_same_records_and_agree_when_nothing_waits():
     problem = chain([0, 1e-5, 1e-5], rate=100.0)
-    rows = rehearse(
-        problem, np.zeros(3, int), [1.0], options=sim.EngineOptions(seconds=2.0, arrivals=sim.Constant())
-    )
+    rows = rehearse(problem, np.zeros(3, int), [1.0], options=sim.EngineOptions(seconds=2.0, arrivals=sim.Constant()))
     assert len(rows) == len(POLICIES)
     assert len({round(r.p50_ms, 6) for r in rows}) == 1
+
+
+def test_saturated_policies_rank_as_the_engine_measures_them():
+    # `bench scheduler` on a saturated machine: oldest_first has the lowest p99, longest_queue the highest
+    costs = 1e-6 * 100 ** np.random.default_rng(2).random(12)
+    problem = chain([0, *costs.tolist()], rate=2 / costs.sum())
+    options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, overhead_s=6e-6, arrivals=sim.Constant())
+    rows = rehearse(problem, np.zeros(13, int), [1.1], options=options)
+    p99 = {row.policy: row.p99_ms for row in rows}
+    assert min(p99, key=p99.__getitem__) in ("oldest_first", "min_latency", "min_memory")
+    assert p99["oldest_first"] <= 1.05 * min(p99.values())
+    assert max(p99, key=p99.__getitem__) == "longest_queue"
 
 
 def test_an_unknown_policy_is_refused_before_anything_runs():

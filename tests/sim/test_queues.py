@@ -33,9 +33,7 @@ def flow(service, edges, rates, stream_hz, *, device_bytes=0.0, model=Model.QUEU
 
 def agreement(problem, device, seconds, **options):
     report = sim.run_queues(problem, np.array(device), sim.Options(seconds=seconds, **options))
-    return {
-        name: row["simulated_s"] / row["predicted_s"] for name, row in report.extra["sinks"].items()
-    }, report
+    return {name: row["simulated_s"] / row["predicted_s"] for name, row in report.extra["sinks"].items()}, report
 
 
 def test_an_m_m_1_queue_agrees_with_theory_at_ten_million_events():
@@ -101,9 +99,7 @@ def test_recorded_arrivals_are_played_as_they_were():
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another():
     problem = flow([0, 0.7e-3], [(0, 1)], [1000, 1000], [1000])
-    a, b, c = (
-        sim.run_queues(problem, np.array([0, 0]), sim.Options(5.0, seed=s)).to_json() for s in (1, 1, 2)
-    )
+    a, b, c = (sim.run_queues(problem, np.array([0, 0]), sim.Options(5.0, seed=s)).to_json() for s in (1, 1, 2))
     assert a == b
     assert a["extra" if "extra" in a else "sinks"] != c["extra" if "extra" in c else "sinks"]
 
