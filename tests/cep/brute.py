@@ -13,7 +13,17 @@ from typing import Any
 from headwater.cep import syntax as s
 
 INF = 2**70
-OPS = {"==": op.eq, "!=": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge, "+": op.add, "-": op.sub, "*": op.mul}
+OPS = {
+    "==": op.eq,
+    "!=": op.ne,
+    "<": op.lt,
+    "<=": op.le,
+    ">": op.gt,
+    ">=": op.ge,
+    "+": op.add,
+    "-": op.sub,
+    "*": op.mul,
+}
 
 
 @dataclass

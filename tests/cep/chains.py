@@ -138,7 +138,9 @@ def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> A
     return step.kind.make, [given.step for given in step.inputs]
 
 
-def run(make: Any, ports: list[str], events: list[Happening], cuts: list[int], *, saved: bool = False) -> list[dict[str, Any]]:
+def run(
+    make: Any, ports: list[str], events: list[Happening], cuts: list[int], *, saved: bool = False
+) -> list[dict[str, Any]]:
     """Run records through an operator in batches; with `saved`, a new operator takes over after each batch."""
     operator = make()
     found: list[dict[str, Any]] = []
@@ -169,7 +171,9 @@ def rows_of(output: Any) -> list[dict[str, Any]]:
     return [row for port, batch in parts if port == 0 for row in batch.rows()]
 
 
-def expected(chain: s.Chain, events: list[Happening], ports: list[str], *, partition: bool = False) -> list[dict[str, Any]]:
+def expected(
+    chain: s.Chain, events: list[Happening], ports: list[str], *, partition: bool = False
+) -> list[dict[str, Any]]:
     """Return what the brute-force matcher finds, as rows of the selection."""
     heard = [event for event in events if event.stream in ports]
     last = heard[-1].time if heard else 0
@@ -192,5 +196,3 @@ def expected(chain: s.Chain, events: list[Happening], ports: list[str], *, parti
 
 def canonical(rows: list[dict[str, Any]]) -> list[Any]:
     return sorted((tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows), key=repr)
-
-

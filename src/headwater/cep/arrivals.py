@@ -85,9 +85,7 @@ class Arrivals:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         ends = np.cumsum([0, *(batch.length for _, batch in given)])
-        return tuple(
-            Part(port, batch, place[a:b]) for (port, batch), a, b in zip(given, ends, ends[1:], strict=False)
-        )
+        return tuple(Part(port, batch, place[a:b]) for (port, batch), a, b in zip(given, ends, ends[1:], strict=False))
 
     def _slots(self, batch: Batch, port: int) -> Array:
         names = self._key_names[port]

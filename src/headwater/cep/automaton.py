@@ -201,9 +201,15 @@ class _Resolver:
         ref = attribute.ref
         assert ref is not None
         if ref not in self.refs:
-            raise complaint(self.text, attribute.at, f"there is no event {ref!r}{suggestion(ref, self.refs)}; events are {listed(self.refs)}")
+            raise complaint(
+                self.text,
+                attribute.at,
+                f"there is no event {ref!r}{suggestion(ref, self.refs)}; events are {listed(self.refs)}",
+            )
         if ref != self.ref and ref not in self.earlier:
-            raise complaint(self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones")
+            raise complaint(
+                self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones"
+            )
         stream, _ = self.refs[ref]
         return f"{ref}.{attribute.name}", column_type(self.text, attribute, stream, self.known[stream])
 

@@ -113,7 +113,9 @@ class Translator:
         if least <= len(value.args) <= (len(value.args) if most is None else most):
             return
         wanted = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-        self.complain(value, f"{value.name}() takes {wanted} argument{'' if wanted == '1' else 's'}; got {len(value.args)}")
+        self.complain(
+            value, f"{value.name}() takes {wanted} argument{'' if wanted == '1' else 's'}; got {len(value.args)}"
+        )
 
     def _all(self, value: s.Operation, kinds: list[Type], wanted: tuple[str, ...], what: str) -> None:
         for arg, kind in zip(value.args, kinds, strict=True):
@@ -126,7 +128,12 @@ class Translator:
             return
         fix = ""
         for side, other in ((value.args[0], right), (value.args[1], left)):
-            if isinstance(side, s.Constant) and isinstance(side.value, str) and other in NUMERIC and _number(side.value):
+            if (
+                isinstance(side, s.Constant)
+                and isinstance(side.value, str)
+                and other in NUMERIC
+                and _number(side.value)
+            ):
                 fix = f"; did you mean {side.value} without quotes?"
         self.complain(value, f"cannot compare {left} with {right} in {shown(value)}{fix}")
 

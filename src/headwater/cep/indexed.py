@@ -32,9 +32,9 @@ class PatternMatcher(PlainMatcher):
         self._empty()
 
     def _empty(self, room: int = _ROOM) -> None:
-        self._pool = np.full((k.FIELDS, room), -1, np.int64)
+        self._pool = np.full((room, k.FIELDS), -1, np.int64)
         self._rows = np.full((room, self._stages), -1, np.int64)
-        self._pool[k.NEXT, : room - 1] = np.arange(1, room)
+        self._pool[: room - 1, k.NEXT] = np.arange(1, room)
         evicted = self._meta[k.EVICTED]
         self._meta[:] = 0
         self._meta[[k.OLDEST, k.YOUNGEST]] = -1
@@ -70,19 +70,15 @@ class PatternMatcher(PlainMatcher):
         """Return the matches that the records complete, in order."""
         passes = self.passes(chunk)
         useful = passes.any(axis=0)
+        last = int(chunk.times[-1])
         if not useful.all():
-            self.advance(int(chunk.times[-1]) if not useful[-1] and not useful.any() else int(chunk.times[0]))
-            last = int(chunk.times[-1])
             chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
-        else:
-            last = int(chunk.times[-1]) if chunk.length else 0
-        if not chunk.length:
-            return []
-        self._tidy()
-        base = self.keep(chunk)
-        results = self._match(chunk, passes, base)
+        found: list[Matches] = []
+        if chunk.length:
+            self._tidy()
+            found = self._match(chunk, passes, self.keep(chunk))
         self.advance(last)
-        return results
+        return found
 
     def _match(self, chunk: Chunk, passes: Array, base: int) -> list[Matches]:
         t = self._tables
@@ -100,31 +96,31 @@ class PatternMatcher(PlainMatcher):
                 results.append(Matches(out[:n], self.store))
             if at < chunk.length:
                 room = max(room, int(self._meta[k.LAST_WAITING]) + chunk.length)
-                if self.live >= self._pool.shape[1]:
+                if self.live >= self._pool.shape[0]:
                     self._grow()
         return results
 
     def advance(self, time: int) -> list[Matches]:
         """Give up what has become too old."""
-        k.expire(
-            time, self.within, self.every, self._armed, self._stages, self._tables.index, self._pool, self._heads, self._tails,
-            self._roots, self._meta,
-        )  # fmt: skip
+        if self.within >= 0:
+            # one record that suits no stage: time is all it brings
+            nothing = np.zeros((self._stages, 1), np.bool_)
+            self._match(Chunk((), np.array([time]), np.zeros(1, np.int64), np.zeros((1, 2), np.int64)), nothing, 0)
         return []
 
     def _grow(self) -> None:
-        old = self._pool.shape[1]
+        old = self._pool.shape[0]
         room = min(2 * old, max(self._cap, 1)) if self._cap > old else 2 * old
-        pool = np.full((k.FIELDS, room), -1, np.int64)
-        pool[:, :old] = self._pool
-        pool[k.NEXT, old : room - 1] = np.arange(old + 1, room)
+        pool = np.full((room, k.FIELDS), -1, np.int64)
+        pool[:old] = self._pool
+        pool[old : room - 1, k.NEXT] = np.arange(old + 1, room)
         self._pool, self._meta[k.FREE] = pool, old
         self._rows = np.concatenate([self._rows, np.full((room - old, self._stages), -1, np.int64)])
         self._found = np.empty(room, np.int64)
         buckets = 1 << (2 * room - 1).bit_length()
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
-        order = np.flatnonzero(pool[k.STATE] >= 0)
-        order = order[np.argsort(pool[k.ENTRY][order])]
+        order = np.flatnonzero(pool[:, k.STATE] >= 0)
+        order = order[np.argsort(pool[order, k.ENTRY])]
         k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)
 
     def _tidy(self) -> None:
@@ -140,19 +136,19 @@ class PatternMatcher(PlainMatcher):
         """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""
         of = np.full(len(self._armed), -1, np.int64)
         of[slots] = np.arange(len(slots))
-        live = np.flatnonzero(self._pool[k.STATE] >= 0)
-        live = live[of[self._pool[k.SLOT][live]] >= 0]
-        live = live[np.argsort(self._pool[k.BORN][live])]
-        stage = self._pool[k.STATE][live]
+        live = np.flatnonzero(self._pool[:, k.STATE] >= 0)
+        live = live[of[self._pool[live, k.SLOT]] >= 0]
+        live = live[np.argsort(self._pool[live, k.BORN])]
+        stage = self._pool[live, k.STATE]
         taken = np.where(np.arange(self._stages) < stage[:, None], self._rows[live], -1)
         records, taken = self.saved_records(taken)
         return {
             "records": records,
             "taken": taken,
             "stage": stage,
-            "slot": of[self._pool[k.SLOT][live]],
-            "first": self._pool[k.FIRST][live],
-            "entry": self._pool[k.ENTRY][live],
+            "slot": of[self._pool[live, k.SLOT]],
+            "first": self._pool[live, k.FIRST],
+            "entry": self._pool[live, k.ENTRY],
             "armed": self._armed[slots],
         }
 
@@ -165,7 +161,9 @@ class PatternMatcher(PlainMatcher):
         armed = self._armed.copy()
         armed[slots] = saved["armed"]
         self.store = self._new_store()
-        self._rebuild([own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ENTRIES])}])
+        self._rebuild(
+            [own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ENTRIES])}]
+        )
         self._armed = armed
 
     def _rebuild(self, states: list[dict[str, Any]]) -> None:
@@ -178,13 +176,20 @@ class PatternMatcher(PlainMatcher):
         order = np.argsort(joined["first"], kind="stable")
         taken, joined = taken[order], {name: array[order] for name, array in joined.items()}
         self._empty(max(_ROOM, 1 << (len(order) - 1).bit_length() if len(order) else 0))
-        records = concat_batches([state["records"] for state in states if state["records"].length] or [states[0]["records"]])
+        records = concat_batches(
+            [state["records"] for state in states if state["records"].length] or [states[0]["records"]]
+        )
         taken = self.restore_records(records, taken)
+        by_entry = np.argsort(joined["entry"], kind="stable")
+        entries = np.empty_like(by_entry)
+        entries[by_entry] = np.arange(len(by_entry))
         t = self._tables
-        k.replant(
-            joined["slot"], joined["first"], joined["stage"], np.argsort(joined["entry"], kind="stable"), taken, self._stages,
-            self.store.values, t.conditions, t.index, self._pool, self._rows, self._heads, self._tails, self._roots, self._meta,
+        k.plant(
+            joined["slot"], joined["first"], joined["stage"], entries, taken, self.store.values, t.conditions, t.index,
+            self._pool, self._rows, self._roots, self._meta,
         )  # fmt: skip
+        self._meta[k.ENTRIES] = len(by_entry)
+        k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)
 
     def forget(self, slots: Array) -> None:
         """Drop the partial matches of these keys."""

@@ -122,7 +122,9 @@ class MatchOperator(Operator):
     def _results(self, found: list[Any]) -> Batch | None:
         if not found:
             return None
-        batches = [self._of_rows(matches) for matches in found] if isinstance(found[0], Matches) else [self._of_tokens(found)]
+        batches = (
+            [self._of_rows(matches) for matches in found] if isinstance(found[0], Matches) else [self._of_tokens(found)]
+        )
         return self._select.run(concat_batches(batches))
 
     def _of_rows(self, matches: Matches) -> Batch:

@@ -137,7 +137,9 @@ class _Reader(Transformer[Token, Any]):
             return link
         event, window = link.what
         raise complaint(
-            self._text, window.at, f"a window cannot stand in a pattern; put it in a query of its own that reads {event.stream!r}"
+            self._text,
+            window.at,
+            f"a window cannot stand in a pattern; put it in a query of its own that reads {event.stream!r}",
         )
 
     def within(self, meta: Meta, items: list[Any]) -> s.Span:
@@ -262,9 +264,7 @@ class _Reader(Transformer[Token, Any]):
         return s.Span(tuple(parts), _place(meta))
 
     def unitless(self, meta: Meta, items: list[Any]) -> s.Span:
-        raise complaint(
-            self._text, _token_place(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?"
-        )
+        raise complaint(self._text, _token_place(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?")
 
     def either(self, meta: Meta, items: list[Any]) -> s.Operation:
         return s.Operation("or", tuple(items), _place(meta))

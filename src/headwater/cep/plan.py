@@ -30,7 +30,12 @@ TYPES: dict[str, Type] = {
 
 
 def add_query(
-    flow: Flow, name: str, query: str | s.App | s.Query, *, cap: int = DEFAULT_CAP, streams: Mapping[str, Stream] | None = None
+    flow: Flow,
+    name: str,
+    query: str | s.App | s.Query,
+    *,
+    cap: int = DEFAULT_CAP,
+    streams: Mapping[str, Stream] | None = None,
 ) -> Stream:
     """Add the steps of a query to a flow and return the stream of its last statement.
 
@@ -38,8 +43,12 @@ def add_query(
     of each pattern, over all keys; the one that began first goes first.
     """
     text = query if isinstance(query, str) else written(query)
-    known = {step.name: Stream(flow, step.name, time=time_of(flow, step.name)) for step in flow.steps.values() if step.outputs}
-    return _Planner(flow, name, text, {**known, **(streams or {})}, cap).plan(parse(text))
+    known = {
+        step.name: Stream(flow, step.name, time=time_of(flow, step.name))
+        for step in flow.steps.values()
+        if step.outputs
+    }
+    return Planner(flow, name, text, {**known, **(streams or {})}, cap).plan(parse(text))
 
 
 def time_of(flow: Flow, step: str) -> str | None:
@@ -54,18 +63,21 @@ def time_of(flow: Flow, step: str) -> str | None:
     return before if before in out and out[before] == "time" else None
 
 
-class _Planner:
+class Planner:
+    """Adds the statements of one text to a flow, one after the other."""
+
     def __init__(self, flow: Flow, name: str, text: str, streams: dict[str, Stream], cap: int) -> None:
-        self._flow, self._name, self._text, self._cap = flow, name, text, cap
+        self.flow, self._name, self.text, self._cap = flow, name, text, cap
         self._streams = streams
         self._keys: dict[str, tuple[str, ...]] = {}
         self._partition: tuple[str, ...] = ()
 
     def plan(self, app: s.App) -> Stream:
+        """Add all queries and return the stream of the last."""
         queries = [q for st in app.statements for q in (st.queries if isinstance(st, s.Partition) else (st,))]
         wanted = [q for q in queries if isinstance(q, s.Query)]
         if not wanted:
-            raise complaint(self._text, (0, 1), "there is no query here; one begins with 'from'")
+            raise complaint(self.text, (0, 1), "there is no query here; one begins with 'from'")
         last = None
         for statement in app.statements:
             match statement:
@@ -85,18 +97,26 @@ class _Planner:
         for column, kind in definition.fields:
             if kind not in TYPES:
                 near = suggestion(kind, TYPES) or f"; types are {', '.join(TYPES)}"
-                raise complaint(self._text, definition.at, f"column {column!r}: there is no type {kind!r}{near}")
+                raise complaint(self.text, definition.at, f"column {column!r}: there is no type {kind!r}{near}")
         if definition.stream not in self._streams:
-            raise unknown_stream(self._text, definition.at, definition.stream, self._schemas())
+            raise unknown_stream(self.text, definition.at, definition.stream, self._schemas())
         schema = self._streams[definition.stream].schema
         for column, kind in definition.fields:
             if column not in schema:
                 raise complaint(
-                    self._text, definition.at, f"column {column!r} is not in the flow's stream {definition.stream!r}; it has {listed(schema)}"
+                    self.text,
+                    definition.at,
+                    f"column {column!r} is not in the flow's stream {definition.stream!r}; it has {listed(schema)}",
                 )
-            if TYPES[kind] != schema[column] and TYPES[kind] != "any" and {TYPES[kind], schema[column]} != {"int", "time"}:
+            if (
+                TYPES[kind] != schema[column]
+                and TYPES[kind] != "any"
+                and {TYPES[kind], schema[column]} != {"int", "time"}
+            ):
                 raise complaint(
-                    self._text, definition.at, f"column {column!r} is defined as {kind}; in the flow it is {schema[column]}"
+                    self.text,
+                    definition.at,
+                    f"column {column!r} is defined as {kind}; in the flow it is {schema[column]}",
                 )
 
     def _schemas(self) -> dict[str, Schema]:
@@ -105,25 +125,28 @@ class _Planner:
     def _enter_partition(self, partition: s.Partition, keys: tuple[tuple[str, str], ...]) -> None:
         for column, stream in keys:
             if stream not in self._streams:
-                raise unknown_stream(self._text, partition.at, stream, self._schemas())
-            column_type(self._text, s.Attribute(column, at=partition.at), stream, self._streams[stream].schema)
+                raise unknown_stream(self.text, partition.at, stream, self._schemas())
+            column_type(self.text, s.Attribute(column, at=partition.at), stream, self._streams[stream].schema)
             self._keys[stream] = (*self._keys.get(stream, ()), column)
         self._partition = tuple(column for column, stream in keys if stream == keys[0][1])
 
-    def _keys_of(self, name: str, at: s.Place) -> tuple[str, ...]:
+    def keys_of(self, name: str, at: s.Place) -> tuple[str, ...]:
+        """Return the columns by which the partition, if any, tells a stream's records apart."""
         if not self._keys:
             return ()
         found = self._keys.get(name)
         if found is None and all(key in self._streams[name].schema for key in self._partition):
             found = self._partition  # a stream that an earlier query of the partition made keeps its keys
         if found is None or len(found) != len(self._partition):
-            raise complaint(self._text, at, f"the partition has no key for stream {name!r}; add 'column of {name}' to it")
+            raise complaint(
+                self.text, at, f"the partition has no key for stream {name!r}; add 'column of {name}' to it"
+            )
         return found
 
     def _add(self, query: s.Query, *, is_last: bool) -> Stream:
-        name = self._name if is_last else f"{self._name}.{query.into or len(self._flow.steps)}"
+        name = self._name if is_last else f"{self._name}.{query.into or len(self.flow.steps)}"
         if not is_last and query.into is None:
-            raise complaint(self._text, query.at, "nothing reads this query; add 'insert into' and a name")
+            raise complaint(self.text, query.at, "nothing reads this query; add 'insert into' and a name")
         match query.source:
             case s.Source():
                 made = self._add_source(name, query, query.source)
@@ -145,10 +168,12 @@ class _Planner:
             self._streams[into] = made
         elif earlier.schema != made.schema:
             raise complaint(
-                self._text, query.at, f"stream {into!r} has the columns ({earlier.schema}); this query gives ({made.schema})"
+                self.text,
+                query.at,
+                f"stream {into!r} has the columns ({earlier.schema}); this query gives ({made.schema})",
             )
         elif not made.step.startswith(f"{self._name}.") or earlier.step == into:
-            raise complaint(self._text, query.at, f"the flow has a stream {into!r} already; insert into another name")
+            raise complaint(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
         else:
             both = earlier.union(f"{made.step} and before", made)
             self._streams[into] = both
@@ -158,22 +183,30 @@ class _Planner:
     def _add_source(self, name: str, query: s.Query, source: s.Source) -> Stream:
         stream = self.filtered(name, source)
         resolve = self.resolve_in({None: (source.stream, stream.schema), source.stream: (source.stream, stream.schema)})
-        window = extent(self._text, source.window, source.stream, stream.schema) if source.window else None
+        window = extent(self.text, source.window, source.stream, stream.schema) if source.window else None
         batch = window is not None and window.batch
-        selection = Selector(self._text, query, resolve, last=batch).read(self._everything(query, stream, batch))
+        selection = Selector(self.text, query, resolve, last=batch).read(self._everything(query, stream, batch))
         groups = tuple(resolve(attribute)[0] for attribute in query.group_by)
         if batch and not self._truly_aggregates(selection):
             assert source.window is not None
-            raise complaint(self._text, source.window.at, f"a window {source.window.kind!r} needs an aggregate in 'select', such as count()")
+            raise complaint(
+                self.text,
+                source.window.at,
+                f"a window {source.window.kind!r} needs an aggregate in 'select', such as count()",
+            )
         if not selection.aggregates:
             if groups:
-                raise complaint(self._text, query.group_by[0].at, "'group by' needs an aggregate in 'select', such as count()")
+                raise complaint(
+                    self.text, query.group_by[0].at, "'group by' needs an aggregate in 'select', such as count()"
+                )
             return self._selected(name, stream, selection)
         return self._windowed(name, stream, source, window or Extent("length", 0), selection, groups)
 
     def _everything(self, query: s.Query, stream: Stream, batch: bool) -> list[tuple[str, Expr, Type]]:
         if batch and not query.select:
-            raise complaint(self._text, query.at, "a batch of records has one result; select aggregates, such as count() as n")
+            raise complaint(
+                self.text, query.at, "a batch of records has one result; select aggregates, such as count() as n"
+            )
         return [(column, Column(column), kind) for column, kind in stream.schema.items()]
 
     def _truly_aggregates(self, selection: Selection) -> bool:
@@ -182,21 +215,21 @@ class _Planner:
     def filtered(self, name: str, source: s.Source) -> Stream:
         """Return a source's stream, with a step before it for its conditions."""
         if source.stream not in self._streams:
-            raise unknown_stream(self._text, source.at, source.stream, self._schemas())
+            raise unknown_stream(self.text, source.at, source.stream, self._schemas())
         stream = self._streams[source.stream]
         if not source.filters:
             return stream
         names = {None: (source.stream, stream.schema), source.stream: (source.stream, stream.schema)}
         if source.alias:
             names[source.alias] = (source.stream, stream.schema)
-        translator = Translator(self._text, self.resolve_in(names))
+        translator = Translator(self.text, self.resolve_in(names))
         condition = translator.condition(source.filters[0])
         for more in source.filters[1:]:
             condition = condition & translator.condition(more)
         return stream.filter(self._free(f"{name} where"), condition)
 
     def _free(self, name: str) -> str:
-        return name if name not in self._flow.steps else f"{name} {len(self._flow.steps)}"
+        return name if name not in self.flow.steps else f"{name} {len(self.flow.steps)}"
 
     def _selected(self, name: str, stream: Stream, selection: Selection) -> Stream:
         columns = {column: expr for column, expr, _ in selection.columns}
@@ -204,7 +237,7 @@ class _Planner:
         made = stream.select(first, **columns)
         if selection.having is not None:
             made = made.filter(name, selection.having)
-        return Stream(self._flow, made.step, time=self._renamed_time(selection, stream.time))
+        return Stream(self.flow, made.step, time=self._renamed_time(selection, stream.time))
 
     def _renamed_time(self, selection: Selection, time: str | None) -> str | None:
         if time is None:
@@ -215,7 +248,7 @@ class _Planner:
     def _windowed(
         self, name: str, stream: Stream, source: s.Source, window: Extent, selection: Selection, groups: tuple[str, ...]
     ) -> Stream:
-        keys = self._keys_of(source.stream, source.at)
+        keys = self.keys_of(source.stream, source.at)
         time = window.time or stream.time
         common: dict[str, Any] = {
             "given": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
@@ -235,7 +268,7 @@ class _Planner:
                 limit=limit, span_us=span, keys=keys, projection=selection.projection(stream.schema), **common
             )
         self.add_step(name, plan, [(stream, keys)], selection.out)
-        return Stream(self._flow, name, time=self._renamed_time(selection, stream.time))
+        return Stream(self.flow, name, time=self._renamed_time(selection, stream.time))
 
     def add_step(
         self, name: str, plan: Callable[[], Any], given: list[tuple[Stream, tuple[str, ...]]], out: Schema
@@ -243,48 +276,56 @@ class _Planner:
         """Add a step that one instance runs, or one per part of the keys."""
         grouping: Grouping = "key" if self._keys else "one"
         inputs = tuple(Input(st.step, st.port, st.schema, grouping, keys) for st, keys in given)
-        self._flow.add(name, Apply(plan, given[0][1]), inputs=inputs, outputs={"out": out})
+        self.flow.add(name, Apply(plan, given[0][1]), inputs=inputs, outputs={"out": out})
 
     def resolve_in(self, names: Mapping[str | None, tuple[str, Schema]]) -> Callable[[s.Attribute], tuple[str, Type]]:
         """Return how attributes are found when each name stands for one stream."""
 
         def resolve(attribute: s.Attribute) -> tuple[str, Type]:
             if attribute.index is not None:
-                raise complaint(self._text, attribute.at, "an index belongs to an event of a pattern that is counted, such as e1[0].x")
+                raise complaint(
+                    self.text,
+                    attribute.at,
+                    "an index belongs to an event of a pattern that is counted, such as e1[0].x",
+                )
             if attribute.ref not in names:
                 shown = [name for name in names if name]
                 near = suggestion(attribute.ref or "", shown) or f"; names are {listed(shown)}"
-                raise complaint(self._text, attribute.at, f"there is no stream {attribute.ref!r} in this query{near}")
+                raise complaint(self.text, attribute.at, f"there is no stream {attribute.ref!r} in this query{near}")
             stream, schema = names[attribute.ref]
-            return attribute.name, column_type(self._text, attribute, stream, schema)
+            return attribute.name, column_type(self.text, attribute, stream, schema)
 
         return resolve
 
     # -- chains -------------------------------------------------------------------------------------------------------
 
     def _add_chain(self, name: str, query: s.Query, chain: s.Chain) -> Stream:
-        automaton = ChainReader(self._text, chain, self._schemas()).automaton()
+        automaton = ChainReader(self.text, chain, self._schemas()).automaton()
         refs = {t.ref: (automaton.streams[t.stream], t.counted) for t in automaton.takes() if not t.ref.startswith("#")}
         wanted: dict[str, tuple[s.Attribute, Type]] = {}
 
         def resolve(attribute: s.Attribute) -> tuple[str, Type]:
             full = self._of_event(attribute, refs)
-            kind = column_type(self._text, full, refs[full.ref or ""][0], self._streams[refs[full.ref or ""][0]].schema)
+            kind = column_type(self.text, full, refs[full.ref or ""][0], self._streams[refs[full.ref or ""][0]].schema)
             wanted[label(full)] = (full, kind)
             return label(full), kind
 
         if query.group_by:
-            raise complaint(self._text, query.group_by[0].at, "'group by' needs a window; let a second query read this one's result")
-        selector = Selector(self._text, query, resolve)
+            raise complaint(
+                self.text, query.group_by[0].at, "'group by' needs a window; let a second query read this one's result"
+            )
+        selector = Selector(self.text, query, resolve)
         everything = self._all_events(refs, resolve) if not query.select else []
         selection = selector.read(everything)
         if selection.aggregates:
             found = next(item for item in query.select if isinstance(item.value, s.Function))
-            raise complaint(self._text, found.at, "an aggregate needs a window; let a second query read this one's result")
+            raise complaint(
+                self.text, found.at, "an aggregate needs a window; let a second query read this one's result"
+            )
         given = Schema(tuple((column, kind) for column, (_, kind) in wanted.items()))
         streams = [self._streams[stream] for stream in automaton.streams]
         places = {event.stream: event.at for event in _events_of(chain)}
-        keys = tuple(self._keys_of(stream, places[stream]) for stream in automaton.streams)
+        keys = tuple(self.keys_of(stream, places[stream]) for stream in automaton.streams)
         plan = MatchPlan(
             automaton,
             tuple(attribute for attribute, _ in wanted.values()),
@@ -295,20 +336,28 @@ class _Planner:
             self._cap,
         )
         self.add_step(name, plan, list(zip(streams, keys, strict=True)), selection.out)
-        return Stream(self._flow, name, time=self._time_of_match(plan, selection))
+        return Stream(self.flow, name, time=self._time_of_match(plan, selection))
 
     def _of_event(self, attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:
         if attribute.ref is None:
             holding = [ref for ref, (stream, _) in refs.items() if attribute.name in self._streams[stream].schema]
             if len(holding) != 1:
-                fix = f"did you mean {' or '.join(f'{ref}.{attribute.name}' for ref in holding)}?" if holding else f"events are {listed(refs)}"
-                raise complaint(self._text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
+                fix = (
+                    f"did you mean {' or '.join(f'{ref}.{attribute.name}' for ref in holding)}?"
+                    if holding
+                    else f"events are {listed(refs)}"
+                )
+                raise complaint(self.text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
             attribute = replace(attribute, ref=holding[0])
         if attribute.ref not in refs:
             near = suggestion(attribute.ref or "", refs) or f"; events are {listed(refs)}"
-            raise complaint(self._text, attribute.at, f"there is no event {attribute.ref!r}{near}")
+            raise complaint(self.text, attribute.at, f"there is no event {attribute.ref!r}{near}")
         if attribute.index is not None and not refs[attribute.ref][1]:
-            raise complaint(self._text, attribute.at, f"{attribute.ref!r} takes one record; leave the index out, or count it, such as <1:5>")
+            raise complaint(
+                self.text,
+                attribute.at,
+                f"{attribute.ref!r} takes one record; leave the index out, or count it, such as <1:5>",
+            )
         return indexed(attribute, refs)
 
     def _all_events(
@@ -340,6 +389,3 @@ def _events_of(chain: s.Chain) -> list[s.Event | s.Absent]:
     from headwater.cep.automaton import _events
 
     return _events(chain.links)
-
-
-

@@ -74,7 +74,11 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
     if word in _WORDS and found != word:
         return f"; keywords are written in small letters: did you mean {word!r}?"
     if _after_number(before) and re.search(r"\b(within|for)\s+\d+$", before):
-        return "; a time needs a unit, such as 'within 10 sec'" if "within" in before[-20:] else "; a time needs a unit, such as 'for 10 sec'"
+        return (
+            "; a time needs a unit, such as 'within 10 sec'"
+            if "within" in before[-20:]
+            else "; a time needs a unit, such as 'for 10 sec'"
+        )
     if "SELECT" in expected and word in ("insert", ""):
         return "; did you forget 'select'? 'select *' keeps all columns"
     if word == "where":

@@ -67,7 +67,9 @@ class TokenMatcher:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def offer(self, key: int, stream: int, passes: dict[int, bool], record: Record, time: int, stamp: tuple[int, int]) -> list[Match]:
+    def offer(
+        self, key: int, stream: int, passes: dict[int, bool], record: Record, time: int, stamp: tuple[int, int]
+    ) -> list[Match]:
         """Show a record to the attempts of its key; `passes` says which places it suits by its own values."""
         self._matches = []
         self.tick(time)
@@ -94,7 +96,9 @@ class TokenMatcher:
         last = self._seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
         while True:
             deadline = self._deadlines[0][0] if self._deadlines else NEVER
-            too_old = self._starts[0][0] + self._a.within_us + 1 if self._starts and self._a.within_us is not None else NEVER
+            too_old = (
+                self._starts[0][0] + self._a.within_us + 1 if self._starts and self._a.within_us is not None else NEVER
+            )
             if min(deadline, too_old) > self._clock:
                 return self._matches
             if too_old <= deadline:
@@ -266,8 +270,10 @@ class TokenMatcher:
         """End an attempt that failed; `every` and a chain that was never matched start anew."""
         scope = token.scope
         self._drop(token)
-        if scope >= 0 and (again or self._a.scopes[scope][0] == 0) and not (
-            self._a.strict and self._a.scopes[scope] == (0, 0)
+        if (
+            scope >= 0
+            and (again or self._a.scopes[scope][0] == 0)
+            and not (self._a.strict and self._a.scopes[scope] == (0, 0))
         ):
             self._start_scope(token, scope, time)
         self._restart(token.key, time)
@@ -349,7 +355,13 @@ class TokenMatcher:
         base = self._seq
         for seq, key, pos, taken, first, scope, count, passed, entered, entry, deadline in saved["tokens"]:
             token = Token(base + seq, slots[key], pos, taken, first, scope)
-            token.count, token.passed, token.entered, token.entry, token.deadline = count, passed, entered, base + entry, deadline
+            token.count, token.passed, token.entered, token.entry, token.deadline = (
+                count,
+                passed,
+                entered,
+                base + entry,
+                deadline,
+            )
             self._seq = max(self._seq, token.seq, token.entry)
             self.tokens[token.seq] = token
             self._keys[token.key] = self._keys.get(token.key, 0) + 1
@@ -395,9 +407,7 @@ def _equality(stage: Stage, strict: bool) -> tuple[Callable[[Any], Any], Callabl
         if isinstance(condition, s.Operation) and condition.op == "==":
             for mine, other in (condition.args, condition.args[::-1]):
                 if attributes(mine) and all(a.ref is None for a in attributes(mine)) and _only_earlier(other):
-                    one, two = (
-                        _conditions(Take(0, "", (), (value,)))[0] for value in (mine, other)
-                    )
+                    one, two = (_conditions(Take(0, "", (), (value,)))[0] for value in (mine, other))
                     return one, two
     return None
 

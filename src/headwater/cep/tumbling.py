@@ -100,7 +100,9 @@ class TumblingOperator(Operator):
             # one cell per batch, in order: their numbers are their places
             first = self._cells[0, 1] if len(self._cells) else cells[0, 1]
             slots = cells[:, 1] - first
-            found = np.stack([np.zeros(k := int(slots[-1]) + 1, np.int64), first + np.arange(k), np.zeros(k, np.int64)], axis=1)
+            found = np.stack(
+                [np.zeros(k := int(slots[-1]) + 1, np.int64), first + np.arange(k), np.zeros(k, np.int64)], axis=1
+            )
         else:
             index = KeyIndex("int", "int", "int")
             every = np.concatenate([self._cells, cells])
@@ -207,4 +209,3 @@ class TumblingOperator(Operator):
         windows = chosen_slots(self._windows, select)
         self._keep(np.flatnonzero(~np.isin(self._cells[:, 0], windows)))
         self._begun[windows] = self._last[windows] = _NONE
-

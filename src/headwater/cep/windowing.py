@@ -66,7 +66,13 @@ def _records(text: str, window: s.Window, arg: s.Value | s.Span) -> int:
 
 
 def _column(
-    text: str, window: s.Window, arg: s.Value | s.Span | None, stream: str, schema: Schema, *, wanted: tuple[str, ...] | None
+    text: str,
+    window: s.Window,
+    arg: s.Value | s.Span | None,
+    stream: str,
+    schema: Schema,
+    *,
+    wanted: tuple[str, ...] | None,
 ) -> str:
     if not isinstance(arg, s.Attribute):
         raise _form(text, window, "it takes the name of a column")

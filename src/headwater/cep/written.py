@@ -5,7 +5,22 @@ from __future__ import annotations
 from headwater.cep import syntax as s
 
 #: How tightly operators bind; a part that binds less than its surroundings goes into parentheses.
-_BINDING = {"or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
+_BINDING = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    "==": 4,
+    "!=": 4,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "%": 6,
+}
 _ATOM = 9
 _MINUS = 7
 

@@ -1,19 +1,9 @@
 """Sequences of records without a gap: at most one attempt waits for each stage, so a key needs one small table."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from headwater.kernels.cep_pattern import holds
 from headwater.kernels.jit import kernel
-
-
-@kernel
-def _continues(stage, row, slot, rows, values, conditions, bounds):  # type: ignore[no-untyped-def]
-    for c in range(bounds[stage], bounds[stage + 1]):
-        earlier = rows[slot, stage, conditions[c, 2]]
-        if not holds(conditions[c, 0], values[conditions[c, 1], row], values[conditions[c, 3], earlier]):
-            return False
-    return True
 
 
 @kernel
@@ -31,8 +21,12 @@ def match(base, values, times, slots, passes, conditions, bounds, every, within,
         for stage in range(stages - 1, 0, -1):
             if rows[slot, stage, 0] < 0:
                 continue
-            young = within < 0 or first[slot, stage] >= times[i] - within
-            if young and passes[stage, i] and _continues(stage, row, slot, rows, values, conditions, bounds):
+            fits = passes[stage, i] and (within < 0 or first[slot, stage] >= times[i] - within)
+            for c in range(bounds[stage], bounds[stage + 1]):
+                earlier = values[conditions[c, 3], rows[slot, stage, conditions[c, 2]]]
+                if fits and not holds(conditions[c, 0], values[conditions[c, 1], row], earlier):
+                    fits = False
+            if fits:
                 if stage == stages - 1:
                     for s in range(stages - 1):
                         out[m, s] = rows[slot, stage, s]

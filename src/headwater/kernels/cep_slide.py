@@ -16,14 +16,30 @@ META = 3
 
 
 @kernel
-def slide(windows, groups, times, limit, span, following, group, time, born, head, tail, count, meta, node_of, ends, gone, left):  # type: ignore[no-untyped-def]
+def slide(
+    windows,
+    groups,
+    times,
+    limit,
+    span,
+    following,
+    group,
+    time,
+    born,
+    head,
+    tail,
+    count,
+    meta,
+    node_of,
+    ends,
+    gone,
+    left,
+):  # type: ignore[no-untyped-def]
     """Let records enter their windows: the last `limit` ones (0 for any number) of the last `span` (0 for any age)."""
     n = 0
     for i in range(len(windows)):
         w = windows[i]
-        while head[w] >= 0 and (
-            (limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= times[i] - span)
-        ):
+        while head[w] >= 0 and ((limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= times[i] - span)):
             n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
         ends[i] = n
         node = meta[FREE]
@@ -146,7 +162,27 @@ def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):  # typ
 
 
 @kernel
-def sum_floats(values, there, groups, node_of, ends, gone, left, kept, kept_there, shift, totals, lost, squares, lost_squares, odd, seen, deviation, out, out_seen):  # type: ignore[no-untyped-def]
+def sum_floats(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    kept_there,
+    shift,
+    totals,
+    lost,
+    squares,
+    lost_squares,
+    odd,
+    seen,
+    deviation,
+    out,
+    out_seen,
+):  # type: ignore[no-untyped-def]
     """Follow the sum, or with `deviation` the standard deviation of the window as a whole population.
 
     Only the deviation is taken from a shifted origin, each time a group begins: no cancellation when the mean is large.
@@ -189,7 +225,25 @@ def sum_floats(values, there, groups, node_of, ends, gone, left, kept, kept_ther
 
 
 @kernel
-def extreme(values, there, groups, node_of, ends, gone, left, kept, before, after, first, last, best, seen, largest, out, out_seen):  # type: ignore[no-untyped-def]
+def extreme(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    before,
+    after,
+    first,
+    last,
+    best,
+    seen,
+    largest,
+    out,
+    out_seen,
+):  # type: ignore[no-untyped-def]
     """Follow the smallest (or largest) value: a group's candidates form a list in which values only grow (or shrink)."""
     done = 0
     for i in range(len(groups) + 1):

@@ -1,6 +1,5 @@
 """The number of the batch to which each record belongs; batches of a window are numbered as they open."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 from headwater.kernels.jit import kernel

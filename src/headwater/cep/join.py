@@ -1,0 +1,279 @@
+"""The step that joins two windows: a record of either side meets the records in the other's window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headwater.cep.arrivals import Arrivals
+from headwater.cep.chunk import Chunk
+from headwater.cep.projection import Projection
+from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.column import Array, Column, Nullable, Text, empty
+from headwater.flow.expr import Expr
+from headwater.flow.schema import DTYPES, Schema, Type
+from headwater.kernels.cep_join import pair
+from headwater.kernels.keys import KeyIndex
+from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.snapshot import packed, unpacked
+
+_KIND = "query join"
+_TIDY = 1 << 16  #: rows beyond those in a window before they are forgotten
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """Two streams, their windows, and what must hold of a pair."""
+
+    schemas: tuple[Schema, Schema]
+    names: tuple[str, str]  #: what the sides' columns are called, before the dot
+    limits: tuple[int, int]  #: records in the window; 0 for no such bound
+    spans: tuple[int, int]  #: microseconds
+    active: tuple[bool, bool]  #: whether a record of the side looks for partners
+    outer: tuple[bool, bool]  #: whether one without a partner gives a result
+    equal: tuple[tuple[Expr, Expr, Type], ...]  #: values that must be equal, left and right
+    on: Expr | None  #: what else must hold of a pair's columns
+    projection: Projection
+    times: tuple[str | None, str | None]
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    step: str
+
+    def __call__(self) -> JoinWindowsOperator:
+        """Make a new operator."""
+        return JoinWindowsOperator(self)
+
+    @property
+    def __name__(self) -> str:
+        """What drawings call the step."""
+        return f"join {self.names[0]} and {self.names[1]}"
+
+
+class JoinWindowsOperator(Operator):
+    """Keeps each side's window as rows chained by the values that must be equal, so a record touches its partners alone."""
+
+    stateless = False
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self._plan = plan
+        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step)
+        self._select = plan.projection.runner()
+        self._on = compiled_mask(plan.on, plan.projection.given) if plan.on is not None else None
+        self._reads: list[list[Callable[[Batch], Column]]] = [
+            [compiled(pair_[side], plan.schemas[side]) for pair_ in plan.equal] for side in range(2)
+        ]
+        kinds = ["text" if kind == "text" else "float" if kind == "float" else "int" for _, _, kind in plan.equal]
+        self._values = KeyIndex("int", *kinds)  # type: ignore[arg-type]
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[Batch] = [Batch.none(schema) for schema in self._plan.schemas]
+        self._window_of = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        self._head = np.full((2, 64), -1, np.int64)
+        self._before, self._place, self._time = (np.zeros((2, 64), np.int64) for _ in range(3))
+        self._count = np.zeros((2, 16), np.int64)
+
+    @property
+    def rows(self) -> int:
+        """How many records both windows hold, with those not yet tidied up."""
+        return self._rows[0].length + self._rows[1].length
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the pairs that these records complete."""
+        chunk, dead = self._arrivals.add(batch, port)
+        out = self._run(chunk) if chunk is not None else None
+        if not dead:
+            return out
+        return [*dead, (0, out)] if out is not None else dead
+
+    def advance(self, watermark: int) -> Output:
+        """Take records that waited for their turn."""
+        chunk = self._arrivals.release(watermark)
+        return self._run(chunk) if chunk is not None else None
+
+    def _run(self, chunk: Chunk) -> Batch | None:
+        self._tidy(int(chunk.times[0]))
+        sides, slots, new_rows = self._entered(chunk)
+        pairs = self._pairs(chunk, sides, slots, new_rows)
+        return self._results(chunk, sides, new_rows, *pairs)
+
+    def _entered(self, chunk: Chunk) -> tuple[Array, Array, Array]:
+        """Store the records of a chunk; return the side, the chain and the row of each."""
+        sides, slots, new_rows = (np.zeros(chunk.length, np.int64) for _ in range(3))
+        for part in chunk.parts:
+            at = np.arange(chunk.length) if part.places is None else part.places
+            order = np.argsort(at)
+            batch, at = part.batch.take(order), at[order]
+            side, base = part.stream, self._rows[part.stream].length
+            self._rows[side] = concat_batches([self._rows[side], batch]) if base else batch
+            self._window_of[side] = np.concatenate([self._window_of[side], chunk.slots[at]])
+            sides[at], new_rows[at] = side, base + np.arange(batch.length)
+            slots[at] = self._chains(batch, side, chunk.slots[at])
+        self._reserve()
+        return sides, slots, new_rows
+
+    def _chains(self, batch: Batch, side: int, windows: Array) -> Array:
+        columns: list[Any] = [windows]
+        missing = np.zeros(batch.length, np.bool_)
+        for read, (_, _, kind) in zip(self._reads[side], self._plan.equal, strict=True):
+            column = read(batch)
+            if isinstance(column, Nullable):
+                missing |= ~column.valid
+                column = column.values
+            if not isinstance(column, Text):
+                column = column.astype(np.float64 if kind == "float" else np.int64, copy=False)
+            if kind == "float" and isinstance(column, np.ndarray):
+                missing |= np.isnan(column)
+            columns.append(column)
+        # a missing value equals nothing: such a record gets a chain of its own kind, which the other side never looks at
+        columns[0] = np.where(missing, -1 - side, windows)
+        found: Array = self._values.slots(columns)
+        return found
+
+    def _reserve(self) -> None:
+        rows = max(batch.length for batch in self._rows)
+        if rows > self._before.shape[1]:
+            room = max(rows, 2 * self._before.shape[1])
+            self._before, self._place, self._time = (
+                _wider(array, room, 0) for array in (self._before, self._place, self._time)
+            )
+        if len(self._values) > self._head.shape[1]:
+            self._head = _wider(self._head, 2 * len(self._values), -1)
+        if len(self._arrivals.keys) > self._count.shape[1]:
+            self._count = _wider(self._count, 2 * len(self._arrivals.keys), 0)
+
+    def _pairs(self, chunk: Chunk, sides: Array, slots: Array, new_rows: Array) -> tuple[Array, Array]:
+        p = self._plan
+        saved = self._head.copy(), self._count.copy()
+        room = 2 * chunk.length + 16
+        while True:
+            left, right = np.empty(room, np.int64), np.empty(room, np.int64)
+            n = pair(
+                sides, slots, chunk.slots, chunk.times, np.array(p.limits), np.array(p.spans), np.array(p.active), self._head,
+                self._before, self._place, self._time, self._count, new_rows, left, right,
+            )  # fmt: skip
+            if n <= room:
+                return left[:n], right[:n]
+            # there were more pairs than room: once more from the start
+            room = int(n)
+            self._head, self._count = saved[0].copy(), saved[1].copy()
+
+    def _results(self, chunk: Chunk, sides: Array, new_rows: Array, at: Array, other: Array) -> Batch | None:
+        p = self._plan
+        side = sides[at]
+        rows = [np.where(side == s, new_rows[at], other) for s in range(2)]
+        found = self._paired(rows, chunk.stamps[at])
+        if self._on is not None and found.length:
+            keep = self._on(found)
+            found, at = found.filter(keep), at[keep]
+        alone = np.array(p.outer)[sides] & np.array(p.active)[sides]
+        alone[at] = False
+        if alone.any():
+            lonely = np.flatnonzero(alone)
+            rows = [np.where(sides[lonely] == s, new_rows[lonely], -1) for s in range(2)]
+            both = concat_batches([b for b in (found, self._paired(rows, chunk.stamps[lonely])) if b.length])
+            found = both.take(np.argsort(np.concatenate([at, lonely]), kind="stable"))
+        return self._select.run(found)
+
+    def _paired(self, rows: list[Array], stamps: Array) -> Batch:
+        columns: dict[str, Column] = {}
+        for side, (name, schema) in enumerate(zip(self._plan.names, self._plan.schemas, strict=True)):
+            there = rows[side] >= 0
+            for column, kind in schema.items():
+                columns[f"{name}.{column}"] = _gathered(self._rows[side].columns[column], rows[side], there, kind)
+        return Batch(columns, len(stamps), stamps)
+
+    # -- tidying and saving -------------------------------------------------------------------------------------------
+
+    def _in_window(self, side: int, now: int) -> Array:
+        n = self._rows[side].length
+        limit, span = self._plan.limits[side], self._plan.spans[side]
+        inside = np.zeros(n, np.bool_) if not limit and not span else np.ones(n, np.bool_)
+        if limit:
+            inside &= self._place[side, :n] >= self._count[side][self._window_of[side]] - limit
+        if span:
+            inside &= self._time[side, :n] > now - span
+        return inside
+
+    def _tidy(self, now: int) -> None:
+        """Forget records that have left their window, once they are the greater part."""
+        if self.rows > _TIDY and 2 * sum(int(self._in_window(s, now).sum()) for s in range(2)) < self.rows:
+            state = self._save(np.arange(len(self._arrivals.keys)), now)
+            self._values = KeyIndex(*self._values.kinds)
+            self._clear()
+            self._load(state, np.arange(len(self._arrivals.keys)))
+
+    def _save(self, slots: Array, now: int) -> dict[str, Any]:
+        place = np.full(len(self._arrivals.keys), -1, np.int64)
+        place[slots] = np.arange(len(slots))
+        state: dict[str, Any] = {"rows": [], "window": [], "time": [], "side": []}
+        for side in range(2):
+            windows = place[self._window_of[side]]
+            keep = self._in_window(side, now) & (windows >= 0)
+            state["rows"].append(self._rows[side].filter(keep))
+            state["window"].append(windows[keep])
+            state["time"].append(self._time[side, : len(keep)][keep])
+        return state
+
+    def _load(self, state: dict[str, Any], slots: Array) -> None:
+        self._reserve()
+        for side in range(2):
+            rows = state["rows"][side]
+            if not rows.length:
+                continue
+            windows = slots[state["window"][side]]
+            base = self._rows[side].length
+            self._rows[side] = concat_batches([self._rows[side], rows]) if base else rows
+            self._window_of[side] = np.concatenate([self._window_of[side], windows])
+            chains = self._chains(rows, side, windows)
+            self._reserve()
+            nothing = np.zeros(0, np.int64)
+            pair(
+                np.full(rows.length, side), chains, windows, state["time"][side], np.array(self._plan.limits),
+                np.array(self._plan.spans), np.zeros(2, np.bool_), self._head, self._before, self._place, self._time,
+                self._count, base + np.arange(rows.length), nothing, nothing,
+            )  # fmt: skip
+
+    def snapshot(self, select: Select | None = None) -> bytes:
+        """Save the windows of the chosen keys."""
+        slots = chosen_slots(self._arrivals.keys, select)
+        state = self._save(slots, self._arrivals.clock)
+        keys = self._arrivals.keys.columns(slots)
+        return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save()})
+
+    def restore(self, data: bytes) -> None:
+        """Take over windows."""
+        saved = unpacked(_KIND, data)
+        self._arrivals.load(saved["arrivals"])
+        if saved["count"]:
+            self._load(saved, self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"])))
+
+    def forget(self, select: Select) -> None:
+        """Drop the windows of the chosen keys."""
+        every = np.arange(len(self._arrivals.keys))
+        rest = np.setdiff1d(every, chosen_slots(self._arrivals.keys, select))
+        state = self._save(rest, self._arrivals.clock)
+        self._values = KeyIndex(*self._values.kinds)
+        self._clear()
+        self._load(state, rest)
+
+
+def _wider(array: Array, room: int, fill: int) -> Array:
+    more = np.full((2, room - array.shape[1]), fill, array.dtype)
+    return np.concatenate([array, more], axis=1)
+
+
+def _gathered(column: Column, rows: Array, there: Array, kind: Type) -> Column:
+    if there.all():
+        return column[rows]
+    if not there.any():
+        missing: Any = Text.of([""] * len(rows)) if kind == "text" else np.zeros(len(rows), DTYPES[kind])
+        return Nullable(missing, there)
+    found = column[np.maximum(rows, 0)] if len(column) else empty(kind)
+    if isinstance(found, Nullable):
+        return Nullable(found.values, found.valid & there)
+    return Nullable(found, there)

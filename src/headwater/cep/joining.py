@@ -1,0 +1,165 @@
+"""From `join` in a query to a step: which values must be equal, what else must hold, which windows there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.cep import syntax as s
+from headwater.cep.automaton import column_type
+from headwater.cep.complaint import complaint
+from headwater.cep.expressions import Translator, attributes, conjuncts
+from headwater.cep.join import JoinPlan
+from headwater.cep.selecting import Selector
+from headwater.cep.windowing import extent
+from headwater.errors import listed, suggestion
+from headwater.flow.expr import Column, Expr
+from headwater.flow.schema import NUMERIC, Schema, Type
+from headwater.flow.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.cep.plan import Planner
+
+
+def add_join(planner: Planner, name: str, query: s.Query, join: s.Join) -> Stream:
+    """Add the step of a join and return its stream."""
+    return _Joining(planner, name, query, join).add()
+
+
+class _Joining:
+    def __init__(self, planner: Planner, name: str, query: s.Query, join: s.Join) -> None:
+        self._planner, self._name, self._query, self._join = planner, name, query, join
+        self._text = planner.text
+        self._sides = (join.left, join.right)
+        self._names = tuple(side.alias or side.stream for side in self._sides)
+
+    def add(self) -> Stream:
+        if self._names[0] == self._names[1]:
+            raise complaint(
+                self._text, self._join.right.at, f"both sides are called {self._names[0]!r}; name them with 'as'"
+            )
+        if self._query.group_by:
+            raise complaint(
+                self._text,
+                self._query.group_by[0].at,
+                "'group by' needs a window; let a second query read this one's result",
+            )
+        streams = [
+            self._planner.filtered(f"{self._name} {which}", side)
+            for which, side in zip(("left", "right"), self._sides, strict=True)
+        ]
+        self._schemas = (streams[0].schema, streams[1].schema)
+        limits, spans = self._extents(streams)
+        equal, rest = self._condition()
+        selector = Selector(self._text, self._query, self._resolve)
+        selection = selector.read(self._everything() if not self._query.select else [])
+        if selection.aggregates:
+            raise complaint(
+                self._text,
+                self._query.select[0].at,
+                "an aggregate of a join needs a second query that reads this one's result",
+            )
+        keys = [self._planner.keys_of(side.stream, side.at) for side in self._sides]
+        kind, one_way = self._join.kind, self._join.unidirectional
+        plan = JoinPlan(
+            schemas=self._schemas,
+            names=(self._names[0], self._names[1]),
+            limits=limits,
+            spans=spans,
+            active=(one_way != "right", one_way != "left"),
+            outer=(kind in ("left outer join", "full outer join"), kind in ("right outer join", "full outer join")),
+            equal=equal,
+            on=rest,
+            projection=selection.projection(self._paired()),
+            times=(streams[0].time, streams[1].time),
+            keys=(keys[0], keys[1]),
+            step=self._name,
+        )
+        self._planner.add_step(self._name, plan, list(zip(streams, keys, strict=True)), selection.out)
+        return Stream(self._planner.flow, self._name)
+
+    def _extents(self, streams: list[Stream]) -> tuple[tuple[int, int], tuple[int, int]]:
+        limits, spans = [0, 0], [0, 0]
+        for i, side in enumerate(self._sides):
+            if side.window is None:
+                continue
+            window = extent(self._text, side.window, side.stream, streams[i].schema)
+            if window.batch:
+                raise complaint(self._text, side.window.at, "a join holds sliding windows: length(…) or time(…)")
+            if window.time is not None and window.time != streams[i].time:
+                raise complaint(
+                    self._text,
+                    side.window.at,
+                    f"a join goes by the streams' event time; put .event_time(…, {window.time!r}) before it",
+                )
+            if window.kind == "length":
+                limits[i] = window.size
+            else:
+                spans[i] = window.size
+        if not any(limits) and not any(spans):
+            raise complaint(
+                self._text, self._join.at, "a join needs a window on a side, such as levels#window.time(1 min)"
+            )
+        return (limits[0], limits[1]), (spans[0], spans[1])
+
+    def _paired(self) -> Schema:
+        return Schema(
+            tuple(
+                (f"{n}.{column}", kind)
+                for n, sc in zip(self._names, self._schemas, strict=True)
+                for column, kind in sc.items()
+            )
+        )
+
+    def _everything(self) -> list[tuple[str, Expr, Type]]:
+        return [(column.replace(".", "_"), Column(column), kind) for column, kind in self._paired().items()]
+
+    def _resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
+        ref = attribute.ref
+        if ref is None:
+            holding = [n for n, sc in zip(self._names, self._schemas, strict=True) if attribute.name in sc]
+            if len(holding) != 1:
+                fix = (
+                    f"did you mean {' or '.join(f'{n}.{attribute.name}' for n in holding)}?"
+                    if holding
+                    else f"sides are {listed(self._names)}"
+                )
+                raise complaint(self._text, attribute.at, f"of which side is {attribute.name!r}; {fix}")
+            ref = holding[0]
+        if ref not in self._names:
+            near = suggestion(ref, self._names) or f"; sides are {listed(self._names)}"
+            raise complaint(self._text, attribute.at, f"there is no side {ref!r} of this join{near}")
+        side = self._names.index(ref)
+        kind = column_type(self._text, attribute, self._sides[side].stream, self._schemas[side])
+        return f"{ref}.{attribute.name}", kind
+
+    def _condition(self) -> tuple[tuple[tuple[Expr, Expr, Type], ...], Expr | None]:
+        """Split `on` into values that must be equal, by which partners are found, and the rest."""
+        if self._join.on is None:
+            return (), None
+        equal: list[tuple[Expr, Expr, Type]] = []
+        rest: Expr | None = None
+        for condition in conjuncts((self._join.on,)):
+            made = Translator(self._text, self._resolve).condition(condition)
+            found = self._equality(condition)
+            if found is not None:
+                equal.append(found)
+            else:
+                rest = made if rest is None else rest & made
+        return tuple(equal), rest
+
+    def _equality(self, condition: s.Value) -> tuple[Expr, Expr, Type] | None:
+        if not isinstance(condition, s.Operation) or condition.op != "==":
+            return None
+        found: dict[int, tuple[Expr, Type]] = {}
+        for value in condition.args:
+            sides = {self._resolve(a)[0].partition(".")[0] for a in attributes(value)}
+            if len(sides) != 1:
+                return None
+            side = self._names.index(sides.pop())
+            schema = self._schemas[side]
+            found[side] = Translator(self._text, lambda a, schema=schema: (a.name, schema[a.name])).translate(value)  # type: ignore[misc]
+        if len(found) != 2 or "any" in (found[0][1], found[1][1]):
+            return None
+        kinds = {found[0][1], found[1][1]}
+        kind: Type = "text" if kinds == {"text"} else "float" if kinds & {"float", "float32"} else "int"
+        return (found[0][0], found[1][0], kind) if kinds == {"text"} or not kinds - {*NUMERIC, "time", "bool"} else None
