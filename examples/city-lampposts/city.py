@@ -66,9 +66,7 @@ def main(picture: str | None = None) -> None:
 
         mended = repair(replace(problem, closed=frozenset({free[0]})), found.device)
         print()
-        print(
-            f"after the loss of {problem.net.device_name(free[0])}, {mended.notes['moves']:.0f} steps move:"
-        )
+        print(f"after the loss of {problem.net.device_name(free[0])}, {mended.notes['moves']:.0f} steps move:")
         for step, before in found.by_name.items():
             if mended.by_name[step] != before:
                 print(f"  {step:<20} {before} → {mended.by_name[step]}")

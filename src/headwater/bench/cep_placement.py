@@ -94,9 +94,7 @@ def run(
         "max_exact_s": max(row["exact_s"] for row in rows),
         "ga_mean_s": float(np.mean([row["ga_s"] for row in rows])),
         "brute_equals_exact": all(row["brute_equals_exact"] is not False for row in rows),
-        "table_iv": {
-            f"{rate} {resources}": _table_iv(rows, rate, resources) for rate, resources in ghosh.SETTINGS
-        },
+        "table_iv": {f"{rate} {resources}": _table_iv(rows, rate, resources) for rate, resources in ghosh.SETTINGS},
         "paper_table_iv": PAPER_TABLE_IV,
         "queries_per_device": _histograms(rows),
         "simulated": _simulated(rows),
@@ -119,9 +117,7 @@ def _warm_up(dag: ghosh.Dag) -> None:
     exact_latency.solve(problem)
 
 
-def _case(
-    dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *, equal_trials: bool
-) -> dict[str, Any]:
+def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *, equal_trials: bool) -> dict[str, Any]:
     problem, budget = ghosh.problem(dag, rate, resources), Budget(time_s=time_s, seed=seed)
     hint = anneal.solve(problem, budget, steps=100_000, starts=2)
     proof = exact_latency.solve(problem, budget, hint=hint.device)
@@ -152,9 +148,7 @@ def _case(
         row["rnd_750k_latency_s"] = random_.solve(problem, budget, trials=750_000).value
     if len(dag.queries) <= SMALL:
         forced = brute.solve(problem, budget)
-        same = forced.status == proof.status and (
-            forced.device is None or abs(forced.value - proof.value) < 1e-8
-        )
+        same = forced.status == proof.status and (forced.device is None or abs(forced.value - proof.value) < 1e-8)
         row["brute_s"], row["brute_equals_exact"] = forced.seconds, same
     if proof.device is not None:
         row["predicted_s"] = latency_s(problem, proof.device)
@@ -264,20 +258,13 @@ def table(answer: dict[str, Any]) -> str:
         f"genetic {answer['ga_mean_s']:.2f} s on average",
         "",
         f"{'setting':<18} "
-        + " ".join(
-            f"{c:<16}" for c in ("E BF→GA %", "E BF→RND %", "E GA→RND %", "invalid GA %", "of it proven")
-        )
+        + " ".join(f"{c:<16}" for c in ("E BF→GA %", "E BF→RND %", "E GA→RND %", "invalid GA %", "of it proven"))
         + " edge use BF / GA / RND %",
     ]
     for setting, ours in answer["table_iv"].items():
         paper = PAPER_TABLE_IV[setting]
-        cells = [
-            f"{_number(ours[key])} ({paper[key]:g})"
-            for key in ("e_bf_ga", "e_bf_rnd", "e_ga_rnd", "invalid_ga")
-        ]
-        use = " / ".join(
-            f"{_number(ours[f'edge_use_{n}'])} ({paper[f'edge_use_{n}']:g})" for n in ("bf", "ga", "rnd")
-        )
+        cells = [f"{_number(ours[key])} ({paper[key]:g})" for key in ("e_bf_ga", "e_bf_rnd", "e_ga_rnd", "invalid_ga")]
+        use = " / ".join(f"{_number(ours[f'edge_use_{n}'])} ({paper[f'edge_use_{n}']:g})" for n in ("bf", "ga", "rnd"))
         proven = _number(ours["proven_infeasible"])
         lines.append(f"{setting:<18} " + " ".join(f"{cell:<16}" for cell in [*cells, proven]) + f" {use}")
     lines.append(f"simulated against predicted latency: {answer['simulated']}")

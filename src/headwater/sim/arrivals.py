@@ -46,9 +46,7 @@ class Recorded:
     moments_s: Floats
 
     def __post_init__(self) -> None:
-        if len(self.moments_s) and (
-            not np.isfinite(self.moments_s).all() or (np.diff(self.moments_s) < 0).any()
-        ):
+        if len(self.moments_s) and (not np.isfinite(self.moments_s).all() or (np.diff(self.moments_s) < 0).any()):
             raise RunError("recorded arrivals must be finite and in order of time")
 
     def times_s(self, rate_hz: float, until_s: float, random: np.random.Generator) -> Floats:

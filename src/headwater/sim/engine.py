@@ -43,9 +43,7 @@ class EngineOptions:
     def __post_init__(self) -> None:
         policy_named(self.policy)
         if self.workers < 1 or not self.seconds > 0:
-            raise RunError(
-                f"a device needs at least 1 worker and 0 s; got {self.workers} and {self.seconds} s"
-            )
+            raise RunError(f"a device needs at least 1 worker and 0 s; got {self.workers} and {self.seconds} s")
 
 
 def run(problem: Problem, device: Ints, options: EngineOptions | None = None) -> Report:
@@ -92,11 +90,7 @@ class _World:
         steps = [s for s in problem.order if self.device[s] == device and problem.solid[s]]
         local = {s: i for i, s in enumerate(steps)}
         downstream = [
-            [
-                local[int(problem.stream_to[e])]
-                for e in problem.outputs[s]
-                if int(problem.stream_to[e]) in local
-            ]
+            [local[int(problem.stream_to[e])] for e in problem.outputs[s] if int(problem.stream_to[e]) in local]
             for s in steps
         ]
         limits = [options.queue_records] * len(steps)
@@ -131,11 +125,7 @@ class _World:
             return [(born, [born]) for born in times.tolist()]
         ends = np.ceil(times / tick)
         cuts = np.flatnonzero(np.diff(ends)) + 1
-        return [
-            (float(np.ceil(part[0] / tick)) * tick, part.tolist())
-            for part in np.split(times, cuts)
-            if len(part)
-        ]
+        return [(float(np.ceil(part[0] / tick)) * tick, part.tolist()) for part in np.split(times, cuts) if len(part)]
 
     def _feed(self, source: int, parts: list[tuple[float, list[float]]], at: int) -> None:
         """Let a source's records come one part after the other; only the next one is on the list."""
@@ -181,9 +171,7 @@ class _World:
 
         def finish() -> None:
             head = int(self.queues[step][0][0] * 1e9) if self.queues[step] else 0
-            site.machine.finished(
-                instance, count, int(took * 1e9), self.send(step, [b for b, _ in taken]), head
-            )
+            site.machine.finished(instance, count, int(took * 1e9), self.send(step, [b for b, _ in taken]), head)
             site.idle += 1
             self._wake(site)
 
@@ -242,9 +230,7 @@ class _World:
         for step in self.counts:
             step.span_ns = int(span * 1e9)
             step.t_empty_ns = max(0, step.span_ns - step.busy_ns)
-        sample = Sample(
-            span, {c.name: c for c in self.counts}, self.latency, self.latency, self.records_in, self.out
-        )
+        sample = Sample(span, {c.name: c for c in self.counts}, self.latency, self.latency, self.records_in, self.out)
         means = {name: self.age_sum[name] / max(1, self.aged[name]) for name in self.out}
         extra = {
             "mode": "engine",

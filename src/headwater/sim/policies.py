@@ -42,16 +42,12 @@ def rehearse(
     """Play a placed flow with every policy at every load; all of them meet the same records."""
     options, out = options or EngineOptions(), []
     for load in loads:
-        loaded = dataclasses.replace(
-            problem, rate_hz=problem.rate_hz * load, stream_hz=problem.stream_hz * load
-        )
+        loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * load, stream_hz=problem.stream_hz * load)
         for policy in policies:
             report = run(loaded, device, dataclasses.replace(options, policy=policy))
             latency = report.last.latency
             late = report.seconds - options.seconds
-            out.append(
-                Rehearsal(policy, load, latency.percentile(50) / 1e6, latency.percentile(99) / 1e6, late)
-            )
+            out.append(Rehearsal(policy, load, latency.percentile(50) / 1e6, latency.percentile(99) / 1e6, late))
     return out
 
 

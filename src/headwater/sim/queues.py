@@ -86,14 +86,10 @@ class _Player:
     def __init__(self, problem: Problem, device: Ints, options: Options, random: np.random.Generator) -> None:
         self.problem, self.device, self.options, self.random = problem, device, options, random
         robin = problem.model is Model.ROUND_ROBIN
-        self.exponential = (
-            options.service or (Service.CONSTANT if robin else Service.EXPONENTIAL)
-        ) == "exponential"
+        self.exponential = (options.service or (Service.CONSTANT if robin else Service.EXPONENTIAL)) == "exponential"
         kinds = problem.net.class_of[device]
         # under round-robin a record takes one turn of all steps on its device
-        self.mean_s = (
-            step_times(problem, device) if robin else problem.service_s[np.arange(len(device)), kinds]
-        )
+        self.mean_s = step_times(problem, device) if robin else problem.service_s[np.arange(len(device)), kinds]
         if not np.isfinite(self.mean_s).all():
             step = problem.steps[int(np.flatnonzero(~np.isfinite(self.mean_s))[0])]
             raise RunError(f"step '{step}' cannot run where it is placed", step=step)
@@ -161,12 +157,10 @@ class _Player:
         if len(ratios) > 1 and sum(ratio for _, ratio in ratios) <= 1 + 1e-9:
             drawn, edges = self.random.random(count), np.cumsum([0.0, *(ratio for _, ratio in ratios)])
             return [
-                (e, ((drawn >= edges[i]) & (drawn < edges[i + 1])).astype(np.int64))
-                for i, (e, _) in enumerate(ratios)
+                (e, ((drawn >= edges[i]) & (drawn < edges[i + 1])).astype(np.int64)) for i, (e, _) in enumerate(ratios)
             ]
         return [
-            (e, None if ratio == 1.0 else int(ratio) + (self.random.random(count) < ratio % 1.0))
-            for e, ratio in ratios
+            (e, None if ratio == 1.0 else int(ratio) + (self.random.random(count) < ratio % 1.0)) for e, ratio in ratios
         ]
 
     def stream(self, e: int, times: Floats, born: Floats) -> Stream:
