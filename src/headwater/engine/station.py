@@ -270,17 +270,25 @@ class Latencies:
     """How old records were when a sink took them: since they were created, and since their source emitted them.
 
     Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
+    Where batches come faster than any person needs to know, every fourth one stands for the others.
     """
 
     def __init__(self) -> None:
         self._created, self._emitted = Histogram(), Histogram()
         self._pending: list[tuple[int, Array]] = []
+        self._batches = 0
+        self._every = 1
 
     def arrived(self, stamps: Array) -> None:
         """Take note of records that a sink has just taken."""
+        self._batches += 1
+        if self._batches % self._every:
+            return
         self._pending.append((time.time_ns(), stamps))
         if len(self._pending) >= 128:
+            fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
             self.histograms()
+            self._every = 4 if fast else 1
 
     def histograms(self) -> tuple[Histogram, Histogram]:
         """Return the latencies since creation and since emission, all counted."""
@@ -288,8 +296,13 @@ class Latencies:
         if pending:
             stamps = np.concatenate([stamps for _, stamps in pending])
             arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
-            add_rows([self._created, self._emitted], np.subtract(arrived, stamps.T, order="C"))
+            ages = np.subtract(arrived, stamps.T, order="C")
+            add_rows([self._created, self._emitted], ages, times=self._every)
         return self._created, self._emitted
+
+
+#: A sink that is given batches more often than this is sampled.
+_RARELY_NS = 200_000
 
 
 class Counters:
