@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from headwater.metrics import Report, Sample
+from headwater.metrics import Report, Sample, StepMetrics
 
 console = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True)
@@ -34,29 +33,33 @@ def progress(what: str) -> Iterator[None]:
         yield
 
 
+#: column, how a step fills it (from its counts of the span, its counts of the whole run, and the span), whether a narrow
+#: terminal shows it
+_COLUMNS: tuple[tuple[str, Callable[[StepMetrics, StepMetrics, float], str], bool], ...] = (
+    ("in/s", lambda now, total, span_s: f"{now.records_in / span_s:,.0f}", True),
+    ("out/s", lambda now, total, span_s: f"{now.records_out / span_s:,.0f}", True),
+    ("queue", lambda now, total, span_s: f"{now.queue:,}", True),
+    ("T_Q ms", lambda now, total, span_s: f"{now.t_q_ns / max(1, now.records_in) / 1e6:.3f}", True),
+    ("T_S ms", lambda now, total, span_s: f"{now.t_s_ns / max(1, now.records_in) / 1e6:.3f}", False),
+    ("T_C ms", lambda now, total, span_s: f"{now.t_c_ns / max(1, now.records_in) / 1e6:.3f}", True),
+    ("cost µs", lambda now, total, span_s: f"{now.busy_ns / max(1, now.records_in) / 1e3:.2f}", False),
+    ("busy", lambda now, total, span_s: f"{now.utilisation:.0%}", True),
+    ("dead", lambda now, total, span_s: f"{total.dead_letters:,}", False),
+    ("shed", lambda now, total, span_s: f"{total.shed:,}", False),
+)
+
+
 def steps_table(now: Sample, before: Sample | None, title: str) -> Table:
     """Return a table of what each step did since `before`, or since the start."""
     table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("step")
-    for name in ("in/s", "out/s", "queue", "T_Q ms", "T_S ms", "T_C ms", "cost µs", "busy", "dead", "shed"):
-        table.add_column(name, justify="right")
-    span_s = now.at_s - (before.at_s if before else 0)
+    table.add_column("step", overflow="fold")
+    columns = [column for column in _COLUMNS if column[2] or console.width >= 100]
+    for name, _, _ in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    span_s = max(now.at_s - (before.at_s if before else 0), 1e-9)
     for name, total in now.steps.items():
         step = total.since(before.steps[name]) if before and name in before.steps else total
-        row = step.to_json()
-        table.add_row(
-            name,
-            f"{step.records_in / max(span_s, 1e-9):,.0f}",
-            f"{step.records_out / max(span_s, 1e-9):,.0f}",
-            f"{step.queue:,}",
-            f"{row['t_q_ms']:.3f}",
-            f"{row['t_s_ms']:.3f}",
-            f"{row['t_c_ms']:.3f}",
-            f"{row['cost_us']:.2f}",
-            f"{step.utilisation:.0%}",
-            f"{total.dead_letters:,}",
-            f"{total.shed:,}",
-        )
+        table.add_row(name, *(cell(step, total, span_s) for _, cell, _ in columns))
     return table
 
 
@@ -93,8 +96,3 @@ def print_report(report: Report) -> None:
     console.print(steps_table(report.last, None, ""))
     for letter in report.examples:
         console.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
-
-
-def stamp() -> str:
-    """Return the time as a short text for file names."""
-    return time.strftime("%Y%m%d-%H%M%S")
