@@ -11,6 +11,7 @@ from headwater.engine.options import Options
 from headwater.engine.plan import Plan
 from headwater.engine.source import SourceThread
 from headwater.engine.station import Delivery, Station
+from headwater.engine.warm import load_kernels
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.batch import CREATED, END, Batch
 from headwater.flow.flow import Flow
@@ -35,6 +36,7 @@ class Run:
     def __init__(self, flow: Flow, options: Options) -> None:
         self.flow, self.options = flow, options
         self.plan = Plan.of(flow)
+        load_kernels(self.plan)
         self.lock = threading.Lock()  #: guards the gate, the end and, in the worker pool, all queues
         self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
         self.crowded: set[int] = set()  #: instances whose queues hold sources back

@@ -1,0 +1,26 @@
+"""Loads the kernels that a flow is sure to need before its first record comes, so that no record waits for a compiler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.engine.plan import Plan
+from headwater.flow.batch import Batch
+from headwater.flow.column import Text
+from headwater.operators.keys import KeySlots
+from headwater.operators.operator import partitions
+
+
+def load_kernels(plan: Plan) -> None:
+    """Run the kernels of text, key and partition columns once, on nothing."""
+    has_text = False
+    for step in {instance.step.name: instance.step for instance in plan.instances}.values():
+        for given in step.inputs:
+            nothing = Batch.none(given.schema)
+            has_text = has_text or "text" in dict(given.schema.fields).values()
+            if given.keys:
+                KeySlots(given.schema, given.keys).slots_of(nothing)
+                if step.parallel > 1:
+                    partitions([nothing[key] for key in given.keys], 2)
+    if has_text:
+        Text.of([""]).take(np.zeros(1, np.int64))
