@@ -89,6 +89,8 @@ def chains(draw: Any, *, plain: bool, streams: str = "a", strict: bool | None = 
     elif every == "inner" and length > 1:
         links[1] = s.Link(links[1].what, True)
     within = s.Span(((draw(st.integers(1, 6)), "sec"),)) if draw(st.booleans()) else None
+    if length == 1:
+        kind = "pattern"  # one event alone is neither; it is read as a pattern
     return s.Chain(kind, tuple(links), within)
 
 

@@ -66,6 +66,7 @@ class _Reader(Transformer[Token, Any]):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
+        self._sequences: list[s.Group] = []  #: groups whose links are joined by ','
 
     def start(self, meta: Meta, items: list[Any]) -> s.App:
         return s.App(tuple(items))
@@ -120,7 +121,8 @@ class _Reader(Transformer[Token, Any]):
                 raise complaint(self._text, items[1].at, "'within' belongs to a pattern; a window has its own length")
             window = link.what[1] if isinstance(link.what, tuple) else None
             return s.Source(event.stream, event.filters, window, None, event.at)
-        return self._chain("pattern", meta, items)
+        sequence = any(link.what is group for group in self._sequences)
+        return self._chain("sequence" if sequence else "pattern", meta, items)
 
     def pattern(self, meta: Meta, items: list[Any]) -> s.Chain:
         return self._chain("pattern", meta, items)
@@ -155,7 +157,9 @@ class _Reader(Transformer[Token, Any]):
         return s.Group(tuple(self._windowless(link) for link in items), _place(meta))
 
     def sequence_group(self, meta: Meta, items: list[Any]) -> s.Group:
-        return self.pattern_group(meta, items)
+        group = self.pattern_group(meta, items)
+        self._sequences.append(group)
+        return group
 
     def both(self, meta: Meta, items: list[Any]) -> s.Both:
         left, op, right = (self._windowless(s.Link(i)).what if isinstance(i, tuple) else i for i in items)
@@ -282,8 +286,10 @@ class _Reader(Transformer[Token, Any]):
 
     def minus(self, meta: Meta, items: list[Any]) -> s.Operation | s.Constant:
         only = items[0]
-        if isinstance(only, s.Constant) and type(only.value) in (int, float) and not str(only.value).startswith("-"):
-            return s.Constant(-only.value, _place(meta))  # type: ignore[operator]
+        if isinstance(only, s.Constant) and type(only.value) in (int, float):
+            between = self._text[meta.start_pos + 1 : only.at[0]]
+            if not between.strip():  # -(1) stays an operation, -1 is a number
+                return s.Constant(-only.value, _place(meta))  # type: ignore[operator]
         return s.Operation("-", (only,), _place(meta))
 
     def is_null(self, meta: Meta, items: list[Any]) -> s.IsNull:

@@ -139,8 +139,10 @@ def _bound(part: s.Value) -> tuple[str, int]:
             return f"not {value(inner, _BINDING['not'])}", _BINDING["not"]
         case s.Operation("-", (inner,)):
             # -(1) stays an operation: without the parentheses it would be read as the number -1
+            # and -- would begin a comment
             number = isinstance(inner, s.Constant) and type(inner.value) in (int, float)
-            return f"-({value(inner)})" if number else f"-{value(inner, _MINUS)}", _MINUS
+            again = isinstance(inner, s.Operation) and inner.op == "-" and len(inner.args) == 1
+            return f"-({value(inner)})" if number or again else f"-{value(inner, _MINUS)}", _MINUS
         case s.Operation(op, (left, right)):
             binding = _BINDING[op]
             # comparisons do not chain; the others group to the left

@@ -1,0 +1,95 @@
+"""`headwater query TEXT`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwater import engine
+from headwater.cep import parse
+from headwater.cep import syntax as s
+from headwater.cep.automaton import _events
+from headwater.cep.plan import TYPES
+from headwater.cli.run import JSON
+from headwater.cli.screen import print_json, print_report
+from headwater.errors import FlowError, listed
+from headwater.flow import Flow
+from headwater.flow.stream import Stream
+from headwater.io import Csv, JsonLines, Parquet
+
+
+def query(
+    text: Annotated[str, typer.Argument(help='such as "from levels[height < 150] select tank, height"')],
+    input: Annotated[
+        list[str], typer.Option("--input", "-i", help="FILE (.jsonl, .csv, .parquet), or STREAM=FILE if several are read")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="the file to write, by its ending")],
+    time: Annotated[str | None, typer.Option(help="the column that holds event time")] = None,
+    cap: Annotated[int | None, typer.Option(help="partial matches to keep at most")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Run one query over files: patterns, sequences, windows and joins in the language of Siddhi."""
+    flow = Flow("query")
+    app = parse(text)
+    for stream, path in _files(app, input).items():
+        _read(flow, stream, Path(path), app, time)
+    options: dict[str, Any] = {} if cap is None else {"cap": cap}
+    flow.query("result", text, **options).write("output", _endpoint(output))
+    report = engine.run(flow)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_report(report)
+
+
+def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> Stream:
+    defined = next((d for d in app.statements if isinstance(d, s.Define) and d.stream == stream), None)
+    types = {column: TYPES[kind] for column, kind in defined.fields} if defined else None
+    if time is None:
+        return flow.read(stream, _endpoint(path, types))
+    source = flow.read(f"read {stream}", _endpoint(path, types))
+    if source.schema.get(time) == "int":
+        source = source.with_columns(f"time of {stream}", **{time: _column(time)})
+    return source.event_time(stream, time)
+
+
+def _column(name: str) -> Any:
+    from headwater.flow import col
+
+    return col[name].cast("time")
+
+
+def _endpoint(path: Path, types: Any = None) -> Any:
+    kinds: dict[str, Any] = {".jsonl": JsonLines, ".json": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
+    if path.suffix not in kinds:
+        raise FlowError(f"cannot tell what {path.name!r} is; files end in {listed(kinds)}")
+    return kinds[path.suffix](str(path)) if types is None else kinds[path.suffix](str(path), schema=types)
+
+
+def _files(app: s.App, given: list[str]) -> dict[str, str]:
+    """Return the file of each stream that the text reads but does not make itself."""
+    named = dict(part.split("=", 1) for part in given if "=" in part)
+    plain = [part for part in given if "=" not in part]
+    wanted = [name for name in _streams_read(app) if name not in named]
+    if len(plain) != len(wanted):
+        raise FlowError(
+            f"the query reads {listed(_streams_read(app))}; give each a file, such as --input {(wanted or ['levels'])[0]}=levels.csv"
+        )
+    return {**dict(zip(wanted, plain, strict=True)), **named}
+
+
+def _streams_read(app: s.App) -> list[str]:
+    queries = [q for st in app.statements for q in (st.queries if isinstance(st, s.Partition) else (st,))]
+    made = {q.into for q in queries if isinstance(q, s.Query)}
+    found: dict[str, None] = {}
+    for q in queries:
+        match q:
+            case s.Query(source=s.Source(stream=stream)):
+                found[stream] = None
+            case s.Query(source=s.Join(left=left, right=right)):
+                found |= {left.stream: None, right.stream: None}
+            case s.Query(source=s.Chain(links=links)):
+                found |= dict.fromkeys(event.stream for event in _events(links))
+    return [stream for stream in found if stream not in made]
