@@ -219,6 +219,32 @@ def test_shared_time_on_a_small_net_is_proven_by_brute_force():
     assert found.value == brute.solve(problem).value
 
 
+@given(seeds)
+@settings(max_examples=15, deadline=None)
+def test_a_flow_without_measured_hops_is_proven_too(seed):
+    problem = cep_problem(seed % 100_000, size=6)
+    plain = dataclasses.replace(problem, hop_s=None)
+    forced, proof = brute.solve(plain), exact.solve(plain, Budget(time_s=10))
+    assert forced.status == proof.status
+    if forced.device is not None:
+        assert proof.value == pytest.approx(forced.value, abs=NS)
+
+
+@given(seeds)
+@settings(max_examples=15, deadline=None)
+def test_money_with_egress_is_proven(seed):
+    classes = tuple(
+        dataclasses.replace(c, price_per_hour=p, egress_per_gb=g)
+        for c, p, g in zip((nets.PI_2, nets.PI_3, nets.RYZEN), (0.01, 0.02, 0.3), (0.001, 0.001, 0.09), strict=True)
+    )
+    problem = queue_problem(seed, n=5, net=nets.cloud_edge(1, 2, 3, seed=seed, classes=classes), dense=bool(seed % 2))
+    budget = Budget(objective=Objective.parse("money + 0.1 * aggregate"), time_s=20)
+    forced, proof = brute.solve(problem, budget), exact.solve(problem, budget)
+    assert forced.status == proof.status
+    if forced.device is not None:
+        assert proof.value == pytest.approx(forced.value, rel=1e-5)
+
+
 def test_brute_force_refuses_what_it_could_never_finish():
     with pytest.raises(PlacementError, match="use 'exact' instead"):
         brute.solve(cep_problem(1, size=40, sources=1, rate=10.0), canonical=False)

@@ -8,6 +8,7 @@ searched.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import combinations
 from typing import Any
@@ -27,7 +28,11 @@ WORKERS = 2
 
 
 def solvable(problem: Problem, budget: Budget) -> bool:
-    """Whether the model covers a problem: equal edge devices, one cloud, no limits on links or memory."""
+    """Whether the model covers a problem: equal edge devices and one cloud.
+
+    Limits on links, radio and memory are not in it. A bound, or a proof that nothing fits, holds with them as well; a
+    placement that breaks one does not count, which the verifier sees.
+    """
     net, goal = problem.net, budget.goal(problem)
     edge = np.flatnonzero(~net.is_cloud[net.class_of]) if len(net) <= 4096 else np.zeros(0, np.int64)
     alike = (
@@ -37,11 +42,8 @@ def solvable(problem: Problem, budget: Budget) -> bool:
     measures = {m for level in goal.levels for m, _ in level} | {m for level, _ in problem.at_most for m, _ in level}
     return bool(
         problem.model is Model.ROUND_ROBIN
-        and problem.hop_s is not None
         and alike
         and len(net) - len(edge) == 1
-        and all(c.access_bps == math.inf and not c.radio_mas_per_byte for c in net.classes)
-        and problem.memory_bytes.sum() <= min(c.memory_bytes for c in net.classes)
         and not problem.taken
         and np.isfinite(problem.service_s).all()
         and not problem.window_s.any()
@@ -58,7 +60,36 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Ints | None =
             f"'{problem.name}' is not a case of equal edge devices and one cloud under round-robin time; "
             "use strategy 'exact', which picks a fitting proof"
         )
-    clock = Clock(budget)
+    clock, asked = Clock(budget), problem
+    problem = _with_hops(problem)
+    answer = _solved(problem, budget, clock, hint)
+    if answer.device is None:
+        return answer
+    broken = violations(asked, answer.device.tolist())
+    if broken:
+        return failed(asked, "exact", budget, clock.spent_s, str(broken[0]))
+    return dataclasses.replace(answer, problem=asked)
+
+
+def _with_hops(problem: Problem) -> Problem:
+    """The problem with seconds per stream in place of the net's latencies, which are the same for all edge devices."""
+    if problem.hop_s is not None:
+        return problem
+    net = problem.net
+    cloud = int(np.flatnonzero(net.is_cloud[net.class_of])[0])
+    edge = np.flatnonzero(~net.is_cloud[net.class_of])
+    bits, hops = problem.stream_bytes * problem.bits_per_byte, []
+    for a, b in ((int(edge[0]), int(edge[-1])), (int(edge[0]), cloud)):
+        speed = min(net.access_bps[net.class_of[a]], net.access_bps[net.class_of[b]])
+        far = net.lan_s[a] + net.lan_s[b] + net.wan.row(int(net.zone_of(a)))[int(net.zone_of(b))]
+        hops.append(far + (bits / speed if math.isfinite(speed) else 0.0 * bits))
+    free = tuple(
+        dataclasses.replace(c, access_bps=math.inf, radio_mas_per_byte=0.0, memory_bytes=math.inf) for c in net.classes
+    )
+    return dataclasses.replace(problem, hop_s=np.stack(hops, axis=1), net=dataclasses.replace(net, classes=free))
+
+
+def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -> Placement:
     if _odd_crossings(problem):
         status, device, bound = _Model(problem, budget, monotone=True).run(clock.left_s, hint)
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0

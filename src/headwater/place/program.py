@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
 from headwater.place.placement import Budget
 from headwater.place.problem import Problem
@@ -32,6 +31,9 @@ class Program:
         self.rows: list[tuple[Sum, float, float]] = []
         access = problem.net.access_bps[seats.kind]
         self._fastest = [float(access[seats.place == a].max(initial=0.0)) for a in range(len(seats.zone))]
+        prices = np.array([c.egress_per_gb for c in problem.net.classes])[seats.kind]
+        # a zone of mixed prices counts at its lowest, which keeps the bound true
+        self._egress = [float(prices[seats.place == a].min(initial=np.inf)) for a in range(len(seats.zone))]
         self.x: list[dict[int, int]] = [self._columns_of(v) for v in range(len(problem.steps))]
         self.hop = [self._stream(e) for e in range(len(problem.stream_from))]
         self.step = [self._step_s(v) for v in range(len(problem.steps))]
@@ -87,8 +89,8 @@ class Program:
                 out[column] = out.get(column, 0.0) + 1.0
         return out
 
-    def _stream(self, e: int) -> tuple[Sum, Sum, dict[int, Sum]]:
-        """Seconds, whether zones are crossed, and per seat whether the stream stays inside it."""
+    def _stream(self, e: int) -> tuple[Sum, Sum, dict[int, Sum], Sum]:
+        """Seconds, whether zones are crossed, per seat whether the stream stays inside it, and money per gigabyte."""
         problem, seats = self.problem, self.seats
         u, v = int(problem.stream_from[e]), int(problem.stream_to[e])
         inside: dict[int, Sum] = {}
@@ -103,6 +105,7 @@ class Program:
         flows = self._flows(e, u, v)
         seconds: Sum = {}
         crossing: Sum = {}
+        paid: Sum = {}
         for k in range(len(seats.device)):
             lan = float(seats.lan_s[k])
             _add(seconds, self._at(u, k), lan)
@@ -113,6 +116,7 @@ class Program:
             _add(seconds, flow, float(seats.wan_s[a, b]) + self._send_s(e, a, b))
             if a != b:
                 _add(crossing, flow, 1.0)
+                _add(paid, flow, self._egress[a])
             else:
                 within = [inside[k] for k in inside if seats.place[k] == a]
                 for same_here in within:
@@ -122,7 +126,7 @@ class Program:
                     for same_here in within:
                         _add(together, same_here, -1.0)
                     self._row(together, -math.inf, 0.0)
-        return seconds, crossing, inside
+        return seconds, crossing, inside, paid
 
     def _flows(self, e: int, u: int, v: int) -> dict[tuple[int, int], Sum]:
         """Per pair of zones whether the stream goes that way; pairs that cannot carry it are left out."""
@@ -240,20 +244,20 @@ class Program:
         if name == "aggregate":
             for v, seconds in enumerate(self.step):
                 _add(out, seconds, float(problem.paths_to[v] * problem.paths_from[v]))
-            for e, (seconds, _, _) in enumerate(self.hop):
+            for e, (seconds, _, _, _) in enumerate(self.hop):
                 before, after = problem.stream_from[e], problem.stream_to[e]
                 _add(out, seconds, float(problem.paths_to[before] * problem.paths_from[after]))
         elif name == "critical":
             out = {self._slowest(): 1.0}
         elif name == "wan":
-            for e, (_, crossing, _) in enumerate(self.hop):
+            for e, (_, crossing, _, _) in enumerate(self.hop):
                 _add(out, crossing, float(problem.stream_hz[e] * problem.stream_bytes[e]))
         elif name == "devices":
             out = dict.fromkeys(self.used.values(), 1.0)
         elif name == "money":
             out = {c: classes[int(self.seats.kind[k])].price_per_hour for k, c in self.used.items()}
-            if any(c.egress_per_gb for c in classes):
-                raise PlacementError("money with egress prices is not linear here; use strategy 'best' for it")
+            for e, (_, _, _, paid) in enumerate(self.hop):
+                _add(out, paid, float(problem.stream_hz[e] * problem.stream_bytes[e]) * 3600 / 1e9)
         else:
             share = self._variable(math.inf, whole=False)
             for k, draw in self.drawn.items():
