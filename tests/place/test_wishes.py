@@ -107,6 +107,16 @@ def test_greedy_strategies_keep_pins_closures_and_company(seed):
             assert found.device[2] == found.device[3]
 
 
+def test_a_step_that_must_join_a_pinned_one_is_pinned_with_it():
+    net = guarded_net()
+    problem = wished(chain(net), Wishes(together=(("s2", "s4"),)))
+    assert problem.pinned[2] == problem.pinned[4] == net.device("cloud-1")
+    for name in (*GREEDY, "best"):
+        found = strategy(name)(problem, Budget(time_s=2))
+        assert found.device is not None, name
+        assert found.by_name["s2"] == "cloud-1"
+
+
 def test_a_net_in_two_parts_is_infeasible_for_a_flow_that_spans_both():
     net = guarded_net()
     cut = net.without_links([(a, b) for a in range(5) for b in range(a + 1, 5)])

@@ -25,7 +25,7 @@ from headwater.cli.plan import (
     asked_for,
 )
 from headwater.cli.run import JSON, parsed_take
-from headwater.cli.screen import console, print_json, print_report, progress
+from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
 from headwater.flow.duration import microseconds
@@ -76,7 +76,8 @@ def simulate(
         goal = Objective.parse(objective) if objective else None
         found = strategy(strategy_name)(asked, Budget(time_s=time_s, seed=seed, objective=goal))
         if found.device is None:
-            raise PlacementError(found.reason)
+            err.print(f"nothing to play: {found.reason}")
+            raise typer.Exit(1)
         device = found.device
     seconds, coming = microseconds(duration) / 1e6, _arrivals(arrivals)
     with progress("playing"):

@@ -144,6 +144,10 @@ class Problem:
                     f"steps '{step_a}' and '{step_b}' must share a device, but are pinned to "
                     f"'{self.net.device_name(a)}' and '{self.net.device_name(b)}'"
                 )
+            if pins:  # who must share a pinned step's device is pinned as well
+                pinned = self.pinned.copy()
+                pinned[list(group)] = next(iter(pins))
+                object.__setattr__(self, "pinned", pinned)
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
