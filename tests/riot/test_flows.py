@@ -11,17 +11,19 @@ import reference
 
 from headwater import engine
 from headwater.errors import FlowError
+from headwater.flow.batch import Batch
 from headwater.flow.column import Text
 from headwater.io import Collect, Items
 from headwater.kernels.bloom import BloomFilter
-from headwater.riot.datasets import CITY, FIT, TAXI, Dataset
+from headwater.riot.datasets import CITY, FIT, GRID, TAXI, Dataset
 from headwater.riot.etl import etl
 from headwater.riot.generate import messages, stream
 from headwater.riot.labels import CLASSES
 from headwater.riot.model_folder import ModelFolder
 from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, load, save
+from headwater.riot.parse import ParseRows, ParseXml
 from headwater.riot.pred import pred
-from headwater.riot.sources import Messages, repeated
+from headwater.riot.sources import MESSAGES, Messages, repeated
 from headwater.riot.stats import stats
 from headwater.riot.train import generated_table, train, triggers
 
@@ -131,7 +133,7 @@ def test_etl_gives_the_same_rows_however_it_is_run():
     assert all(rows == found[0] for rows in found)
 
 
-@pytest.mark.parametrize("dataset", [CITY, TAXI, FIT], ids=lambda dataset: dataset.name)
+@pytest.mark.parametrize("dataset", [CITY, TAXI, FIT, GRID], ids=lambda dataset: dataset.name)
 def test_wide_rows_give_what_single_observations_give(dataset):
     found = []
     for wide in (False, True):
@@ -170,6 +172,23 @@ def test_a_value_that_is_not_finite_is_a_dead_letter_and_does_not_poison_the_fil
     assert report.dead_letters == 10
     assert "'temperature' is not finite" in report.examples[0]["error"]
     assert all(np.isfinite(record["value"]) for record in results.records)
+
+
+def test_messages_in_xml_give_the_rows_that_json_gives():
+    made, count = stream("CITY"), 20
+    columns = made.columns(0, count)
+    lines = []
+    for i, time_ms in enumerate(columns["time_ms"].tolist()):
+        values = {field.name: columns[field.name].tolist()[i] for field in CITY.fields}
+        kinds = {field.name: "vs" if field.kind == "sv" else "v" for field in CITY.fields}
+        records = "".join(f'<senml n="{name}" {kinds[name]}="{value}"/>' for name, value in values.items())
+        lines.append(f'<sensml><senml bt="{time_ms}"/>{records}</sensml>')
+    batch = Batch.of({"msg": np.arange(count + 1), "message": [*lines, "<sensml>"]}, MESSAGES)
+    (_, rows), (_, letters) = ParseXml(CITY).process(batch, 0)
+    texts = [*messages(made, 0, count).tolist(), "{"]
+    expected = ParseRows(CITY).process(Batch.of({"msg": np.arange(count + 1), "message": texts}, MESSAGES), 0)
+    assert rows.rows() == expected[0][1].rows()
+    assert "no element found" in letters.rows()[0]["error"]
 
 
 def test_an_unknown_sensor_is_a_dead_letter_of_the_annotation():

@@ -11,6 +11,7 @@ from headwater.flow.column import Array, Column, Text
 from headwater.flow.schema import Schema
 from headwater.kernels.csv import CsvSplitter
 from headwater.kernels.senml import Kind, SenmlParser
+from headwater.kernels.xml import XmlParser
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater.riot.datasets import Dataset
@@ -80,6 +81,30 @@ class ParseRows(Operator):
     def spread(self, rows: Batch) -> Batch:
         """Return what goes out for these rows: themselves."""
         return rows
+
+
+class ParseXml(Operator):
+    """SenML written as XML in, one row for each message out; what is not a message is a dead letter."""
+
+    def __init__(self, dataset: Dataset, step: str = "parse") -> None:
+        self._dataset, self._step = dataset, step
+        texts = (dataset.id, *dataset.meta)
+        self._parser = XmlParser({entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields})
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Return the rows, and dead letters for the rest."""
+        found, time_ms, errors = self._parser.parse(batch["message"])
+        columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
+        for name in (self._dataset.id, *self._dataset.meta):
+            columns[name] = Text(*found[name])
+        for name in self._dataset.numbers:
+            columns[name] = np.asarray(found[name]).astype(np.float32)
+        rows = Batch(columns, batch.length, batch.stamps)
+        bad = np.array([error != "" for error in errors], np.bool_)
+        if not bad.any():
+            return rows
+        letters = dead_letters(self._step, [error for error in errors if error], batch.filter(bad))
+        return [(0, rows.filter(~bad)), (DEAD, letters)]
 
 
 class ParseObservations(ParseRows):
