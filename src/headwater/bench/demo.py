@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def _write(samples: dict[str, list[Sample]], output: Path) -> None:
     throughput, latency, lines = {}, {}, ["runner,second,messages_per_s,p99_ms,waiting"]
     for on, taken in samples.items():
         times, rates, p99s = [], [], []
-        for before, now in zip(taken, taken[1:], strict=False):
+        for before, now in pairwise(taken):
             out = (sum(now.records_out.values()) - sum(before.records_out.values())) / 2
             times.append(now.at_s)
             rates.append(out / (now.at_s - before.at_s) / 1e3)

@@ -73,3 +73,36 @@ def cep_placement(
 ) -> None:
     """Placement of CEP queries on battery-powered edges: brute force, genetic, random, and proven optima."""
     _report("cep-placement", quick, output, as_json, replicas=replicas)
+
+
+@app.command()
+def riot(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats, pred or train; several by repeating")] = None,
+    runner: Annotated[str | None, typer.Option(help="engine or threads alone")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="only these policies of the engine")] = None,
+    take: Annotated[list[str] | None, typer.Option(help="consumption rules to compare: all, half, a number")] = None,
+    rates: Annotated[list[float] | None, typer.Option(help="messages/s, instead of shares of capacity")] = None,
+    sink: Annotated[str, typer.Option(help="null, broker (started for the runs) or an mqtt:// URL")] = "null",
+    wide: Annotated[bool, typer.Option(help="ETL on whole rows instead of a record per observation")] = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads."""
+    configs = [*(["threads"] if runner != "engine" else []), *(policy or [])] if runner or policy else None
+    options = {"flows": flow, "configs": configs, "takes": take, "rates": rates, "seconds": seconds, "repeats": repeats}
+    _report("riot", quick, output, as_json, sink=sink, wide=wide, **options)
+
+
+@app.command()
+def cep(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    query: Annotated[list[str] | None, typer.Option(help="only this configuration, such as 'Pat3 0.0'")] = None,
+    records: Annotated[int | None, typer.Option(help="length of the stream")] = None,
+) -> None:
+    """The 21 queries of Ghosh & Simmhan: peak rates beside the paper's, and growth over the length of the stream."""
+    _report("cep", quick, output, as_json, only=query, records=records)

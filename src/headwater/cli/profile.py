@@ -65,5 +65,5 @@ def _print(measured: Profile) -> None:
     console.print(table)
     if slow:
         console.print(
-            f"{', '.join(slow)}: a Python function per record; an expression or map_batches is usually 10 times faster or more"
+            f"{', '.join(slow)}: a Python function per record; an expression or map_batches is usually far faster"
         )
