@@ -76,6 +76,8 @@ def entries(draw, name, plain):
         texts = st.sampled_from(["ci4lr75", "a b", "", "0"]) if plain else st.text(max_size=5)
         drawn = plain_values if plain else values
         entry[kind] = draw(texts if kind == "sv" else drawn | drawn.map(str))
+    if plain and not draw(st.integers(0, 4)):
+        entry["sv"] = draw(st.sampled_from(["7", "x"]))  # beside a v, which counts, or in the place of one
     if not plain and not draw(st.integers(0, 9)):
         entry[draw(st.sampled_from(["t", "v", "sv", "n", "vb"]))] = draw(values)
     return {key: entry[key] for key in draw(st.permutations(list(entry)))}
@@ -86,7 +88,8 @@ def messages(draw):
     """Draw a message, mostly one of the usual form, written by one of several writers, then perhaps damaged."""
     plain = draw(st.integers(0, 3)) > 0
     wanted = list(FIELDS) if plain or draw(st.booleans()) else draw(st.lists(names, max_size=6))
-    wanted = [*wanted, "other"] if plain and draw(st.booleans()) else wanted
+    if plain and draw(st.booleans()):
+        wanted = [*wanted, draw(st.sampled_from(["other", "other", *FIELDS]))]
     document = {"e": [draw(entries(name, plain)) for name in draw(st.permutations(wanted))]}
     time = draw(st.integers(0, 2 * 10**12))
     if not plain:
