@@ -48,6 +48,7 @@ class Attempt:
     passed: bool = False
     failed: bool = False  # the absence beside an `or` did not hold
     born: int = 0
+    moved: bool = False  # it has taken something since it began
 
 
 def flatten(links: tuple[s.Link, ...], base: int = 0) -> tuple[list[Any], list[tuple[int, int]]]:
@@ -156,7 +157,8 @@ class Brute:
         if verdict is not None:
             return verdict
         if self.strict:
-            self.died(a, i + 1, e.time, again=True)
+            # the record that broke a sequence may begin the next attempt
+            self.died(a, i if a.moved else i + 1, e.time, again=True)
             return True
         return False
 
@@ -188,6 +190,7 @@ class Brute:
         while a.stage < at:
             self.passed(a, i + 1, e.time, leaving=True)
             self.enter(a, a.stage + 1, e.time)
+        a.moved = True
         a.taken = {**a.taken, part.ref: [*a.taken.get(part.ref, []), e.record]}
         stage = self.stages[at]
         if isinstance(stage, s.Both):

@@ -1,14 +1,20 @@
-"""Patterns and sequences agree with a brute-force matcher, whatever the matcher, the batches and the moves between machines."""
+"""Patterns and sequences agree with a brute-force matcher, whatever the matcher and however their records come."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from brute import Happening
-from chains import canonical, chains, expected, happenings, operator_of, run
+from chains import batch_of, canonical, chains, expected, happenings, operator_of, rows_of, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.cep import parse
 from headwater.cep import syntax as s
 from headwater.cep.compared import comparisons
+from headwater.flow.batch import END
+from headwater.operators.operator import Select
 
 cuts = st.lists(st.integers(0, 30), max_size=4)
 
@@ -33,3 +39,136 @@ def test_the_general_matcher_agrees_with_brute_force(chain: s.Chain, events: lis
 def test_several_streams_are_matched_in_order_of_time(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
     assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
+
+
+@settings(max_examples=150, deadline=None)
+@given(chains(plain=True, streams="ab"), happenings(streams="ab"), cuts)
+def test_a_chain_of_several_streams_is_compiled_too(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
+    make, ports = operator_of(chain)
+    assert comparisons(make.automaton) is not None
+    assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), cuts)
+def test_each_key_of_a_partition_is_matched_alone(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
+    make, ports = operator_of(chain, partition=True)
+    assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports, partition=True))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans().flatmap(lambda plain: chains(plain=plain, streams="ab")), happenings(streams="ab"), cuts)
+def test_a_chain_that_moves_between_machines_finds_the_same(
+    chain: s.Chain, events: list[Happening], at: list[int]
+) -> None:
+    make, ports = operator_of(chain, partition=True)
+    assert run(make, ports, events, at, saved=True) == run(make, ports, events, at)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), st.integers(0, 24))
+def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening], at: int) -> None:
+    make, ports = operator_of(chain, partition=True)
+    whole, moved = make(), make()
+    found: list[dict[str, object]] = []
+    before, after = events[:at], events[at:]
+    if before:
+        found += rows_of(whole.process(batch_of([e.record for e in before]), 0))
+    for part in range(2):
+        moved.restore(whole.snapshot(Select(part, 2)))
+        whole.forget(Select(part, 2))
+    assert whole.partial_matches == 0
+    if after:
+        found += rows_of(moved.process(batch_of([e.record for e in after]), 0))
+    found += rows_of(moved.advance(END))
+    assert canonical(found) == canonical(expected(chain, events, ports, partition=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains(plain=True, strict=False), happenings(), cuts, st.integers(1, 4))
+def test_both_matchers_evict_the_oldest_at_the_cap(
+    chain: s.Chain, events: list[Happening], at: list[int], cap: int
+) -> None:
+    make, ports = operator_of(chain, cap=cap)
+    general = replace(make, general=True)
+    fast, slow = make(), general()
+    for start, stop in ((0, len(events) // 2), (len(events) // 2, len(events))):
+        if rows := [event.record for event in events[start:stop]]:
+            assert canonical(rows_of(fast.process(batch_of(rows), 0))) == canonical(
+                rows_of(slow.process(batch_of(rows), 0))
+            )
+            assert (fast.partial_matches, fast.evicted) == (slow.partial_matches, slow.evicted)
+            assert fast.partial_matches <= cap
+
+
+def test_records_that_no_partial_match_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.cep.indexed.COMPACT_ROWS", 8)
+    chain = (
+        parse("from every e1=a[x == 1] -> e2=a[x == e1.x + 1 and y > e1.y] within 9 sec select e1.id as i")
+        .statements[0]
+        .source
+    )  # type: ignore[union-attr]
+    events = [
+        Happening("a", i * 1_000_000, {"id": i, "key": "k", "x": i % 4, "y": float(i % 7), "t": i * 1_000_000})
+        for i in range(300)
+    ]
+    make, ports = operator_of(chain)
+    assert canonical(run(make, ports, events, list(range(0, 300, 7)))) == canonical(expected(chain, events, ports))
+
+
+def test_matches_of_one_record_come_in_the_order_their_attempts_came_to_the_last_place() -> None:
+    chain = parse("from every e1=a -> e2=a[x > e1.x] select e1.id as i").statements[0].source  # type: ignore[union-attr]
+    rows = [{"id": i, "key": "k", "x": x, "y": 0.0, "t": i} for i, x in enumerate([3, 1, 2, 2, 9])]
+    make, _ = operator_of(chain)
+    for plan in (make, replace(make, general=True)):
+        assert [row["e1_0"] for row in rows_of(plan().process(batch_of(rows), 0))] == [1, 0, 2, 3]
+
+
+def siddhi(text: str, records: list[tuple[str, int]]) -> list[dict[str, object]]:
+    """Run a chain over records of given streams and values x, a second apart; return the ids taken."""
+    chain = parse(text).statements[0].source  # type: ignore[union-attr]
+    assert isinstance(chain, s.Chain)
+    events = [
+        Happening(stream, i * 1_000_000, {"id": i, "key": "k", "x": x, "y": float(x), "t": i * 1_000_000})
+        for i, (stream, x) in enumerate(records)
+    ]
+    make, ports = operator_of(chain)
+    return run(make, ports, events, [])
+
+
+def test_every_before_a_group_starts_anew_when_the_group_is_complete() -> None:
+    records = [("a", 1), ("a", 1), ("b", 1), ("a", 1), ("b", 1)]
+    found = siddhi("from every (e1=a -> e2=b) select e1.id", records)
+    assert found == [{"e1_0": 0, "e2_0": 2}, {"e1_0": 3, "e2_0": 4}]
+
+
+def test_every_before_one_event_starts_with_each_of_them() -> None:
+    records = [("a", 1), ("a", 1), ("b", 1)]
+    assert siddhi("from every e1=a -> e2=b select e1.id", records) == [{"e1_0": 0, "e2_0": 2}, {"e1_0": 1, "e2_0": 2}]
+
+
+def test_without_every_a_pattern_is_matched_once() -> None:
+    records = [("a", 1), ("b", 1), ("a", 1), ("b", 1)]
+    assert siddhi("from e1=a -> e2=b select e1.id", records) == [{"e1_0": 0, "e2_0": 1}]
+
+
+def test_a_count_at_the_start_of_a_sequence_takes_the_longest_run() -> None:
+    records = [("b", 9), ("a", 5), ("a", 6), ("b", 7)]
+    found = siddhi("from every e1=a+, e2=b[x > e1[0].x] select e1.id", records)
+    assert found == [{"e1_0": 1, "e1_1": 2, "e1_2": None, "e2_0": 3}]
+
+
+def test_an_optional_last_event_does_not_delay_a_match() -> None:
+    found = siddhi("from every e1=a, e2=b[x > e1.x]* select e1.id", [("a", 5), ("a", 6)])
+    assert [row["e1_0"] for row in found] == [0, 1]
+
+
+def test_of_two_alternatives_the_left_one_is_taken_when_both_hold() -> None:
+    found = siddhi("from every e1=a[x > 5], e2=a[x > e1.x] or e3=a[x == 7] select e1.id", [("a", 6), ("a", 7)])
+    assert found == [{"e1_0": 0, "e2_0": 1, "e3_0": None}]
+
+
+def test_an_open_without_a_close_is_found_when_its_time_is_up() -> None:
+    records = [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
+    found = siddhi("from every e1=a -> not b[x == e1.x] for 1500 ms select e1.id", records)
+    assert [row["e1_0"] for row in found] == [2, 3]

@@ -124,14 +124,14 @@ def _index(conditions: Array, start: int, stop: int) -> tuple[int, int]:
 
 
 def ordered(column: Column, kind: Type) -> Array:
-    """Return numbers as int64 in the same order, missing and NaN as the kernels' NULL; texts are coded elsewhere."""
+    """Return numbers as int64 in the same order, with codes for missing and NaN; texts are coded elsewhere."""
     values, valid = parts(column)
     assert not isinstance(values, Text)
     if kind in ("float", "float32"):
         floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0, to which it is equal
         bits = floats.view(np.int64)
         out: Array = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-        out[np.isnan(floats)] = k.NULL
+        out[np.isnan(floats)] = k.NAN
     else:
         out = values.astype(np.int64)
     if valid is not None:

@@ -61,6 +61,8 @@ class TokenMatcher:
         self.evicted = 0
         self._seq = 0
         self._clock = -(2**63)
+        self._reborn: list[Token] = []  #: attempts that begin because a record broke others
+        self._broken_at_start = False
         self._matches: list[Match] = []
         self._stamp = (0, 0)
         self._opening = next((scope for scope in automaton.scopes if scope[0] == 0), None)
@@ -81,8 +83,15 @@ class TokenMatcher:
                 self._show(token, stream, passes, record, time)
         if self._a.strict:
             self._rearm_strict(key, time)
+        # the record that broke a sequence may begin the next attempt
+        reborn, self._reborn = self._reborn, []
+        for token in reborn:
+            self._show(token, stream, passes, record, time)
+        if self._a.strict:
+            self._rearm_strict(key, time)
         self._evict(time)
         self._restart(key, time)
+        self._reborn = []
         return self._matches
 
     @property
@@ -236,13 +245,13 @@ class TokenMatcher:
         scope, token.scope = token.scope, -1
         self._start_scope(token, scope, time)
 
-    def _start_scope(self, token: Token, scope: int, time: int) -> None:
+    def _start_scope(self, token: Token, scope: int, time: int) -> Token:
         first, _ = self._a.scopes[scope]
         before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Take)}
         taken = {ref: records for ref, records in token.taken.items() if ref in before}
-        self._arm(token.key, first, taken, token.first if first else None, time)
+        return self._arm(token.key, first, taken, token.first if first else None, time)
 
-    def _arm(self, key: int, pos: int, taken: Taken, first: int | None, time: int) -> None:
+    def _arm(self, key: int, pos: int, taken: Taken, first: int | None, time: int) -> Token:
         self._seq += 1
         token = Token(self._seq, key, pos, taken, first, -1)
         self.tokens[token.seq] = token
@@ -251,6 +260,7 @@ class TokenMatcher:
             self._begin(token, first)
         self._enter(token, pos, time)
         self._stay(token)
+        return token
 
     def _begin(self, token: Token, first: int) -> None:
         token.first = first
@@ -260,23 +270,28 @@ class TokenMatcher:
 
     def _rearm_strict(self, key: int, time: int) -> None:
         if self._opening == (0, 0) and not self._waiting.get((key, 0)):
-            self._arm(key, 0, {}, None, time)
+            token = self._arm(key, 0, {}, None, time)
+            if self._broken_at_start:
+                self._reborn.append(token)
+        self._broken_at_start = False
 
-    def _restart(self, key: int, time: int) -> None:
+    def _restart(self, key: int, time: int) -> Token | None:
         if not self._keys.get(key) and key not in self.done:
-            self._arm(key, 0, {}, None, time)
+            return self._arm(key, 0, {}, None, time)
+        return None
 
     def _die(self, token: Token, time: int, *, again: bool) -> None:
         """End an attempt that failed; `every` and a chain that was never matched start anew."""
         scope = token.scope
         self._drop(token)
-        if (
-            scope >= 0
-            and (again or self._a.scopes[scope][0] == 0)
-            and not (self._a.strict and self._a.scopes[scope] == (0, 0))
-        ):
-            self._start_scope(token, scope, time)
-        self._restart(token.key, time)
+        new = None
+        if scope >= 0 and self._a.strict and self._a.scopes[scope] == (0, 0):
+            self._broken_at_start = again and token.first is not None
+        elif scope >= 0 and (again or self._a.scopes[scope][0] == 0):
+            new = self._start_scope(token, scope, time)
+        new = self._restart(token.key, time) or new
+        if new is not None and self._a.strict and again and token.first is not None:
+            self._reborn.append(new)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ EQ, NE, LT, LE, GT, GE = range(6)
 #: how a stage finds its partial matches
 ALL, HASH, LOW, HIGH = range(4)
 NULL = -(2**63)  #: stands for a missing value, which compares with nothing
+NAN = NULL + 1  #: stands for NaN, which is unequal to everything; above it, all values are in order
+NOT_IN_HEAP = -2
 NO_LIMIT = -1
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -31,8 +33,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 @kernel
 def holds(op, mine, other):  # type: ignore[no-untyped-def]
     """Compare two values; a missing one is neither equal nor unequal to anything."""
-    if mine == NULL or other == NULL:
-        return False
+    if mine <= NAN or other <= NAN:
+        return op == NE and mine != NULL and other != NULL
     if op == EQ:
         return mine == other
     if op == NE:
@@ -237,7 +239,7 @@ def match(
                 kind, skip = index[stage, 0], index[stage, 1]
                 if kind <= HASH:
                     value = values[conditions[skip, 1], row] if kind == HASH else 0
-                    if kind == ALL or value != NULL:
+                    if kind == ALL or value > NAN:
                         p = heads[_bucket(stage, slot, value, buckets)]
                         while p >= 0:
                             if pool[p, STATE] == stage and pool[p, SLOT] == slot and pool[p, VALUE] == value:
@@ -319,23 +321,24 @@ def match(
 @kernel
 def _enter_heap(p, at, value, kind, pool, roots):  # type: ignore[no-untyped-def]
     """Let p wait by order; a missing value is in no order, and so in no heap."""
-    if kind == HIGH and value != NULL:
-        value = ~value  # reverses the order without overflow
-    pool[p, VALUE], pool[p, CHILD], pool[p, NEXT], pool[p, PREV] = value, -1, -1, -1
-    if value != NULL:
-        roots[at] = _meld(roots[at], p, pool)
+    if value <= NAN:
+        pool[p, CHILD] = NOT_IN_HEAP
+        return
+    pool[p, VALUE] = ~value if kind == HIGH else value  # ~ reverses the order without overflow
+    pool[p, CHILD], pool[p, NEXT], pool[p, PREV] = -1, -1, -1
+    roots[at] = _meld(roots[at], p, pool)
 
 
 @kernel
 def _leave_heap(p, at, pool, roots):  # type: ignore[no-untyped-def]
-    if pool[p, VALUE] != NULL:
+    if pool[p, CHILD] != NOT_IN_HEAP:
         roots[at] = _cut(p, roots[at], pool)
 
 
 @kernel
 def _in_reach(at, value, kind, strictly, pool, roots, found):  # type: ignore[no-untyped-def]
     """Write the partial matches whose value lies below this one's, in the order they came to their stage."""
-    if value == NULL:
+    if value <= NAN:
         return 0
     if kind == HIGH:
         value = ~value
