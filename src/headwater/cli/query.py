@@ -23,7 +23,8 @@ from headwater.io import Csv, JsonLines, Parquet
 def query(
     text: Annotated[str, typer.Argument(help='such as "from levels[height < 150] select tank, height"')],
     input: Annotated[
-        list[str], typer.Option("--input", "-i", help="FILE (.jsonl, .csv, .parquet), or STREAM=FILE if several are read")
+        list[str],
+        typer.Option("--input", "-i", help="FILE (.jsonl, .csv, .parquet), or STREAM=FILE if several are read"),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="the file to write, by its ending")],
     time: Annotated[str | None, typer.Option(help="the column that holds event time")] = None,
@@ -62,7 +63,13 @@ def _column(name: str) -> Any:
 
 
 def _endpoint(path: Path, types: Any = None) -> Any:
-    kinds: dict[str, Any] = {".jsonl": JsonLines, ".json": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
+    kinds: dict[str, Any] = {
+        ".jsonl": JsonLines,
+        ".json": JsonLines,
+        ".ndjson": JsonLines,
+        ".csv": Csv,
+        ".parquet": Parquet,
+    }
     if path.suffix not in kinds:
         raise FlowError(f"cannot tell what {path.name!r} is; files end in {listed(kinds)}")
     return kinds[path.suffix](str(path)) if types is None else kinds[path.suffix](str(path), schema=types)

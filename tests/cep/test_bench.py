@@ -1,0 +1,50 @@
+"""The 21 queries of the paper run from their text and have the selectivity that its table states."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from headwater.bench import cep
+
+STATED = {
+    "Fil 1.0": 1, "Fil 0.5": 0.5, "Fil 0.0": 0, "Seq3 1.0": 1, "Seq3 0.5": 0.5, "Seq3 0.0": 0, "Seq5 1.0": 1, "Seq5 0.5": 0.5,
+    "Seq5 0.0": 0, "Pat3 1.0": 1, "Pat3 0.5": 0.5, "Pat3 0.0": 0, "Pat5 1.0": 1, "Pat5 0.5": 0.5, "Pat5 0.0": 0, "AggB 60": 1 / 60,
+    "AggB 600": 1 / 600, "AggB 6000": 1 / 6000, "AggS 60": 1, "AggS 600": 1, "AggS 6000": 1,
+}  # fmt: skip
+
+
+def test_every_query_has_the_selectivity_that_the_table_states(tmp_path: Path) -> None:
+    answer = cep.run(output=tmp_path, records=24_000, only=list(STATED))
+    found = {name: row["selectivity"] for name, row in answer["queries"].items()}
+    assert found == pytest.approx(STATED, abs=0.02)
+    for row in answer["queries"].values():
+        assert {"rate", "paper_azure", "over_paper", "selectivity", "last_over_first"} <= row.keys()
+    with (tmp_path / "cep.csv").open() as file:
+        assert [row["query"] for row in csv.DictReader(file)] == list(STATED)
+    assert "Pat5 0.0" in cep.table(answer)
+
+
+def test_a_wrong_number_of_results_stops_the_experiment() -> None:
+    config = next(c for c in cep.configs() if c.name == "Seq3 1.0")
+    wrong = cep.Config(config.name, config.query, cep.different, config.results, 1, 1)
+    with pytest.raises(AssertionError, match="20000 records gave 0 results, expected 19998 to 19998"):
+        cep._measured(wrong, 20_000)
+
+
+def test_bounds_keep_partial_matches_few() -> None:
+    found = cep._bounds(150_000)
+    assert found["cap 100,000"]["partial_matches"] == 100_000
+    assert found["cap 100,000"]["evicted"] == 50_000
+    assert found["within 50 sec"]["partial_matches"] == 50_001
+    assert found["no bound"]["partial_matches"] == 150_000
+    assert found["no bound"]["mb"] > found["within 50 sec"]["mb"]
+
+
+def test_queries_over_many_keys_find_each_key() -> None:
+    found = cep._keys(500)
+    assert found["partition"]["results"] == 500
+    assert found["absence"]["results"] == 3 * 500
+    assert found["join"]["results"] == 8 * 500  # the first record of a is just out of its window for the last of b

@@ -1,0 +1,46 @@
+"""`headwater query` runs a query over files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from headwater.cli import add_commands, app
+
+LEVELS = [
+    {"tank": "a", "height": 140, "at": 0},
+    {"tank": "b", "height": 160, "at": 1},
+    {"tank": "a", "height": 140, "at": 2},
+]
+
+
+def query(*args: str) -> str:
+    add_commands()
+    result = CliRunner().invoke(app, ["query", *args])
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.output
+
+
+def test_a_query_reads_json_lines_and_writes_csv(tmp_path: Path) -> None:
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
+    query(
+        "from levels[height < 150] select tank",
+        "--input",
+        str(tmp_path / "levels.jsonl"),
+        "--output",
+        str(tmp_path / "low.csv"),
+    )
+    assert (tmp_path / "low.csv").read_text().split() == ["tank", "a", "a"]
+
+
+def test_a_query_over_two_files_names_them(tmp_path: Path) -> None:
+    for name in ("levels", "valves"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
+    files = [part for name in ("levels", "valves") for part in ("--input", f"{name}={tmp_path / name}.jsonl")]
+    text = (
+        "from levels#window.time(1 sec) as l join valves#window.time(1 sec) as r on l.at == r.at select l.tank as tank"
+    )
+    query(text, *files, "--time", "at", "--output", str(tmp_path / "out.jsonl"), "--json")
+    assert [json.loads(line)["tank"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["a", "b", "a"]
