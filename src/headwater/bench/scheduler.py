@@ -227,7 +227,7 @@ def _p99_ratio(cases: list[Case], config: str, load: float) -> float | None:
     for case in cases:
         if case.config == config and case.load == load:
             rivals = [k for k in cases if k.config == "threads" and _same_turn(k, case)]
-            ratios += [case.p99_ms / rival.p99_ms for rival in rivals]
+            ratios += [case.p99_ms / rival.p99_ms for rival in rivals if rival.p99_ms]
     return _median(ratios)
 
 
@@ -238,7 +238,7 @@ def _p99_over_best(cases: list[Case]) -> float | None:
     for case in cases:
         if case.config == "oldest_first" and 0.7 <= case.load <= 1.0:
             rivals = [k.p99_ms for k in cases if k.config in four and _same_turn(k, case)]
-            if rivals:
+            if rivals and min(rivals) and case.p99_ms:  # 0 when no record reached a sink in time
                 ratios.append(case.p99_ms / min(rivals))
     return round(float(np.exp(np.mean(np.log(ratios)))), 3) if ratios else None
 

@@ -10,7 +10,7 @@ from functools import cache
 import typer
 
 from headwater import __version__
-from headwater.errors import FlowError, HeadwaterError, QueryError, RunError
+from headwater.errors import FlowError, HeadwaterError, NetError, PlacementError, QueryError, RunError
 
 app = typer.Typer(
     name="headwater",
@@ -60,5 +60,5 @@ def main() -> None:
     except HeadwaterError as error:
         typer.echo(f"error: {error}", err=True)
         # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
-        usage = isinstance(error, FlowError | QueryError) or (isinstance(error, RunError) and error.step is None)
+        usage = isinstance(error, FlowError | QueryError | NetError | PlacementError) or (isinstance(error, RunError) and error.step is None)
         raise SystemExit(2 if usage else 1) from None
