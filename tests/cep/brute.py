@@ -1,7 +1,7 @@
 """A matcher that defines what patterns and sequences mean: one attempt at a time, scanning ahead over all records.
 
-It shares nothing with the real ones but the syntax tree. An attempt starts somewhere, walks along the records until it matches, dies
-or the records end; on the way it may start others (`every`). No index, no bound, no state between records.
+It shares nothing with the real ones but the syntax tree. An attempt starts somewhere, walks along the records until it
+matches, dies or the records end; on the way it may start others (`every`). No index, no bound, no state between records.
 """
 
 from __future__ import annotations

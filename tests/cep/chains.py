@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from brute import Brute, Happening, events_in, flatten
@@ -147,7 +148,7 @@ def run(
     operator = make()
     found: list[dict[str, Any]] = []
     edges = [0, *sorted({cut % (len(events) + 1) for cut in cuts}), len(events)]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         part = events[start:stop]
         for port, stream in enumerate(ports):
             rows = [event.record for event in part if event.stream == stream]

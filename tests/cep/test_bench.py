@@ -10,10 +10,28 @@ import pytest
 from headwater.bench import cep
 
 STATED = {
-    "Fil 1.0": 1, "Fil 0.5": 0.5, "Fil 0.0": 0, "Seq3 1.0": 1, "Seq3 0.5": 0.5, "Seq3 0.0": 0, "Seq5 1.0": 1, "Seq5 0.5": 0.5,
-    "Seq5 0.0": 0, "Pat3 1.0": 1, "Pat3 0.5": 0.5, "Pat3 0.0": 0, "Pat5 1.0": 1, "Pat5 0.5": 0.5, "Pat5 0.0": 0, "AggB 60": 1 / 60,
-    "AggB 600": 1 / 600, "AggB 6000": 1 / 6000, "AggS 60": 1, "AggS 600": 1, "AggS 6000": 1,
-}  # fmt: skip
+    "Fil 1.0": 1,
+    "Fil 0.5": 0.5,
+    "Fil 0.0": 0,
+    "Seq3 1.0": 1,
+    "Seq3 0.5": 0.5,
+    "Seq3 0.0": 0,
+    "Seq5 1.0": 1,
+    "Seq5 0.5": 0.5,
+    "Seq5 0.0": 0,
+    "Pat3 1.0": 1,
+    "Pat3 0.5": 0.5,
+    "Pat3 0.0": 0,
+    "Pat5 1.0": 1,
+    "Pat5 0.5": 0.5,
+    "Pat5 0.0": 0,
+    "AggB 60": 1 / 60,
+    "AggB 600": 1 / 600,
+    "AggB 6000": 1 / 6000,
+    "AggS 60": 1,
+    "AggS 600": 1,
+    "AggS 6000": 1,
+}
 
 
 def test_every_query_has_the_selectivity_that_the_table_states(tmp_path: Path) -> None:

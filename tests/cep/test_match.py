@@ -89,7 +89,7 @@ def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening
 def test_both_matchers_evict_the_oldest_at_the_cap(
     chain: s.Chain, events: list[Happening], at: list[int], cap: int
 ) -> None:
-    make, ports = operator_of(chain, cap=cap)
+    make, _ = operator_of(chain, cap=cap)
     general = replace(make, general=True)
     fast, slow = make(), general()
     for start, stop in ((0, len(events) // 2), (len(events) // 2, len(events))):

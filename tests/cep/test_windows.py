@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def play(
     operator = make()
     found: list[dict[str, Any]] = []
     edges = [0, *sorted({cut % (len(events) + 1) for cut in at}), len(events)]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         part = events[start:stop]
         for port, stream in enumerate(ports):
             rows = [event.record for event in part if event.stream == stream]

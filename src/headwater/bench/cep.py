@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def chain(length: int, sign: str, end: str = "") -> str:
     """Return the paper's query for so many equal records, in sequence (`,`) or as a pattern (`->`)."""
     events = [f"e{i}" for i in range(1, length + 1)]
     parts = ["every e1 = inStream"]
-    parts += [f"{b} = inStream[{a}.height == {b}.height]" for a, b in zip(events, events[1:], strict=False)]
+    parts += [f"{b} = inStream[{a}.height == {b}.height]" for a, b in pairwise(events)]
     selected = ", ".join(f"{e}.height as hi{i}" for i, e in enumerate(events, 1))
     return f"from {f' {sign} '.join(parts)}{end} select {selected} insert into outputStream"
 
@@ -296,8 +297,10 @@ _KEYED = Schema.of({"key": str, "x": int, "t": "time"})
 _KEY_QUERIES = {
     "partition": "partition with (key of a) begin from every e1=a -> e2=a[x > e1.x] -> e3=a[x == e1.x] within 1 hour "
     "select e1.key as key, e1.x as x, e3.x as y end",
-    "absence": "partition with (key of a, key of b) begin from every e1=a -> not b[x == 2] for 1 min select e1.key as key end",
-    "join": "from a#window.time(1 min) as a join b#window.time(1 min) as b on a.key == b.key select a.key as key, b.x as x",
+    "absence": "partition with (key of a, key of b) begin from every e1=a -> not b[x == 2] for 1 min "
+    "select e1.key as key end",
+    "join": "from a#window.time(1 min) as a join b#window.time(1 min) as b on a.key == b.key "
+    "select a.key as key, b.x as x",
 }
 MEMORY_BOUND_MB = 500  #: what each query over 100,000 keys may add to the process
 
@@ -363,7 +366,8 @@ def _keyed_batch(start: int, stop: int, turn: int, port: int) -> Batch:
 
 def table(answer: dict[str, Any]) -> str:
     """Show an answer as text."""
-    head = f"{'query':10} {'rate/s':>12} {'engine/s':>12} {'Azure/s':>9} {'ratio':>9} {'Pi/s':>9} {'selectivity':>12} {'last/first':>10}"
+    names = f"{'rate/s':>12} {'engine/s':>12} {'Azure/s':>9} {'ratio':>9} {'Pi/s':>9} {'selectivity':>12}"
+    head = f"{'query':10} {names} {'last/first':>10}"
     lines = [f"{answer['records']:,} records per query, batches of {answer['batch']}", head]
     for name, row in answer["queries"].items():
         lines.append(

@@ -1,8 +1,9 @@
 """Queries in the language of Siddhi: a text becomes plain data, plain data becomes steps of a flow.
 
-`grammar.lark`, `parse` and `written` go from text to `syntax` and back; `slips` and `complaint` say what is wrong with a text.
-`plan` adds steps: `selecting`, `expressions` and `windowing` read what a query says; `sliding`, `tumbling` and `join` are windows;
-`match` is patterns and sequences, by an `automaton` that `plain` and `indexed` run compiled and `tokens` runs in general.
+`grammar.lark`, `parse` and `written` go from text to `syntax` and back; `slips` and `complaint` say what is wrong with
+a text. `plan` adds steps: `selecting`, `expressions` and `windowing` read what a query says. `sliding`, `tumbling` and
+`join` are windows; `match` is patterns and sequences, by an `automaton` that `plain` and `indexed` run compiled and
+`tokens` runs in general.
 """
 
 from headwater.cep.match import DEFAULT_CAP

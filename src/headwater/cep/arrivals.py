@@ -1,8 +1,8 @@
 """Puts records of one or several streams into one order, with a time each and the slot of their key.
 
-One stream is taken as it comes. Several are taken in order of event time, once the watermark has passed, or as they come when
-they have no event time; then a record's time is the moment it was created. Time never runs back: a record that comes late counts
-as of the time that was reached.
+One stream is taken as it comes. Several are taken in order of event time, once the watermark has passed, or as they
+come when they have no event time; then a record's time is the moment it was created. Time never runs back: a record
+that comes late counts as of the time that was reached.
 """
 
 from __future__ import annotations

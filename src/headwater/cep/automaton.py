@@ -85,7 +85,7 @@ class ChainReader:
         self._text, self._chain, self._known = text, chain, schemas
         self._streams: list[str] = []
         self._refs: dict[str, tuple[str, bool]] = {}  #: name → its stream, and whether it takes several records
-        self._events = _events(chain.links)
+        self._events = events_of(chain.links)
 
     def automaton(self) -> Automaton:
         """Return the automaton, or complain of the first thing that does not fit."""
@@ -150,7 +150,7 @@ class ChainReader:
     def _take(self, event: s.Event) -> Take:
         own, cross = self._conditions(event, event.ref)
         times = event.times or s.Times(1, 1)
-        ref = event.ref or f"#{self._events.index(event)}"
+        ref = event.ref or f"#{self._number(event)}"
         return Take(
             self._stream(event.stream, event.at), ref, own, cross, times.least, times.most, event.times is not None
         )
@@ -178,8 +178,12 @@ class ChainReader:
             (own if all(a.ref is None for a in attributes(plain)) else cross).append(plain)
         return tuple(own), tuple(cross)
 
+    def _number(self, event: s.Event | s.Absent) -> int:
+        # by identity: two unnamed events may be equal
+        return next(i for i, known in enumerate(self._events) if known is event)
+
     def _earlier(self, event: s.Event | s.Absent) -> set[str]:
-        before = self._events[: next(i for i, e in enumerate(self._events) if e is event)]
+        before = self._events[: self._number(event)]
         return {e.ref for e in before if isinstance(e, s.Event) and e.ref}
 
 
@@ -255,12 +259,13 @@ def unknown_stream(text: str, at: s.Place, name: str, known: Mapping[str, Schema
     return complaint(text, at, f"there is no stream {name!r}{near}")
 
 
-def _events(links: tuple[s.Link, ...]) -> list[s.Event | s.Absent]:
+def events_of(links: tuple[s.Link, ...]) -> list[s.Event | s.Absent]:
+    """Return every event and absence of a chain, in the order they are written."""
     found: list[s.Event | s.Absent] = []
     for link in links:
         match link.what:
             case s.Group(inner):
-                found += _events(inner)
+                found += events_of(inner)
             case s.Both(_, left, right):
                 found += [left, right]
             case s.Event() | s.Absent():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def comparisons(automaton: Automaton) -> Comparisons | None:
             found.append(row)
         bounds.append(len(found))
     conditions = np.array(found, np.int64).reshape(len(found), 4)
-    index = np.array([_index(conditions, a, b) for a, b in zip(bounds, bounds[1:], strict=False)], np.int64)
+    index = np.array([_index(conditions, a, b) for a, b in pairwise(bounds)], np.int64)
     return Comparisons(tuple(derived), conditions, np.array(bounds, np.int64), index)
 
 
@@ -74,10 +75,8 @@ def _row(
 ) -> tuple[int, int, int, int] | None:
     if not isinstance(condition, s.Operation) or condition.op not in _OPS:
         return None
-    for op, mine, other in (
-        (condition.op, *condition.args),
-        (_MIRRORED[condition.op], *reversed(condition.args)),
-    ):
+    left, right = condition.args
+    for op, mine, other in ((condition.op, left, right), (_MIRRORED[condition.op], right, left)):
         refs = {a.ref for a in attributes(other)}
         if {a.ref for a in attributes(mine)} != {None} or len(refs) != 1 or None in refs:
             continue
@@ -87,7 +86,7 @@ def _row(
         kind = _common(one_kind, two_kind, op)
         if kind is None:
             return None
-        place = [i for i, take in enumerate(automaton.stages) if take is earlier][0]
+        place = next(i for i, take in enumerate(automaton.stages) if take is earlier)
         columns = [_add(derived, Derived(stage.stream, one, kind)), _add(derived, Derived(earlier.stream, two, kind))]
         return _OPS[op], columns[0], place, columns[1]
     return None

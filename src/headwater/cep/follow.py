@@ -80,7 +80,7 @@ class Counted(_Following):
     def run(self, given: Column | None, moves: Moves) -> Column:
         """Return the count after each record."""
         out = np.empty(len(moves.groups), np.int64)
-        k.count_along(moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.g["counts"], out)
+        k.count_along(moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.g["counts"], out)  # type: ignore[no-untyped-call]
         return out
 
     def saved(self, nodes: Array) -> Column:
@@ -116,9 +116,9 @@ class Summed(_Following):
         g, n = self.g, self.n
         common = (values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"], n["there"])
         if out.dtype == np.int64:
-            k.sum_ints(*common, g["totals"], g["seen"], out, seen)
+            k.sum_ints(*common, g["totals"], g["seen"], out, seen)  # type: ignore[no-untyped-call]
         else:
-            k.sum_floats(
+            k.sum_floats(  # type: ignore[no-untyped-call]
                 *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], self._odd, g["seen"],
                 self.function == "std", out, seen,
             )  # fmt: skip
@@ -149,8 +149,9 @@ class Extreme(_Following):
             there = there & ~np.isnan(values)
         out, seen = np.zeros(len(values), values.dtype), np.empty(len(values), np.int64)
         held = moves.node_of >= 0
-        k.extreme(
-            values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"], n["before"], n["after"],
+        k.extreme(  # type: ignore[no-untyped-call]
+            values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"],
+            n["before"], n["after"],
             g["first"], g["last"], g["best"], g["seen"], self.function == "max", out, seen,
         )  # fmt: skip
         n["there"][moves.node_of[held]] = there[held]
@@ -177,11 +178,11 @@ class Distinct(_Following):
         assert given is not None
         values, valid = parts(given)
         there = np.ones(len(values), np.bool_) if valid is None else valid
-        codes = self._codes.slots([moves.groups, values if self._text else np.asarray(values)])  # type: ignore[list-item]
+        codes = self._codes.slots([moves.groups, values if self._text else np.asarray(values)])
         if len(self._codes) > len(self._uses):
             self._uses = np.concatenate([self._uses, np.zeros(2 * len(self._codes) - len(self._uses), np.int64)])
         out = np.empty(len(values), np.int64)
-        k.distinct(
+        k.distinct(  # type: ignore[no-untyped-call]
             codes, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.n["kept"], self._uses,
             self.g["found"], out,
         )  # fmt: skip

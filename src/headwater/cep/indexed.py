@@ -69,7 +69,7 @@ class PatternMatcher(PlainMatcher):
     def process(self, chunk: Chunk) -> list[Matches]:
         """Return the matches that the records complete, in order."""
         passes = self.passes(chunk)
-        useful = passes.any(axis=0)
+        useful: Array = np.asarray(passes.any(axis=0))
         last = int(chunk.times[-1])
         if not useful.all():
             chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
@@ -87,7 +87,7 @@ class PatternMatcher(PlainMatcher):
         at = 0
         while at < chunk.length:
             out = np.empty((room, self._stages), np.int64)
-            at, n = k.match(
+            at, n = k.match(  # type: ignore[no-untyped-call]
                 at, chunk.length, base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, t.index,
                 self.every, self.within, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
                 self._armed, self._meta, self._found, out,
@@ -121,7 +121,7 @@ class PatternMatcher(PlainMatcher):
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         order = np.flatnonzero(pool[:, k.STATE] >= 0)
         order = order[np.argsort(pool[order, k.ENTRY])]
-        k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)
+        k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
     def _tidy(self) -> None:
         """Forget records that no partial match holds, once they are the greater part."""
@@ -184,12 +184,12 @@ class PatternMatcher(PlainMatcher):
         entries = np.empty_like(by_entry)
         entries[by_entry] = np.arange(len(by_entry))
         t = self._tables
-        k.plant(
+        k.plant(  # type: ignore[no-untyped-call]
             joined["slot"], joined["first"], joined["stage"], entries, taken, self.store.values, t.conditions, t.index,
             self._pool, self._rows, self._roots, self._meta,
         )  # fmt: skip
         self._meta[k.ENTRIES] = len(by_entry)
-        k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)
+        k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
     def forget(self, slots: Array) -> None:
         """Drop the partial matches of these keys."""

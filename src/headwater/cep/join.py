@@ -63,8 +63,9 @@ class JoinWindowsOperator(Operator):
         self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step)
         self._select = plan.projection.runner()
         self._on = compiled_mask(plan.on, plan.projection.given) if plan.on is not None else None
+        sides = [(left, right) for left, right, _ in plan.equal]
         self._reads: list[list[Callable[[Batch], Column]]] = [
-            [compiled(pair_[side], plan.schemas[side]) for pair_ in plan.equal] for side in range(2)
+            [compiled(values[side], plan.schemas[side]) for values in sides] for side in range(2)
         ]
         kinds = ["text" if kind == "text" else "float" if kind == "float" else "int" for _, _, kind in plan.equal]
         self._values = KeyIndex("int", *kinds)  # type: ignore[arg-type]
@@ -152,8 +153,9 @@ class JoinWindowsOperator(Operator):
         room = 2 * chunk.length + 16
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = pair(
-                sides, slots, chunk.slots, chunk.times, np.array(p.limits), np.array(p.spans), np.array(p.active), self._head,
+            n = pair(  # type: ignore[no-untyped-call]
+                sides, slots, chunk.slots, chunk.times, np.array(p.limits), np.array(p.spans), np.array(p.active),
+                self._head,
                 self._before, self._place, self._time, self._count, new_rows, left, right,
             )  # fmt: skip
             if n <= room:
@@ -232,7 +234,7 @@ class JoinWindowsOperator(Operator):
             chains = self._chains(rows, side, windows)
             self._reserve()
             nothing = np.zeros(0, np.int64)
-            pair(
+            pair(  # type: ignore[no-untyped-call]
                 np.full(rows.length, side), chains, windows, state["time"][side], np.array(self._plan.limits),
                 np.array(self._plan.spans), np.zeros(2, np.bool_), self._head, self._before, self._place, self._time,
                 self._count, base + np.arange(rows.length), nothing, nothing,

@@ -13,7 +13,7 @@ from headwater.cep.automaton import Automaton, Wait, sides
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import comparisons
 from headwater.cep.indexed import PatternMatcher
-from headwater.cep.plain import Matches, SequenceMatcher, _mask
+from headwater.cep.plain import Matches, SequenceMatcher, own_mask
 from headwater.cep.projection import Projection
 from headwater.cep.tokens import FOREVER, Match, TokenMatcher
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
@@ -182,7 +182,7 @@ class _General:
     def __init__(self, plan: MatchPlan) -> None:
         a = self._a = plan.automaton
         self._tokens = TokenMatcher(a, plan.cap)
-        self._tests = [(side, _mask(a, side)) for stage in a.stages for side in sides(stage)]  # type: ignore[arg-type]
+        self._tests = [(side, own_mask(a, side)) for stage in a.stages for side in sides(stage)]
         needed: dict[int, set[str]] = {i: set() for i in range(len(a.streams))}
         for attribute in plan.wanted:
             needed[a.stage_of(attribute.ref or "").stream].add(attribute.name)

@@ -135,9 +135,10 @@ class _Reader(Transformer[Token, Any]):
         return s.Chain(kind, tuple(self._windowless(link) for link in items), within, _place(meta))
 
     def _windowless(self, link: s.Link) -> s.Link:
-        if not isinstance(link.what, tuple):
+        what: Any = link.what  # while reading, an event may stand there with its window
+        if not isinstance(what, tuple):
             return link
-        event, window = link.what
+        event, window = what
         raise complaint(
             self._text,
             window.at,
@@ -162,7 +163,7 @@ class _Reader(Transformer[Token, Any]):
         return group
 
     def both(self, meta: Meta, items: list[Any]) -> s.Both:
-        left, op, right = (self._windowless(s.Link(i)).what if isinstance(i, tuple) else i for i in items)
+        left, op, right = (self._windowless(s.Link(i)).what if not isinstance(i, Token) else i for i in items)
         return s.Both(op=str(op), left=left, right=right, at=_place(meta))  # type: ignore[arg-type]
 
     def absent(self, meta: Meta, items: list[Any]) -> s.Absent:
@@ -259,11 +260,8 @@ class _Reader(Transformer[Token, Any]):
         parts = []
         for count, unit in zip(items[::2], items[1::2], strict=True):
             if unit.lower() not in _UNITS:
-                raise complaint(
-                    self._text,
-                    _token_place(unit),
-                    f"{str(unit)!r} is no unit of time{suggestion(unit, _UNITS) or '; units are ms, sec, min, hour, day, week'}",
-                )
+                near = suggestion(unit, _UNITS) or "; units are ms, sec, min, hour, day, week"
+                raise complaint(self._text, _token_place(unit), f"{str(unit)!r} is no unit of time{near}")
             parts.append((_whole(count), _UNITS[unit.lower()]))
         return s.Span(tuple(parts), _place(meta))
 

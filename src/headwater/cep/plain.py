@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.cep.automaton import Automaton, Take
+from headwater.cep.automaton import Automaton, Take, Wait
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import Comparisons, ordered
 from headwater.cep.expressions import Translator
@@ -42,7 +42,7 @@ class PlainMatcher:
         }
         self._kept = {f"{stream}.{name}": (stream, name) for stream, name in {**wanted, **needed}}
         self._kinds = {label: automaton.schemas[stream][name] for label, (stream, name) in self._kept.items()}
-        self._masks = [_mask(automaton, take) for take in self._takes]
+        self._masks = [own_mask(automaton, take) for take in self._takes]
         self._readers = [d.reader(automaton.schemas[d.stream]) for d in tables.derived]
         self.every = bool(automaton.scopes)
         self.within = -1 if automaton.within_us is None else automaton.within_us
@@ -94,7 +94,8 @@ class PlainMatcher:
         return np.where(taken >= 0, taken + base, -1)
 
 
-def _mask(automaton: Automaton, take: Take) -> Any:
+def own_mask(automaton: Automaton, take: Take | Wait) -> Any:
+    """Return a function that says which records of a batch suit a place by their own values; None if all do."""
     if not take.own:
         return None
     schema = automaton.schemas[take.stream]
@@ -137,7 +138,7 @@ class SequenceMatcher(PlainMatcher):
         base = self.keep(chunk)
         out = np.empty((chunk.length, self._stages), np.int64)
         t = self._tables
-        n = cep_sequence.match(
+        n = cep_sequence.match(  # type: ignore[no-untyped-call]
             base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, self.every, self.within,
             self._rows, self._first, self._armed, out,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import ChainReader, column_type, indexed, unknown_stream
+from headwater.cep.automaton import ChainReader, column_type, events_of, indexed, unknown_stream
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator
 from headwater.cep.match import DEFAULT_CAP, MatchPlan, label
@@ -25,7 +25,8 @@ from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggreg
 from headwater.flow.stream import Stream
 
 TYPES: dict[str, Type] = {
-    "int": "int", "long": "int", "float": "float", "double": "float", "bool": "bool", "string": "text", "object": "any", "time": "time",
+    "int": "int", "long": "int", "float": "float", "double": "float", "bool": "bool", "string": "text", "object": "any",
+    "time": "time",
 }  # fmt: skip
 
 
@@ -39,8 +40,8 @@ def add_query(
 ) -> Stream:
     """Add the steps of a query to a flow and return the stream of its last statement.
 
-    A query reads the flow's steps by their names; `streams` gives others names of their own. `cap` bounds the partial matches
-    of each pattern, over all keys; the one that began first goes first.
+    A query reads the flow's steps by their names; `streams` gives others names of their own. `cap` bounds the partial
+    matches of each pattern, over all keys; the one that began first goes first.
     """
     text = query if isinstance(query, str) else written(query)
     known = {
@@ -60,7 +61,7 @@ def time_of(flow: Flow, step: str) -> str | None:
     if isinstance(at.kind, WindowAggregate):
         return "end" if at.kind.time else None
     before = time_of(flow, at.inputs[0].step) if at.inputs else None
-    return before if before in out and out[before] == "time" else None
+    return before if before is not None and out.get(before) == "time" else None
 
 
 class Planner:
@@ -232,7 +233,7 @@ class Planner:
         return name if name not in self.flow.steps else f"{name} {len(self.flow.steps)}"
 
     def _selected(self, name: str, stream: Stream, selection: Selection) -> Stream:
-        columns = {column: expr for column, expr, _ in selection.columns}
+        columns: dict[str, Any] = {column: expr for column, expr, _ in selection.columns}
         first = name if selection.having is None else self._free(f"{name} all")
         made = stream.select(first, **columns)
         if selection.having is not None:
@@ -324,7 +325,7 @@ class Planner:
             )
         given = Schema(tuple((column, kind) for column, (_, kind) in wanted.items()))
         streams = [self._streams[stream] for stream in automaton.streams]
-        places = {event.stream: event.at for event in _events_of(chain)}
+        places = {event.stream: event.at for event in events_of(chain.links)}
         keys = tuple(self.keys_of(stream, places[stream]) for stream in automaton.streams)
         plan = MatchPlan(
             automaton,
@@ -352,6 +353,7 @@ class Planner:
         if attribute.ref not in refs:
             near = suggestion(attribute.ref or "", refs) or f"; events are {listed(refs)}"
             raise complaint(self.text, attribute.at, f"there is no event {attribute.ref!r}{near}")
+        assert attribute.ref is not None
         if attribute.index is not None and not refs[attribute.ref][1]:
             raise complaint(
                 self.text,
@@ -383,9 +385,3 @@ class Planner:
 def _as_custom(aggregate: Any) -> Any:
     """Return an aggregate as batch windows run it: the number of different values is a function of them all."""
     return replace(aggregate, function="custom") if aggregate.function == "distinct" else aggregate
-
-
-def _events_of(chain: s.Chain) -> list[s.Event | s.Absent]:
-    from headwater.cep.automaton import _events
-
-    return _events(chain.links)

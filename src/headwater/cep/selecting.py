@@ -102,7 +102,7 @@ class Selector(Translator):
         """Return a condition over the result's columns: what was selected goes by the name it got."""
         for item in self._query.select:
             if item.value == value:
-                return s.Attribute(self._name(item), at=value.at)  # type: ignore[union-attr]
+                return s.Attribute(self._name(item), at=value.at)
         match value:
             case s.Operation(op, args, at):
                 return s.Operation(op, tuple(map(self._having, args)), at)

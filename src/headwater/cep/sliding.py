@@ -100,8 +100,9 @@ class SlidingOperator(Operator):
         self._reserve(n, len(self._windows) if self._plan.keys else 1)
         gone, left = (np.empty(int(self._meta[k.LIVE]) + n, np.int64) for _ in range(2))
         at = self._nodes
-        count = k.slide(
-            windows, groups, times, self._plan.limit, self._plan.span_us, at["following"], at["group"], at["time"], at["born"],
+        count = k.slide(  # type: ignore[no-untyped-call]
+            windows, groups, times, self._plan.limit, self._plan.span_us, at["following"], at["group"], at["time"],
+            at["born"],
             self._head, self._tail, self._count, self._meta, node_of, ends, gone, left,
         )  # fmt: skip
         at["window"][node_of] = windows
@@ -131,7 +132,7 @@ class SlidingOperator(Operator):
             self._swept = watermark
             at = self._nodes
             gone, left = (np.empty(int(self._meta[k.LIVE]), np.int64) for _ in range(2))
-            count = k.sweep(
+            count = k.sweep(  # type: ignore[no-untyped-call]
                 watermark, span, at["following"], at["group"], at["time"], self._head, self._tail, self._count, self._meta,
                 gone, left,
             )  # fmt: skip

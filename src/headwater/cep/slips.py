@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import re
 
-from lark import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from headwater.cep.complaint import complaint
 from headwater.errors import QueryError, suggestion
 
 _WORDS = {
     "from", "select", "group", "by", "having", "insert", "into", "define", "stream", "partition", "with", "begin", "end",
-    "every", "not", "for", "within", "join", "outer", "left", "right", "full", "unidirectional", "on", "as", "and", "or", "of",
-    "is", "null", "window",
+    "every", "not", "for", "within", "join", "outer", "left", "right", "full", "unidirectional", "on", "as", "and",
+    "or", "of", "is", "null", "window",
 }  # fmt: skip
 _SIGNS = {
-    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "COMMA": "','", "SEMICOLON": "';'", "EQUAL": "'='", "HASH": "'#'",
-    "DOT": "'.'", "COLON": "':'", "NAME": "a name", "INT": "a number", "REAL": "a number", "TEXT": "a text", "$END": "the end",
-    "COMPARE": "a comparison", "PLUS": "'+' or '-'", "TIMES": "'*', '/' or '%'", "LOGIC": "'and' or 'or'", "LESSTHAN": "'<'",
-    "MORETHAN": "'>'", "QMARK": "'?'", "STAR": "'*'", "MINUS": "'-'", "__ANON_0": "'->'",
-}  # fmt: skip
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "COMMA": "','",
+    "SEMICOLON": "';'",
+    "EQUAL": "'='",
+    "HASH": "'#'",
+    "DOT": "'.'",
+    "COLON": "':'",
+    "NAME": "a name",
+    "INT": "a number",
+    "REAL": "a number",
+    "TEXT": "a text",
+    "$END": "the end",
+    "COMPARE": "a comparison",
+    "PLUS": "'+' or '-'",
+    "TIMES": "'*', '/' or '%'",
+    "LOGIC": "'and' or 'or'",
+    "LESSTHAN": "'<'",
+    "MORETHAN": "'>'",
+    "QMARK": "'?'",
+    "STAR": "'*'",
+    "MINUS": "'-'",
+    "__ANON_0": "'->'",
+}
 
 
 def expected_here(text: str, error: UnexpectedInput) -> QueryError:
@@ -35,11 +56,9 @@ def expected_here(text: str, error: UnexpectedInput) -> QueryError:
 
 
 def _start(text: str, error: UnexpectedInput) -> int:
-    if isinstance(error, UnexpectedEOF) or error.pos_in_stream is None:
-        return len(text.rstrip())
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         return len(text.rstrip())
-    return int(error.pos_in_stream)
+    return len(text.rstrip()) if error.pos_in_stream is None else int(error.pos_in_stream)
 
 
 def _found(text: str, start: int) -> str:
@@ -50,7 +69,8 @@ def _found(text: str, start: int) -> str:
 def _expected(error: UnexpectedInput) -> set[str]:
     if isinstance(error, UnexpectedCharacters):
         return set(error.allowed or ())
-    return set(getattr(error, "accepts", None) or getattr(error, "expected", ()))
+    found: set[str] = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
+    return found
 
 
 def _wanted(expected: set[str]) -> str:
@@ -100,8 +120,7 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
     close = suggestion(found, sorted(w for w in _WORDS if w.upper() in expected)) if found else ""
     if close:
         return close
-    near = suggestion(previous, sorted(_WORDS)) if previous.lower() not in _WORDS else ""
-    return near
+    return suggestion(previous, sorted(_WORDS)) if previous.lower() not in _WORDS else ""
 
 
 def _after_number(before: str) -> bool:

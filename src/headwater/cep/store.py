@@ -50,8 +50,8 @@ class EventStore:
         """Return a column of these rows."""
         values: Any = self._columns[name][rows]
         if self._kinds[name] == "text":
-            texts = self._texts.keys(values)[0]
-            values = Text(texts.data, texts.offsets)  # type: ignore[union-attr]
+            texts: Any = self._texts.keys(values)[0]
+            values = Text(texts.data, texts.offsets)
         if name not in self._valid:
             return values  # type: ignore[no-any-return]
         valid = self._valid[name][rows]

@@ -3,6 +3,7 @@
 Every part knows where it stood in the text (`at`), for messages; two parts are equal whatever their places.
 """
 
+# ruff: noqa: RUF009  # every part has the same last field, which `_at` describes
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ NOWHERE: Place = (0, 0)
 
 
 def _at() -> Place:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False)
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------

@@ -88,11 +88,11 @@ class TumblingOperator(Operator):
     def _numbers(self, windows: Array, times: Array) -> Array:
         out = np.empty(len(windows), np.int64)
         if self._plan.kind == "length":
-            batches_by_length(windows, self._plan.size, self._number, self._begun, out)
+            batches_by_length(windows, self._plan.size, self._number, self._begun, out)  # type: ignore[no-untyped-call]
         elif self._plan.kind == "time":
-            batches_by_time(windows, times, self._plan.size, self._number, self._begun, out)
+            batches_by_time(windows, times, self._plan.size, self._number, self._begun, out)  # type: ignore[no-untyped-call]
         else:
-            sessions(windows, times, self._plan.size, self._number, self._last, out)
+            sessions(windows, times, self._plan.size, self._number, self._last, out)  # type: ignore[no-untyped-call]
         return out
 
     def _enter(self, batch: Batch, cells: Array) -> None:
@@ -107,7 +107,7 @@ class TumblingOperator(Operator):
             index = KeyIndex("int", "int", "int")
             every = np.concatenate([self._cells, cells])
             slots = index.slots([every[:, 0], every[:, 1], every[:, 2]])[len(self._cells) :]
-            found = np.stack([np.asarray(column) for column in index.keys()], axis=1)
+            found = np.stack([np.asarray(column) for column in index.keys(None)], axis=1)
         stamps = np.zeros((len(found), 2), np.int64)
         stamps[: len(self._stamps)] = self._stamps
         stamps[slots] = batch.stamps

@@ -10,7 +10,7 @@ import typer
 from headwater import engine
 from headwater.cep import parse
 from headwater.cep import syntax as s
-from headwater.cep.automaton import _events
+from headwater.cep.automaton import events_of
 from headwater.cep.plan import TYPES
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, print_report
@@ -81,8 +81,9 @@ def _files(app: s.App, given: list[str]) -> dict[str, str]:
     plain = [part for part in given if "=" not in part]
     wanted = [name for name in _streams_read(app) if name not in named]
     if len(plain) != len(wanted):
+        example = (wanted or ["levels"])[0]
         raise FlowError(
-            f"the query reads {listed(_streams_read(app))}; give each a file, such as --input {(wanted or ['levels'])[0]}=levels.csv"
+            f"the query reads {listed(_streams_read(app))}; give each a file, such as --input {example}={example}.csv"
         )
     return {**dict(zip(wanted, plain, strict=True)), **named}
 
@@ -98,5 +99,5 @@ def _streams_read(app: s.App) -> list[str]:
             case s.Query(source=s.Join(left=left, right=right)):
                 found |= {left.stream: None, right.stream: None}
             case s.Query(source=s.Chain(links=links)):
-                found |= dict.fromkeys(event.stream for event in _events(links))
+                found |= dict.fromkeys(event.stream for event in events_of(links))
     return [stream for stream in found if stream not in made]

@@ -11,8 +11,8 @@ def pair(
 ):  # type: ignore[no-untyped-def]
     """Let records enter in order; write each pair (number of the record, row of the other side), oldest partner first.
 
-    Rows of side s with equal key hang in a chain from the newest back: `head[s, key]`, then `before[s, row]`. `place` counts the
-    records of a window. Pairs beyond the room in `out_row` are counted but not written.
+    Rows of side s with equal key hang in a chain from the newest back: `head[s, key]`, then `before[s, row]`. `place`
+    counts the records of a window. Pairs beyond the room in `out_row` are counted but not written.
     """
     n = 0
     for i in range(len(sides)):

@@ -1,8 +1,8 @@
 """Patterns of several records: partial matches found by the value that their next record must have.
 
-A partial match waits for its next stage. Where that stage compares for equality, it hangs in a chain of a hash table, by stage,
-key and value; where it compares for order, in a pairing heap of its stage and key; else in the chain of its stage and key.
-All of them are also in one list by age, from which they expire and are evicted.
+A partial match waits for its next stage. Where that stage compares for equality, it hangs in a chain of a hash table, by
+stage, key and value; where it compares for order, in a pairing heap of its stage and key; else in the chain of its stage
+and key. All of them are also in one list by age, from which they expire and are evicted.
 """
 
 from __future__ import annotations

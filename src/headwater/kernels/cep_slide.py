@@ -1,7 +1,8 @@
 """Sliding windows, record by record: what leaves when a record comes, and aggregates that follow along.
 
 Records in windows are nodes of a pool, chained by window in order of arrival. `slide` runs first and says which nodes leave
-before each record (`gone[ends[i - 1]:ends[i]]`, of the groups in `left`) and which node the record gets; each aggregate then replays that.
+before each record (`gone[ends[i - 1]:ends[i]]`, of the groups in `left`) and which node the record gets; each aggregate
+then replays that.
 """
 
 # ruff: noqa: D103
