@@ -114,12 +114,12 @@ def _add(derived: list[Derived], new: Derived) -> int:
 
 
 def _index(conditions: Array, start: int, stop: int) -> tuple[int, int]:
-    """Choose how a stage finds its partial matches: by equal value, else by order, else all of them."""
+    """Choose how a stage finds its partial matches: by equal value, else by order, else by what is new, else all."""
     for wanted, kind in (((k.EQ,), k.HASH), ((k.GT, k.GE), k.LOW), ((k.LT, k.LE), k.HIGH)):
         for c in range(start, stop):
             if conditions[c, 0] in wanted:
                 return kind, c
-    return k.ALL, -1
+    return (k.UNLIKE, start) if stop - start == 1 else (k.ALL, -1)
 
 
 def ordered(column: Column, kind: Type) -> Array:

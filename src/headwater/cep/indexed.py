@@ -41,6 +41,7 @@ class PatternMatcher(PlainMatcher):
         self._meta[k.EVICTED] = evicted
         self._heads, self._tails = (np.full(2 * room, -1, np.int64) for _ in range(2))
         self._roots = np.full(len(self._armed) * self._stages, -1, np.int64)
+        self._marks = np.full((len(self._roots), 2), k.NULL, np.int64)
         self._found = np.empty(room, np.int64)
 
     @property
@@ -56,7 +57,7 @@ class PatternMatcher(PlainMatcher):
     @property
     def nbytes(self) -> int:
         """Bytes of all that is kept, room to grow included."""
-        arrays = (self._pool, self._rows, self._heads, self._tails, self._roots, self._found, self._armed)
+        arrays = (self._pool, self._rows, self._heads, self._tails, self._roots, self._marks, self._found, self._armed)
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
     def reserve(self, slots: int) -> None:
@@ -65,6 +66,7 @@ class PatternMatcher(PlainMatcher):
             more = max(slots, 2 * len(self._armed)) - len(self._armed)
             self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
             self._roots = np.concatenate([self._roots, np.full(more * self._stages, -1, np.int64)])
+            self._marks = np.concatenate([self._marks, np.full((more * self._stages, 2), k.NULL, np.int64)])
 
     def process(self, chunk: Chunk) -> list[Matches]:
         """Return the matches that the records complete, in order."""
@@ -90,7 +92,7 @@ class PatternMatcher(PlainMatcher):
             at, n = k.match(  # type: ignore[no-untyped-call]
                 at, chunk.length, base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, t.index,
                 self.every, self.within, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
-                self._armed, self._meta, self._found, out,
+                self._armed, self._meta, self._marks, self._found, out,
             )  # fmt: skip
             if n:
                 results.append(Matches(out[:n], self.store))

@@ -21,7 +21,7 @@ META = 8
 #: comparisons of this record with an earlier one
 EQ, NE, LT, LE, GT, GE = range(6)
 #: how a stage finds its partial matches
-ALL, HASH, LOW, HIGH = range(4)
+ALL, UNLIKE, HASH, LOW, HIGH = range(5)
 NULL = -(2**63)  #: stands for a missing value, which compares with nothing
 NAN = NULL + 1  #: stands for NaN, which is unequal to everything; above it, all values are in order
 NOT_IN_HEAP = -2
@@ -149,6 +149,7 @@ def match(
     roots,
     armed,
     meta,
+    marks,
     found,
     out,
 ):  # type: ignore[no-untyped-def]
@@ -237,7 +238,25 @@ def match(
                     armed[slot] = 2
             elif meta[LIVE] > 0:
                 kind, skip = index[stage, 0], index[stage, 1]
-                if kind <= HASH:
+                if kind == UNLIKE:
+                    # Those that an equal record has passed by are equal to it: only what came since can be unlike.
+                    value = values[conditions[skip, 1], row]
+                    at = slot * stages + stage
+                    since = marks[at, 1] if marks[at, 0] == value else -1
+                    p = tails[_bucket(stage, slot, 0, buckets)] if value != NULL else -1
+                    while p >= 0:
+                        if pool[p, STATE] == stage and pool[p, SLOT] == slot:
+                            if pool[p, ENTRY] < since:
+                                break
+                            found[n] = p
+                            n += 1
+                        p = pool[p, PREV]
+                    for j in range(n // 2):
+                        found[j], found[n - 1 - j] = found[n - 1 - j], found[j]
+                    if value != NULL:
+                        marks[at, 0], marks[at, 1] = value, meta[ENTRIES]
+                    skip = -1
+                elif kind <= HASH:
                     value = values[conditions[skip, 1], row] if kind == HASH else 0
                     if kind == ALL or value > NAN:
                         p = heads[_bucket(stage, slot, value, buckets)]
@@ -303,7 +322,7 @@ def match(
                 if stage + 1 == stages - 1:
                     meta[LAST_WAITING] += 1
                 kind, c = index[stage + 1, 0], index[stage + 1, 1]
-                value = 0 if kind == ALL else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+                value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
                 if kind <= HASH:
                     bucket = _bucket(stage + 1, slot, value, buckets)
                     pool[p, VALUE], pool[p, BUCKET] = value, bucket
@@ -386,7 +405,7 @@ def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, p
         if waits_for[p] == stages - 1:
             meta[LAST_WAITING] += 1
         kind, c = index[waits_for[p], 0], index[waits_for[p], 1]
-        value = 0 if kind == ALL else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+        value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
         if kind <= HASH:
             pool[p, VALUE] = value
         else:
