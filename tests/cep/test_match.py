@@ -101,19 +101,23 @@ def test_both_matchers_evict_the_oldest_at_the_cap(
             assert fast.partial_matches <= cap
 
 
-def test_records_that_no_partial_match_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("texts", [1, 300])
+def test_records_that_no_partial_match_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch, texts: int) -> None:
     monkeypatch.setattr("headwater.cep.indexed.COMPACT_ROWS", 8)
-    chain = (
-        parse("from every e1=a[x == 1] -> e2=a[x == e1.x + 1 and y > e1.y] within 9 sec select e1.id as i")
-        .statements[0]
-        .source
-    )  # type: ignore[union-attr]
-    events = [
-        Happening("a", i * 1_000_000, {"id": i, "key": "k", "x": i % 4, "y": float(i % 7), "t": i * 1_000_000})
-        for i in range(300)
-    ]
+    text = "from every e1=a[x == 1] -> e2=a[y > e1.y and key != e1.key] within 9 sec select e1.id as i"
+    chain = parse(text).statements[0].source  # type: ignore[union-attr]
+    events = []
+    for i in range(300):
+        record = {"id": i, "key": f"k{i % texts}", "x": i % 4, "y": float(i % 7), "t": i * 1_000_000}
+        events.append(Happening("a", i * 1_000_000, record))
     make, ports = operator_of(chain)
-    assert canonical(run(make, ports, events, list(range(0, 300, 7)))) == canonical(expected(chain, events, ports))
+    found = run(make, ports, events, list(range(0, 300, 7)))
+    assert canonical(found) == canonical(expected(chain, events, ports))
+    assert bool(found) == (texts > 1)
+    operator = make()
+    for start in range(0, 300, 10):
+        operator.process(batch_of([event.record for event in events[start : start + 10]]), 0)
+        assert operator._matcher.store.length <= 8 + 2 * operator._matcher._held + 10
 
 
 def test_matches_of_one_record_come_in_the_order_their_attempts_came_to_the_last_place() -> None:

@@ -26,6 +26,7 @@ class PatternMatcher(PlainMatcher):
     ) -> None:
         super().__init__(automaton, tables, wanted)
         self._cap = cap
+        self._held = 0  #: records that were in use when they were last tidied up
         self._stages = len(self._takes)
         self._armed = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
@@ -127,12 +128,30 @@ class PatternMatcher(PlainMatcher):
 
     def _tidy(self) -> None:
         """Forget records that no partial match holds, once they are the greater part."""
-        if self.store.length > COMPACT_ROWS + 2 * self.live * (self._stages - 1):
-            armed = self._armed.copy()
-            state = self.save(np.arange(len(armed)))
-            self.store = self._new_store()
-            self._rebuild([state])
-            self._armed = armed
+        if self.store.length <= COMPACT_ROWS + 2 * self._held:
+            return
+        if self.store.texts > COMPACT_ROWS + 2 * self._held:
+            self._start_over()
+        else:
+            self._renumber()
+        self._held = self.store.length
+
+    def _renumber(self) -> None:
+        live = np.flatnonzero(self._pool[:, k.STATE] >= 0)
+        taken = np.arange(self._stages) < self._pool[live, k.STATE][:, None]
+        rows = np.where(taken, self._rows[live], 0)
+        used = np.zeros(self.store.length, np.bool_)
+        used[rows[taken]] = True
+        self._rows[live] = np.where(taken, (np.cumsum(used) - 1)[rows], -1)
+        self.store.keep(np.flatnonzero(used))
+
+    def _start_over(self) -> None:
+        """Begin with new texts too: most of those known are in no record any more."""
+        armed = self._armed.copy()
+        state = self.save(np.arange(len(armed)))
+        self.store = self._new_store()
+        self._rebuild([state])
+        self._armed = armed
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""

@@ -61,6 +61,18 @@ class EventStore:
         """Return the stamps of these rows."""
         return self._stamps[rows]
 
+    def keep(self, rows: Array) -> None:
+        """Forget all rows but these; `rows[i]` becomes row i."""
+        n = self.length = len(rows)
+        for array in (*self._columns.values(), *self._valid.values(), self._stamps):
+            array[:n] = array[rows]
+        self.values[:, :n] = self.values[:, rows]
+
+    @property
+    def texts(self) -> int:
+        """How many different texts are known."""
+        return len(self._texts)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, room to grow included."""
