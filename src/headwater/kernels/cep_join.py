@@ -1,5 +1,7 @@
 """Pairs of records from two windows: each record meets the other side's records that are still in their window."""
 
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from headwater.kernels.jit import kernel
@@ -8,7 +10,7 @@ from headwater.kernels.jit import kernel
 @kernel
 def pair(
     sides, slots, places, times, limits, spans, active, head, before, place, time, count, new_rows, out_row, out_other
-):  # type: ignore[no-untyped-def]
+):
     """Let records enter in order; write each pair (number of the record, row of the other side), oldest partner first.
 
     Rows of side s with equal key hang in a chain from the newest back: `head[s, key]`, then `before[s, row]`. `place`

@@ -5,6 +5,8 @@ stage, key and value; where it compares for order, in a pairing heap of its stag
 and key. All of them are also in one list by age, from which they expire and are evicted.
 """
 
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 import numpy as np
@@ -31,7 +33,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def holds(op, mine, other):  # type: ignore[no-untyped-def]
+def holds(op, mine, other):
     """Compare two values; a missing one is neither equal nor unequal to anything."""
     if mine <= NAN or other <= NAN:
         return op == NE and mine != NULL and other != NULL
@@ -49,7 +51,7 @@ def holds(op, mine, other):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _bucket(stage, slot, value, buckets):  # type: ignore[no-untyped-def]
+def _bucket(stage, slot, value, buckets):
     h = mix(np.uint64(value) ^ (np.uint64(slot) * _ODD) ^ (np.uint64(stage) << np.uint64(56)))
     return np.int64(h & np.uint64(buckets - 1))
 
@@ -58,7 +60,7 @@ def _bucket(stage, slot, value, buckets):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _meld(a, b, pool):  # type: ignore[no-untyped-def]
+def _meld(a, b, pool):
     if a < 0:
         return b
     if b < 0:
@@ -75,7 +77,7 @@ def _meld(a, b, pool):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _meld_children(p, pool):  # type: ignore[no-untyped-def]
+def _meld_children(p, pool):
     """Make one heap of p's children: pairs from left to right, then all from right to left."""
     pairs = -1
     child = pool[p, CHILD]
@@ -104,7 +106,7 @@ def _meld_children(p, pool):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _cut(p, root, pool):  # type: ignore[no-untyped-def]
+def _cut(p, root, pool):
     """Take p out of its heap and return the new root."""
     rest = _meld_children(p, pool)
     if p == root:
@@ -152,7 +154,7 @@ def match(
     marks,
     found,
     out,
-):  # type: ignore[no-untyped-def]
+):
     """Show records start … stop - 1 (rows base + i of `values`) to all partial matches.
 
     Returns the record before which it stopped, for want of room, and the number of matches written to `out`.
@@ -338,7 +340,7 @@ def match(
 
 
 @kernel
-def _enter_heap(p, at, value, kind, pool, roots):  # type: ignore[no-untyped-def]
+def _enter_heap(p, at, value, kind, pool, roots):
     """Let p wait by order; a missing value is in no order, and so in no heap."""
     if value <= NAN:
         pool[p, CHILD] = NOT_IN_HEAP
@@ -349,13 +351,13 @@ def _enter_heap(p, at, value, kind, pool, roots):  # type: ignore[no-untyped-def
 
 
 @kernel
-def _leave_heap(p, at, pool, roots):  # type: ignore[no-untyped-def]
+def _leave_heap(p, at, pool, roots):
     if pool[p, CHILD] != NOT_IN_HEAP:
         roots[at] = _cut(p, roots[at], pool)
 
 
 @kernel
-def _in_reach(at, value, kind, strictly, pool, roots, found):  # type: ignore[no-untyped-def]
+def _in_reach(at, value, kind, strictly, pool, roots, found):
     """Write the partial matches whose value lies below this one's, in the order they came to their stage."""
     if value <= NAN:
         return 0
@@ -380,7 +382,7 @@ def _in_reach(at, value, kind, strictly, pool, roots, found):  # type: ignore[no
 
 
 @kernel
-def rehang(order, index, pool, heads, tails):  # type: ignore[no-untyped-def]
+def rehang(order, index, pool, heads, tails):
     """Hang partial matches, in the order given, into new and empty chains."""
     for p in order:
         if index[pool[p, STATE], 0] <= HASH:
@@ -394,7 +396,7 @@ def rehang(order, index, pool, heads, tails):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, meta):  # type: ignore[no-untyped-def]
+def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, meta):
     """Put saved partial matches, the oldest first, into the first places of an empty pool; chains come after."""
     stages = rows.shape[1]
     for p in range(len(slots)):

@@ -1,5 +1,7 @@
 """Sequences of records without a gap: at most one attempt waits for each stage, so a key needs one small table."""
 
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from headwater.kernels.cep_pattern import holds
@@ -7,7 +9,7 @@ from headwater.kernels.jit import kernel
 
 
 @kernel
-def match(base, values, times, slots, passes, conditions, bounds, every, within, rows, first, armed, out):  # type: ignore[no-untyped-def]
+def match(base, values, times, slots, passes, conditions, bounds, every, within, rows, first, armed, out):
     """Show records 0 … n - 1 (rows base + i of `values`) to the attempts of their keys; return the number of matches.
 
     `rows[slot, stage]` are the records of the attempt that waits for `stage`, -1 where none does; `first` their times.

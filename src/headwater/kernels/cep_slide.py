@@ -6,6 +6,8 @@ then replays that.
 """
 
 # ruff: noqa: D103
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +37,7 @@ def slide(
     ends,
     gone,
     left,
-):  # type: ignore[no-untyped-def]
+):
     """Let records enter their windows: the last `limit` ones (0 for any number) of the last `span` (0 for any age)."""
     n = 0
     for i in range(len(windows)):
@@ -60,7 +62,7 @@ def slide(
 
 
 @kernel
-def _leave(w, following, group, head, tail, count, meta, gone, left, n):  # type: ignore[no-untyped-def]
+def _leave(w, following, group, head, tail, count, meta, gone, left, n):
     node = head[w]
     head[w] = following[node]
     if head[w] < 0:
@@ -74,7 +76,7 @@ def _leave(w, following, group, head, tail, count, meta, gone, left, n):  # type
 
 
 @kernel
-def sweep(now, span, following, group, time, head, tail, count, meta, gone, left):  # type: ignore[no-untyped-def]
+def sweep(now, span, following, group, time, head, tail, count, meta, gone, left):
     """Let everything leave that is older than `span`, in all windows."""
     n = 0
     for w in range(len(head)):
@@ -84,7 +86,7 @@ def sweep(now, span, following, group, time, head, tail, count, meta, gone, left
 
 
 @kernel
-def count_along(groups, node_of, ends, gone, left, counts, out):  # type: ignore[no-untyped-def]
+def count_along(groups, node_of, ends, gone, left, counts, out):
     done = 0
     for i in range(len(groups)):
         while done < ends[i]:
@@ -98,7 +100,7 @@ def count_along(groups, node_of, ends, gone, left, counts, out):  # type: ignore
 
 
 @kernel
-def sum_ints(values, there, groups, node_of, ends, gone, left, kept, kept_there, totals, seen, out, out_seen):  # type: ignore[no-untyped-def]
+def sum_ints(values, there, groups, node_of, ends, gone, left, kept, kept_there, totals, seen, out, out_seen):
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
@@ -120,7 +122,7 @@ def sum_ints(values, there, groups, node_of, ends, gone, left, kept, kept_there,
 
 
 @kernel
-def _add(x, g, totals, lost):  # type: ignore[no-untyped-def]
+def _add(x, g, totals, lost):
     """Add x to a sum and remember what rounding loses, so that what was added can be taken away again."""
     total = totals[g] + x
     if abs(totals[g]) >= abs(x):
@@ -131,7 +133,7 @@ def _add(x, g, totals, lost):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _count_odd(x, by, g, odd):  # type: ignore[no-untyped-def]
+def _count_odd(x, by, g, odd):
     """Count infinities and NaN apart: a sum could never get rid of them."""
     if np.isnan(x):
         odd[g, 0] += by
@@ -142,7 +144,7 @@ def _count_odd(x, by, g, odd):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _with_odd(total, g, odd):  # type: ignore[no-untyped-def]
+def _with_odd(total, g, odd):
     if odd[g, 0] > 0 or (odd[g, 1] > 0 and odd[g, 2] > 0):
         return np.nan
     if odd[g, 1] > 0:
@@ -153,7 +155,7 @@ def _with_odd(total, g, odd):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):  # type: ignore[no-untyped-def]
+def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):
     if not np.isfinite(x):
         _count_odd(x, sign, g, odd)
         return
@@ -183,7 +185,7 @@ def sum_floats(
     deviation,
     out,
     out_seen,
-):  # type: ignore[no-untyped-def]
+):
     """Follow the sum, or with `deviation` the standard deviation of the window as a whole population.
 
     Only the deviation is taken from a shifted origin, each time a group begins: no cancellation when the mean is large.
@@ -244,7 +246,7 @@ def extreme(
     largest,
     out,
     out_seen,
-):  # type: ignore[no-untyped-def]
+):
     """Follow the smallest (or largest) value: a group's candidates form a list in which values only grow (or shrink)."""
     done = 0
     for i in range(len(groups) + 1):
@@ -288,7 +290,7 @@ def extreme(
 
 
 @kernel
-def distinct(codes, there, groups, node_of, ends, gone, left, kept, uses, found, out):  # type: ignore[no-untyped-def]
+def distinct(codes, there, groups, node_of, ends, gone, left, kept, uses, found, out):
     """Follow the number of different values; equal values of a group have equal codes, a missing one is -1 in `kept`."""
     done = 0
     for i in range(len(groups) + 1):

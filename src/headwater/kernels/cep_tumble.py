@@ -1,5 +1,7 @@
 """The number of the batch to which each record belongs; batches of a window are numbered as they open."""
 
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from headwater.kernels.jit import kernel
@@ -8,7 +10,7 @@ NONE = -(2**63)  #: no batch is open
 
 
 @kernel
-def batches_by_length(windows, size, number, held, out):  # type: ignore[no-untyped-def]
+def batches_by_length(windows, size, number, held, out):
     """Count `size` records into each batch; the batch is over with its last one."""
     for i in range(len(windows)):
         w = windows[i]
@@ -22,7 +24,7 @@ def batches_by_length(windows, size, number, held, out):  # type: ignore[no-unty
 
 
 @kernel
-def batches_by_time(windows, times, size, number, begun, out):  # type: ignore[no-untyped-def]
+def batches_by_time(windows, times, size, number, begun, out):
     """Begin with the first record and end every `size`; a record on the border belongs to the batch that it opens."""
     for i in range(len(windows)):
         w = windows[i]
@@ -36,7 +38,7 @@ def batches_by_time(windows, times, size, number, begun, out):  # type: ignore[n
 
 
 @kernel
-def sessions(windows, times, gap, number, last, out):  # type: ignore[no-untyped-def]
+def sessions(windows, times, gap, number, last, out):
     """Begin a new batch after a pause of more than `gap`."""
     for i in range(len(windows)):
         w = windows[i]
