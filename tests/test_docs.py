@@ -13,7 +13,9 @@ EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
 def ran(script, folder, *, where):
-    done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, f"{where}:\n{done.stderr}"
     return done.stdout
 

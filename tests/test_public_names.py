@@ -7,7 +7,9 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("name", ["headwater", "headwater.flow", "headwater.io", "headwater.engine", "headwater.operators"])
+@pytest.mark.parametrize(
+    "name", ["headwater", "headwater.flow", "headwater.io", "headwater.engine", "headwater.operators"]
+)
 def test_every_exported_name_exists(name):
     module = importlib.import_module(name)
     assert sorted(module.__all__) == sorted(set(module.__all__))

@@ -1,15 +1,15 @@
 """One tree of errors; a message says which thing, what was expected, what came and, when known, the likely slip.
 
-    HeadwaterError
-    ├── FlowError         a flow, expression or schema is described wrongly; raised while building
-    ├── QueryError        a query text is wrong; carries line, column and the offending text
-    ├── NetError          a net, device or link is described wrongly
-    ├── PlacementError    a placement problem is contradictory or impossible
-    ├── RateError         a rate contract cannot be admitted or was broken
-    ├── ModelError        a trained model is missing, corrupt or made for other columns
-    ├── InputError        a source or sink cannot be opened, read or written
-    ├── SnapshotError     saved state does not fit the step that should take it
-    └── RunError          a run cannot start or go on; carries the step
+HeadwaterError
+├── FlowError         a flow, expression or schema is described wrongly; raised while building
+├── QueryError        a query text is wrong; carries line, column and the offending text
+├── NetError          a net, device or link is described wrongly
+├── PlacementError    a placement problem is contradictory or impossible
+├── RateError         a rate contract cannot be admitted or was broken
+├── ModelError        a trained model is missing, corrupt or made for other columns
+├── InputError        a source or sink cannot be opened, read or written
+├── SnapshotError     saved state does not fit the step that should take it
+└── RunError          a run cannot start or go on; carries the step
 """
 
 from __future__ import annotations

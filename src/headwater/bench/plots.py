@@ -38,7 +38,9 @@ def throughput_latency(points: list[tuple[str, str, float, float, float, float]]
             style = {"color": colour, "label": config, "marker": ".", "linewidth": 1.2}
             axes[0][column].plot([o / 1e3 for o in out], p99, **style)
             axes[1][column].plot([100 * load for load in loads], cv, **style)
-        axes[0][column].set(title=topology, xlabel="throughput, thousand records/s", yscale="log", ylabel="p99 latency, ms")
+        axes[0][column].set(
+            title=topology, xlabel="throughput, thousand records/s", yscale="log", ylabel="p99 latency, ms"
+        )
         axes[0][column].axhline(100, color="#bbbbbb", linestyle=":", linewidth=1)
         axes[1][column].set(xlabel="offered load, % of capacity", ylabel="CV of utilisation over steps")
     axes[0][0].legend(fontsize=8)

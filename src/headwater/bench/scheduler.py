@@ -237,9 +237,9 @@ def _p99_over_best(cases: list[Case]) -> float | None:
     four = ("longest_queue", "random", "min_latency", "min_memory")
     for case in cases:
         if case.config == "oldest_first" and 0.7 <= case.load <= 1.0:
-            rivals = [k.p99_ms for k in cases if k.config in four and _same_turn(k, case)]
-            if rivals and min(rivals) and case.p99_ms:  # 0 when no record reached a sink in time
-                ratios.append(case.p99_ms / min(rivals))
+            best = min((k.p99_ms for k in cases if k.config in four and _same_turn(k, case)), default=0.0)
+            if best and case.p99_ms:  # 0 when no record reached a sink in time
+                ratios.append(case.p99_ms / best)
     return round(float(np.exp(np.mean(np.log(ratios)))), 3) if ratios else None
 
 

@@ -60,5 +60,7 @@ def main() -> None:
     except HeadwaterError as error:
         typer.echo(f"error: {error}", err=True)
         # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
-        usage = isinstance(error, FlowError | QueryError | NetError | PlacementError) or (isinstance(error, RunError) and error.step is None)
+        usage = isinstance(error, FlowError | QueryError | NetError | PlacementError) or (
+            isinstance(error, RunError) and error.step is None
+        )
         raise SystemExit(2 if usage else 1) from None

@@ -57,7 +57,12 @@ def _print(answer: dict[str, Any]) -> None:
         out = ", ".join(f"{sink} {count:,}" for sink, count in told["records_out"].items())
         latency = told["latency_ms"]
         table.add_row(
-            name, f"{told['records_in']:,}", out, str(told["dead_letters"]), f"{latency['p50']:.1f}", f"{latency['p99']:.1f}"
+            name,
+            f"{told['records_in']:,}",
+            out,
+            str(told["dead_letters"]),
+            f"{latency['p50']:.1f}",
+            f"{latency['p99']:.1f}",
         )
     console.print(table)
     overload = answer["overload"]

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from headwater.engine.crew import Crew
 from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
@@ -22,6 +23,8 @@ from headwater.metrics import Report
 log = logging.getLogger(__name__)
 
 _TIME_EVERY = 256  #: one decision of so many is timed
+_PATIENCE_S = 0.02  #: how long the crew's number is kept when those at work do not come back
+_ENOUGH = 200  #: records waiting with which nobody need be idle
 
 
 class WorkerPool(Run):
@@ -34,7 +37,10 @@ class WorkerPool(Run):
         self.machine = Machine(self.plan.downstream(), policy_named(options.policy), options.take, self.limits)
         self.limits = self.machine.limits
         self._work = threading.Condition(self.lock)
+        self._crew = Crew(options.workers)
         self._sleeping = 0
+        self._running = 0
+        self._started_ns = 0  #: when a worker last began a turn
         self._decision_ns = 0
 
     def make_threads(self) -> list[threading.Thread]:
@@ -47,7 +53,7 @@ class WorkerPool(Run):
         """Put what a source made into queues and wake a worker for it."""
         with self.lock:
             self._put(deliveries, now_ns, born_ns)
-            if self._sleeping and self.machine.ready:
+            if self._sleeping and self.machine.ready and self._running < self._crew.size:
                 self._work.notify()
 
     def wake_all(self) -> None:
@@ -76,22 +82,24 @@ class WorkerPool(Run):
     def _work_till_the_end(self) -> None:
         machine, stations, lock = self.machine, self.stations, self.lock
         while not self.finished():
+            if self._running >= self._crew.size and not self._stuck():
+                self._sleep(_PATIENCE_S if machine.ready else None)
+                continue
             command = self._timed_next() if machine.decisions % _TIME_EVERY == 0 else machine.next()
             if command is None:
-                self._sleeping += 1
-                self._work.wait()
-                self._sleeping -= 1
+                self._sleep(None)
                 continue
             index, count = command
             station = stations[index]
             turns = self._turns(station, count)
             if self.crowded and index in self.crowded and machine.waiting[index] < LOW * self.limits[index]:
                 self.relieve(index)
-            if self._sleeping and machine.ready:
+            self._running += 1
+            if self._sleeping and machine.ready and self._running < self._crew.size:
                 self._work.notify()
             lock.release()
             out = 0
-            start = time.perf_counter_ns()
+            start = self._started_ns = time.perf_counter_ns()
             try:
                 made: list[list[Delivery]] = []
                 for entries in turns:
@@ -100,7 +108,10 @@ class WorkerPool(Run):
                     made.append(self.ride(deliveries))
             finally:
                 lock.acquire()
+                self._running -= 1
             now_ns = time.perf_counter_ns()
+            if now_ns >= self._crew.due_ns:
+                self._muster(now_ns)
             for entries, deliveries in zip(turns, made, strict=True):
                 if deliveries:
                     self._put(deliveries, now_ns, entries[0][5])
@@ -108,6 +119,22 @@ class WorkerPool(Run):
             machine.finished(index, count, now_ns - start, out, station.queue.head_born_ns())
             if station.ended:
                 self.ended(station)
+
+    def _sleep(self, timeout_s: float | None) -> None:
+        self._sleeping += 1
+        self._work.wait(timeout_s)
+        self._sleeping -= 1
+
+    def _stuck(self) -> bool:
+        """Say whether those at work have been at it for long: they wait for something, and another may go ahead."""
+        return time.perf_counter_ns() - self._started_ns > _PATIENCE_S * 1e9
+
+    def _muster(self, now_ns: int) -> None:
+        """Let the crew take stock; wake everyone if more of them may work now."""
+        before = self._crew.size
+        self._crew.look(now_ns, time.process_time_ns(), saturated=sum(self.machine.waiting) > _ENOUGH)
+        if self._crew.size > before:
+            self._work.notify_all()
 
     def _turns(self, station: Station, count: int) -> list[list[Entry]]:
         """Take records from a queue, in batches of at most what one turn consumes."""
@@ -141,4 +168,5 @@ class WorkerPool(Run):
         """Return what the run has done, the scheduler's own work included."""
         report = super().report()
         report.decisions, report.decision_s = self.machine.decisions, self._decision_ns / 1e9
+        report.extra["workers"] = {"most": self.options.workers, "now": self._crew.size}
         return report

@@ -52,7 +52,7 @@ class Sink(Protocol):
 def described(endpoint: Any) -> str:
     """Return a short text for drawings: the class, and what the endpoint says of itself."""
     name = type(endpoint).__name__
-    if type(endpoint).__str__ is object.__str__ or "__dataclass_fields__" in vars(type(endpoint)):
+    if "__str__" not in vars(type(endpoint)):
         return name
     shown = str(endpoint)
     return f"{name}({shown if len(shown) <= 40 else '…' + shown[-39:]})"

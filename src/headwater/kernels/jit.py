@@ -1,4 +1,4 @@
-"""The one decorator of all kernels: compiled where Numba is installed, plain Python where it is not."""
+"""The decorators of all kernels: compiled where Numba is installed, plain Python where it is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ try:
     from numba import njit
 
     def kernel(function: F) -> F:
-        """Compile `function` to machine code that runs without the GIL, cached on disk between runs."""
+        """Compile `function` to machine code, cached on disk between runs; it keeps the GIL while it runs.
+
+        Right for loops that take some microseconds on a batch: when several threads release and take the GIL that
+        often, they spend more time handing it to each other than computing.
+        """
+        compiled: F = njit(cache=True)(function)
+        return compiled
+
+    def long_kernel(function: F) -> F:
+        """Compile `function` to machine code that runs without the GIL, so that other threads run meanwhile.
+
+        Right for loops that take tens of microseconds on a batch, or more.
+        """
         compiled: F = njit(nogil=True, cache=True)(function)
         return compiled
 
@@ -21,5 +33,7 @@ except ImportError:  # a device without Numba runs the same loops, slower
     def kernel(function: F) -> F:
         """Return `function` as it is: Numba is not installed."""
         return function
+
+    long_kernel = kernel
 
     COMPILED = False

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headwater.kernels.decimal import write_digits, write_float32, write_int
 from headwater.kernels.hashing import TextArrays, TextColumn
-from headwater.kernels.jit import kernel
+from headwater.kernels.jit import kernel, long_kernel
 
 _LONGEST_FLOAT32, _LONGEST_INT = 24, 20  # bytes
 _MINUS, _DOT = 45, 46
@@ -160,7 +160,7 @@ def _copy_escaped(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[n
     return at
 
 
-@kernel
+@long_kernel
 def _weave(
     pieces: NDArray[np.uint8],
     ends: NDArray[np.int64],
