@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 
 from headwater.engine.options import Options
@@ -25,7 +26,7 @@ HIGH, LOW = 0.9, 0.4
 _EXAMPLES = 5
 
 
-class Run:
+class Run(ABC):
     """A flow at work. `start` it, then `wait` for its report; `stop` ends it in order, `abort` at once.
 
     A subclass moves records: it owns the workers and the queues' locks.
@@ -102,21 +103,21 @@ class Run:
             if station.operator is not None and not station.instance.channel_ports:
                 raise RunError(f"nothing feeds step {station.name!r}", step=station.name)
 
+    @abstractmethod
     def make_threads(self) -> list[threading.Thread]:
         """Return the threads that run steps, not yet started."""
-        raise NotImplementedError
 
+    @abstractmethod
     def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
         """Put what a source made into queues; called without the lock."""
-        raise NotImplementedError
 
     def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Run records through steps that need no scheduling; return what has to be put into queues."""
         return deliveries
 
+    @abstractmethod
     def wake_all(self) -> None:
         """Wake every thread that waits for something; called with the lock held."""
-        raise NotImplementedError
 
     def stop(self) -> None:
         """Stop reading; what is in the queues is still processed."""

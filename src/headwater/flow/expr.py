@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ _ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "pow")
 _COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-class Expr:
+class Expr(ABC):
     """An expression over the columns of a stream.
 
     >>> str((col.height < 150) & ~col.name.is_null())
@@ -196,17 +197,17 @@ class Expr:
         """Return the characters from `start` up to `stop`."""
         return Call("substring", (self, Literal(start), Literal(stop)))
 
+    @abstractmethod
     def columns(self) -> frozenset[str]:
         """Return the names of the columns that this expression reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def type_in(self, schema: Schema) -> Type:
         """Return the type of the result over a stream of this schema, or say what does not fit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_json(self) -> Any:
         """Describe the expression as plain data."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from headwater.errors import SnapshotError
 from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Text
@@ -13,15 +15,15 @@ Output = Batch | list[tuple[int, Batch]] | None
 DEAD = -1  #: the number of the output for records that broke the step
 
 
-class Operator:
+class Operator(ABC):
     """The running form of one instance of a step; at most one thread uses it at a time."""
 
     #: whether a batch may be run again record by record to find the one that breaks it
     stateless = True
 
+    @abstractmethod
     def process(self, batch: Batch, port: int) -> Output:
         """Take the next records of input `port`."""
-        raise NotImplementedError
 
     def advance(self, watermark: int) -> Output:
         """Learn that no record older than `watermark` is expected; `END` when nothing will follow."""
@@ -36,10 +38,10 @@ class Operator:
         if data:
             raise SnapshotError(f"{type(self).__name__} keeps no state, but was given {len(data)} bytes of it")
 
-    def forget(self, select: Select) -> None:
+    def forget(self, select: Select) -> None:  # noqa: B027  most operators have nothing to forget
         """Drop the state of the keys that `select` chooses: they have moved elsewhere."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  nor to close
         """Release what was opened."""
 
 
