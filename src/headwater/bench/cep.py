@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from headwater import engine
+from headwater.bench.prepared import Prepared
 from headwater.flow import Batch, Flow, Schema
 from headwater.flow.batch import END
 from headwater.flow.column import Array, Text
-from headwater.flow.endpoints import Reject
 from headwater.io import Discard
 from headwater.operators import Operator, build
 
@@ -192,7 +192,7 @@ def _flow(query: str, source: Any, **options: Any) -> Flow:
 
 
 def _operators(query: str, **options: Any) -> list[Operator]:
-    flow = _flow(query, _Source([]), **options)
+    flow = _flow(query, Prepared([], _SCHEMA), **options)
     return [build(step) for step in flow.in_order() if not step.is_source and not step.is_sink]
 
 
@@ -227,29 +227,9 @@ def _batches(values: Values, start: int, stop: int) -> Iterator[Batch]:
         yield Batch({"height": values(at, end)}, end - at, np.zeros((end - at, 2), np.int64))
 
 
-class _Source:
-    """Hands out prepared batches."""
-
-    schema = _SCHEMA
-
-    def __init__(self, batches: list[Batch]) -> None:
-        self._batches = batches
-        self._next = iter(batches)
-
-    def open(self, reject: Reject) -> _Source:
-        self._next = iter(self._batches)
-        return self
-
-    def read(self, limit: int, timeout_s: float) -> Batch | None:
-        return next(self._next, None)
-
-    def close(self) -> None:
-        pass
-
-
 def _engine_rate(config: Config, n: int) -> float:
     """Return records per second through the engine with one worker, in turns of up to one batch."""
-    flow = _flow(config.query, _Source(list(_batches(config.values, 0, n))))
+    flow = _flow(config.query, Prepared(list(_batches(config.values, 0, n)), _SCHEMA))
     begin = time.perf_counter()
     engine.run(flow, workers=1, take=BATCH, chunk=BATCH, queue_records=8 * BATCH)
     return n / (time.perf_counter() - begin)
@@ -315,10 +295,9 @@ def _keys(keys: int) -> dict[str, Any]:
 
 
 def _keyed(query: str, keys: int) -> dict[str, Any]:
-    source = type("Keyed", (_Source,), {"schema": _KEYED})
     flow = Flow("keys")
     for name in "ab":
-        flow.read(f"read {name}", source([])).event_time(name, "t")
+        flow.read(f"read {name}", Prepared([], _KEYED)).event_time(name, "t")
     flow.query("query", query, cap=10 * keys)
     step = flow.steps["query"]
     operator = build(step)

@@ -12,34 +12,14 @@ from typing import Any
 import numpy as np
 
 from headwater import engine
+from headwater.bench.prepared import Prepared
 from headwater.flow import Batch, Flow, Schema, col
-from headwater.flow.endpoints import Reject
 from headwater.flow.steps import Read
 from headwater.io import Discard
 from headwater.operators import build
 
 STEPS, BATCH = 10, 50
 _SCHEMA = Schema.of({"x": float, "y": float})
-
-
-class _Batches:
-    """Hands out the same prepared batches that the loop works on."""
-
-    schema = _SCHEMA
-
-    def __init__(self, batches: list[Batch]) -> None:
-        self._batches = batches
-        self._next = iter(batches)
-
-    def open(self, reject: Reject) -> _Batches:
-        self._next = iter(self._batches)
-        return self
-
-    def read(self, limit: int, timeout_s: float) -> Batch | None:
-        return next(self._next, None)
-
-    def close(self) -> None:
-        pass
 
 
 class _Last(Discard):
@@ -104,7 +84,7 @@ def table(answer: dict[str, Any]) -> str:
 
 def _flow(batches: list[Batch], sink: _Last) -> Flow:
     flow = Flow("overhead")
-    stream = flow.read("batches", _Batches(batches))
+    stream = flow.read("batches", Prepared(batches, _SCHEMA))
     for i in range(STEPS):
         stream = stream.with_columns(f"step {i}", x=col.x + 1)
     stream.write("sink", sink)
@@ -136,12 +116,12 @@ def _engine(batches: list[Batch], *, measure: bool) -> float:
 def _idle(seconds: float) -> float:
     """Return the share of a core that a flow takes whose source is silent."""
 
-    class Silent(_Batches):
+    class Silent(Prepared):
         def read(self, limit: int, timeout_s: float) -> Batch | None:
             time.sleep(timeout_s)
             return Batch.none(_SCHEMA)
 
-    flow = _flow([], _Last()).replaced({"batches": Read(Silent([]))})
+    flow = _flow([], _Last()).replaced({"batches": Read(Silent([], _SCHEMA))})
     running = engine.start(flow)
     time.sleep(0.2)
     began, spent = time.perf_counter(), time.process_time()

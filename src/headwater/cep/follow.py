@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,7 @@ def following(aggregate: Aggregate, schema: Schema) -> Counted | Summed | Extrem
     return Distinct(aggregate, schema)
 
 
-class _Following:
+class _Following(ABC):
     """What all have in common: the values they read, arrays per group and per node that grow."""
 
     #: dtype of each array by group, and by node, with what it starts from
@@ -55,8 +56,8 @@ class _Following:
         self.g = {name: np.full(0, fill, dtype) for name, (dtype, fill) in self.by_group.items()}
         self.n = {name: np.full(0, fill, dtype) for name, (dtype, fill) in self.by_node.items()}
 
-    def _fields(self) -> tuple[dict[str, tuple[Any, Any]], dict[str, tuple[Any, Any]]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _fields(self) -> tuple[dict[str, tuple[Any, Any]], dict[str, tuple[Any, Any]]]: ...
 
     def reserve(self, groups: int, nodes: int) -> None:
         """Make room for so many groups and nodes."""

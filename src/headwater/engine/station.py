@@ -270,7 +270,7 @@ class Latencies:
     """How old records were when a sink took them: since they were created, and since their source emitted them.
 
     Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
-    Where batches come faster than any person needs to know, every fourth one stands for the others.
+    Where batches come faster than any person needs to know, every sixteenth one stands for the others.
     """
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ class Latencies:
         if len(self._pending) >= 128:
             fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
             self.histograms()
-            self._every = 4 if fast else 1
+            self._every = 16 if fast else 1
 
     def histograms(self) -> tuple[Histogram, Histogram]:
         """Return the latencies since creation and since emission, all counted."""

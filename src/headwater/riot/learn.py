@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,13 @@ class _OverRows(Operator):
             outputs.append((DEAD, dead_letters(self._step, errors, short)))
         return outputs
 
+    @abstractmethod
     def one(self, raw: bytes, rowend: int) -> bytes:
         """Work on the rows of one record; a text comes out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finished(self, batch: Batch, made: list[bytes]) -> Batch:
         """Make the records that go out."""
-        raise NotImplementedError
 
     def features(self, lines: Text) -> tuple[Array, dict[str, Any]]:
         """Return the rows as a matrix with one row for each feature, and all columns."""
@@ -165,9 +166,9 @@ class _Train(_OverRows):
         save(self.model(lines_of(raw)), self._folder / name)
         return name.encode()
 
+    @abstractmethod
     def model(self, lines: Text) -> Model:
         """Train a model on rows."""
-        raise NotImplementedError
 
     def finished(self, batch: Batch, made: list[bytes]) -> Batch:
         """Return the announcements."""

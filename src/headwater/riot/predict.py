@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,9 +53,9 @@ class _WithModel(Operator):
                 bad.append(i)
         return [(DEAD, dead_letters(self._step, errors, batch.take(np.array(bad))))] if bad else None
 
+    @abstractmethod
     def predict(self, batch: Batch) -> Batch:
         """Return predictions for rows."""
-        raise NotImplementedError
 
     def features(self, batch: Batch) -> Array:
         """Return the rows' features, one row of the matrix for each column."""
