@@ -10,6 +10,9 @@ import typer
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, progress
+from headwater.engine import RUNNERS
+from headwater.engine.policy import POLICIES
+from headwater.errors import RunError, listed, suggestion
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,6 +78,17 @@ def cep_placement(
     _report("cep-placement", quick, output, as_json, replicas=replicas)
 
 
+def _configs(runner: str | None, policies: list[str] | None) -> list[str] | None:
+    """Return what to compare: a runner alone, or some policies beside threads; None leaves it to the experiment."""
+    if runner is not None and runner not in RUNNERS:
+        raise RunError(f"there is no runner {runner!r}; runners are {listed(RUNNERS)}{suggestion(runner, RUNNERS)}")
+    if runner == "threads":
+        return ["threads"]
+    if runner == "engine":
+        return policies or list(POLICIES)
+    return ["threads", *policies] if policies else None
+
+
 @app.command()
 def riot(
     quick: Quick = False,
@@ -91,7 +105,7 @@ def riot(
     repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
 ) -> None:
     """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads."""
-    configs = [*(["threads"] if runner != "engine" else []), *(policy or [])] if runner or policy else None
+    configs = _configs(runner, policy)
     options = {"flows": flow, "configs": configs, "takes": take, "rates": rates, "seconds": seconds, "repeats": repeats}
     _report("riot", quick, output, as_json, sink=sink, wide=wide, **options)
 

@@ -75,14 +75,6 @@ class Plan:
             for instance in self.instances
         ]
 
-    def depth_to_sink(self) -> list[int]:
-        """Return how many steps lie between each instance and the farthest sink behind it."""
-        depth = [0] * len(self.instances)
-        for instance in reversed(self.instances):
-            for target in self.downstream()[instance.index]:
-                depth[instance.index] = max(depth[instance.index], depth[target] + 1)
-        return depth
-
 
 def _join(
     sender: Instance,

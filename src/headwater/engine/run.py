@@ -14,7 +14,7 @@ from headwater.engine.source import SourceThread
 from headwater.engine.station import Delivery, Station
 from headwater.engine.warm import load_kernels
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.batch import CREATED, END, Batch
+from headwater.flow.batch import Batch
 from headwater.flow.flow import Flow
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
 from headwater.operators import build
@@ -87,7 +87,6 @@ class Run(ABC):
         for station in self.stations:
             station.counters.started_ns = station.counters.empty_since_ns = now
         self._began_ns = now
-        self._end_dead_letters_if_alone()
         self._threads = self.make_threads()
         self._threads += [
             threading.Thread(target=s.loop, name=f"read {s.station.name}", daemon=True) for s in self.sources
@@ -96,12 +95,6 @@ class Run(ABC):
         for thread in self._threads:
             thread.start()
         return self
-
-    def _end_dead_letters_if_alone(self) -> None:
-        """A flow without any step that could write a dead letter still has to end them."""
-        for station in self.stations:
-            if station.operator is not None and not station.instance.channel_ports:
-                raise RunError(f"nothing feeds step {station.name!r}", step=station.name)
 
     @abstractmethod
     def make_threads(self) -> list[threading.Thread]:
@@ -255,11 +248,3 @@ class Run(ABC):
             left=sum(step.queue for step in last.steps.values()) + sum(source.left for source in self.sources),
             examples=list(self.dead),
         )
-
-
-def born(batch: Batch) -> int:
-    """Return when the first record of a batch was created."""
-    return int(batch.stamps[0, CREATED]) if batch.length else 0
-
-
-__all__ = ["END", "HIGH", "LOW", "Run", "born"]

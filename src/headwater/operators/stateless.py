@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -162,6 +161,3 @@ def _stamps(batch: Batch, length: int, rows: Any) -> Any:
 
 def _complain(columns: Any, out: Schema) -> Any:
     raise FlowError(f"expected columns {list(out)}, got {list(columns)}; declare what a function returns with out=")
-
-
-Function = Callable[[Batch], Any]
