@@ -3,13 +3,21 @@ BIN := .venv/bin
 
 .PHONY: demo test check bench soak clean lock
 
-# One stamp: the environment is rebuilt when the project's requirements change, never by hand.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
+# Two stamps in one environment, which is rebuilt when the project's requirements change, never by hand: the demo alone
+# needs neither Spark nor the tools.
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) '.[dev]'
+	touch .venv/demo $@
+
+.venv/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) '.[demo]'
 	touch $@
 
-demo: .venv/ready
+demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
 
 test: .venv/ready
