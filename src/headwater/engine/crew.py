@@ -2,59 +2,61 @@
 
 Steps that compute in long kernels or wait for the network run side by side. Steps made of many short calls do not: workers
 then hand the interpreter's lock to and fro, thousands of times a second and each time on a core with cold caches, and two
-of them get less done than one. Which it is depends on the flow, the batch sizes and the machine, and it shows in the
-processor time that a crew uses while there is more than enough to do: workers that hinder each other use little more than
-one fewer would. So the pool looks from time to time, sends one worker to rest if it is no use, and tries later again.
+of them get less done than one. Which it is depends on the flow, the batch sizes and the machine, and it shows in the share
+of a turn that a worker really computes: alone nearly all of it, in bad company half, the rest is waiting for the lock. So
+the crew keeps that share for each number of workers at once, sends one to rest if it is no use, and tries later again.
 """
 
 from __future__ import annotations
 
-_TRIAL_NS = 60_000_000  #: how long a crew is watched
+EVERY_NS = 20_000_000  #: how often the crew takes stock
+_ENOUGH_NS = 10_000_000  #: turns that must have been seen for a judgement
 _FIRST_REST_NS = 1_000_000_000  #: how long a smaller crew stands before one more is tried; doubled after each failure
 _LONGEST_REST_NS = 16_000_000_000
-_GAIN = 0.35  #: of a core, that a worker must add to be worth keeping
-_BUSY = 0.8  #: below this share of a core workers wait for something else, and are no hindrance to each other
+_GAIN = 0.35  #: of what one worker gets done alone, that a further one must add
 
 
 class Crew:
-    """Decides the number of workers from the processor time used; told of time, it has no clock of its own."""
+    """Decides the number of workers from how their turns go; told of time, it has no clock of its own."""
 
     def __init__(self, most: int) -> None:
         self.size = most
         self.due_ns = 0  #: when `look` wants to be called next
         self._most = most
-        self._watching = self._shrinking = False
-        self._began_ns = self._cpu_ns = 0
+        self._wall_ns = [0] * (most + 1)  #: by the number of workers at work: turns seen since the last judgement
+        self._cpu_ns = [0] * (most + 1)  #: and what they computed
+        self._share: list[float | None] = [None] * (most + 1)
+        self._try_ns = 0  #: when one more worker is tried
         self._rest_ns = _FIRST_REST_NS
 
-    def look(self, now_ns: int, cpu_ns: int, saturated: bool) -> None:
-        """Take stock; `cpu_ns` is the processor time of the whole process so far. Only time with much to do counts."""
-        if self._most == 1:
-            self.due_ns = now_ns + _LONGEST_REST_NS
-        elif not saturated:
-            self._watching = False
-            self.due_ns = now_ns + _TRIAL_NS
-        elif not self._watching:
-            if self.size < self._most:
-                self.size += 1
-            self._watch(now_ns, cpu_ns)
-        else:
-            self._judge((cpu_ns - self._cpu_ns) / (now_ns - self._began_ns), now_ns, cpu_ns)
+    def turned(self, company: int, wall_ns: int, cpu_ns: int) -> None:
+        """Take note of a turn: how many workers were at work, how long it took, how much of that was computing."""
+        self._wall_ns[company] += wall_ns
+        self._cpu_ns[company] += cpu_ns
 
-    def _judge(self, cores: float, now_ns: int, cpu_ns: int) -> None:
-        if self.size > 1 and _BUSY < cores < self.size - 1 + _GAIN:
+    def look(self, now_ns: int) -> None:
+        """Take stock, and let one worker go or call one more."""
+        self.due_ns = now_ns + EVERY_NS
+        judged = self._wall_ns[self.size] >= _ENOUGH_NS
+        for company, wall_ns in enumerate(self._wall_ns):
+            if wall_ns >= _ENOUGH_NS:
+                self._share[company] = self._cpu_ns[company] / wall_ns
+                self._wall_ns[company] = self._cpu_ns[company] = 0
+        if judged and self.size > 1 and not self._last_is_of_use():
+            self._share[self.size] = None
             self.size -= 1
-            self._shrinking = True
-        elif not self._shrinking:
-            self._rest_ns = _FIRST_REST_NS
-            self.size = min(self.size + 1, self._most)
-        if self._shrinking and (self.size == 1 or cores >= self.size - 1 + _GAIN):
-            self._watching = self._shrinking = False
-            self.due_ns = now_ns + self._rest_ns
+            self._try_ns = now_ns + self._rest_ns
             self._rest_ns = min(2 * self._rest_ns, _LONGEST_REST_NS)
-        else:
-            self._watch(now_ns, cpu_ns)
+        elif self.size < self._most and now_ns >= self._try_ns:
+            self.size += 1
+        elif judged and self.size > 1:
+            self._rest_ns = _FIRST_REST_NS
 
-    def _watch(self, now_ns: int, cpu_ns: int) -> None:
-        self._watching = True
-        self._began_ns, self._cpu_ns, self.due_ns = now_ns, cpu_ns, now_ns + _TRIAL_NS
+    def _last_is_of_use(self) -> bool:
+        """Say whether the whole crew gets enough more done than one fewer would."""
+        alone, all_but_one, everyone = self._share[1], self._share[self.size - 1], self._share[self.size]
+        assert everyone is not None
+        # what was never seen is taken for the best, so that it is tried
+        alone = 1.0 if alone is None else alone
+        all_but_one = 1.0 if all_but_one is None else all_but_one
+        return self.size * everyone - (self.size - 1) * all_but_one >= _GAIN * alone

@@ -23,8 +23,8 @@ from headwater.metrics import Report
 log = logging.getLogger(__name__)
 
 _TIME_EVERY = 256  #: one decision of so many is timed
+_WATCH_EVERY = 4  #: one turn of so many tells the crew how it went
 _PATIENCE_S = 0.02  #: how long the crew's number is kept when those at work do not come back
-_ENOUGH = 200  #: records waiting with which nobody need be idle
 
 
 class WorkerPool(Run):
@@ -97,8 +97,10 @@ class WorkerPool(Run):
             self._running += 1
             if self._sleeping and machine.ready and self._running < self._crew.size:
                 self._work.notify()
+            company = self._running if machine.decisions % _WATCH_EVERY == 0 else 0
             lock.release()
             out = 0
+            cpu_ns = time.thread_time_ns() if company else 0
             start = self._started_ns = time.perf_counter_ns()
             try:
                 made: list[list[Delivery]] = []
@@ -107,6 +109,8 @@ class WorkerPool(Run):
                     out += n
                     made.append(self.ride(deliveries))
             finally:
+                if company:
+                    self._crew.turned(company, time.perf_counter_ns() - start, time.thread_time_ns() - cpu_ns)
                 lock.acquire()
                 self._running -= 1
             now_ns = time.perf_counter_ns()
@@ -132,7 +136,7 @@ class WorkerPool(Run):
     def _muster(self, now_ns: int) -> None:
         """Let the crew take stock; wake everyone if more of them may work now."""
         before = self._crew.size
-        self._crew.look(now_ns, time.process_time_ns(), saturated=sum(self.machine.waiting) > _ENOUGH)
+        self._crew.look(now_ns)
         if self._crew.size > before:
             self._work.notify_all()
 
