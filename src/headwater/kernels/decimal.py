@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,8 @@ _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _UPPER_E, _LOWER_E = 69, 101
 _EXACT_INT = 2**53  # the whole numbers up to here, and the powers of ten up to 10**22, are exact as 64-bit floats
 _TEN = np.array([10.0**i for i in range(23)])
+# For 2**-9 / 2 up to 2**24: how many decimal places are as fine as the steps between 32-bit floats there, at least 1.
+_PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(-9, 25)])
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
@@ -61,18 +65,23 @@ def read_decimal(data: NDArray[np.uint8], start: int, stop: int) -> tuple[float,
 
 @kernel
 def _count_digits(value: int) -> int:
-    digits, rest = 1, value // 10
-    while rest > 0:
-        digits, rest = digits + 1, rest // 10
-    return digits
+    digits, limit = 1, 10
+    while value >= limit and digits < 18:
+        digits, limit = digits + 1, limit * 10
+    return digits if value < limit else 19
 
 
 @kernel
 def write_digits(value: int, count: int, out: NDArray[np.uint8], at: int) -> int:
     """Write the last `count` digits of a number >= 0, with zeros in front; return where they end."""
-    for i in range(at + count - 1, at - 1, -1):
-        out[i] = _ZERO + value % 10
-        value //= 10
+    i = at + count
+    while i - at >= 2:
+        i -= 2
+        pair = value % 100
+        value //= 100
+        out[i], out[i + 1] = _ZERO + pair // 10, _ZERO + pair % 10
+    if i > at:
+        out[at] = _ZERO + value % 10
     return at + count
 
 
@@ -98,11 +107,18 @@ def _shift10(x: float, power: int) -> float:
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
-    if 1e-3 <= x < 1e6:  # most measurements have few decimals
-        for places in range(3):
-            best = int(np.rint(x * _TEN[places]))
-            if np.float32(best / _TEN[places]) == wanted:
-                return best, -places
+    if 1e-3 <= x < 1e7:
+        # At so many places some number is sure to round to x, at one less perhaps, and at fewer only what has
+        # zeros at its end.
+        places = _PLACES[math.frexp(x)[1] + 9]
+        for fewer in range(1, -1, -1):
+            unit = _TEN[places - fewer]
+            best = int(np.rint(x * unit))
+            if np.float32(best / unit) == wanted:
+                power = fewer - places
+                while best % 10 == 0:
+                    best, power = best // 10, power + 1
+                return best, power
     power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
     half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
     if not np.isfinite(half_step):
@@ -163,10 +179,13 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
         out[at], out[at + 1] = _DOT, _ZERO
         at += 2
     else:
-        whole = 10**-power
-        at = write_int(digits // whole, out, at)
-        out[at] = _DOT
-        at = write_digits(digits % whole, -power, out, at + 1)
+        # all digits one place further on, then those before the point moved back: no division by a power
+        count = max(count, 1 - power)
+        end = write_digits(digits, count, out, at + 1)
+        for i in range(at, at + count + power):
+            out[i] = out[i + 1]
+        out[at + count + power] = _DOT
+        at = end
     if scientific:
         out[at] = _UPPER_E
         at = write_int(exponent, out, at + 1)
