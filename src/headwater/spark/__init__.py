@@ -1,0 +1,1 @@
+"""Runs a flow on Spark; the only folder that imports pyspark."""

@@ -1,0 +1,66 @@
+"""The Java process behind a session: started here so that what it says at the start can be explained, not just shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from threading import Thread
+from typing import Any
+
+from headwater.errors import RunError
+
+#: what every start says and nobody needs
+_NOISE = ("WARNING: Using incubator modules", "Picked up JAVA_TOOL_OPTIONS")
+
+
+class JavaSide:
+    """A running Java process that speaks with this one."""
+
+    def __init__(self, gateway: Any, said: deque[str]) -> None:
+        self.gateway, self._said = gateway, said
+
+    def said(self) -> str:
+        """Return the last lines it wrote."""
+        return "".join(self._said)
+
+
+_running: JavaSide | None = None  # Spark allows one per process
+
+
+def launch(conf: Any) -> JavaSide:
+    """Start Java for Spark, once per process: a later session has the same Java."""
+    global _running
+    if _running is None:
+        _running = _launched(conf)
+    return _running
+
+
+def _launched(conf: Any) -> JavaSide:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    said: deque[str] = deque(maxlen=200)
+    reading, writing = os.pipe()
+    listener = Thread(target=_pass_on, args=(reading, said), name="what spark says", daemon=True)
+    listener.start()
+    try:
+        return JavaSide(launch_gateway(conf, {"stderr": writing}), said)
+    except PySparkRuntimeError as error:
+        os.close(writing)
+        writing = -1
+        listener.join(5)
+        why = next((line for line in said if "rror" in line), "".join(said)[-300:]).strip()
+        raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more") from error
+    finally:
+        if writing >= 0:
+            os.close(writing)
+
+
+def _pass_on(reading: int, said: deque[str]) -> None:
+    """Keep the last lines, and show all but the noise, until the process is gone."""
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            said.append(line)
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line)

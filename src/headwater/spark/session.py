@@ -1,0 +1,181 @@
+"""Starts Spark, with settings that suit a small machine; every one of them can be given otherwise."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import RunError
+from headwater.spark import java, niofs
+from headwater.spark.gateway import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+_MISSING = "Spark is not installed: pip install 'headwater[spark]'"
+_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> SparkSession:
+    """Return the session of this process, started if there is none.
+
+    `master` is Spark's own (`local[*]` unless told); `settings` are Spark's, such as `spark.driver.memory`, and go
+    before our defaults, as does what `spark-defaults.conf` says. Where a session is running already, as in a
+    notebook or under spark-submit, that one is used.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise RunError(_MISSING) from error
+    given = {name: _as_text(value) for name, value in (settings or {}).items()}
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _adapted(running, master, given)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and knows the master
+        return _started(master or "", {**_streaming(), **given})
+    master = master or given.get("spark.master") or LOCAL
+    _check_answers(master)
+    found = java.find()
+    os.environ["JAVA_HOME"] = str(found.home)
+    if _is_near(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    defaults = {**_streaming(), **_small(master, found)}
+    written = _written_defaults()
+    kept = {name: value for name, value in defaults.items() if name not in written}
+    return _started(master, {**kept, **given})
+
+
+def cores_of(master: str) -> int:
+    """Return how many tasks run at once on a master in this process, all processors where it does not say.
+
+    >>> cores_of("local[3]"), cores_of("local")
+    (3, 1)
+    """
+    if master == "local":
+        return 1
+    said = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master)
+    return int(said[1]) if said else len(os.sched_getaffinity(0))
+
+
+def _streaming() -> dict[str, str]:
+    """Return what our queries need wherever they run."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": _STATE,
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        # a row is a whole batch of records: bound what goes to Python at once by bytes, since rows say nothing
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
+    }
+
+
+def _small(master: str, found: java.Java) -> dict[str, str]:
+    """Return what suits a small machine: little memory, no web server, nothing on the network."""
+    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": quiet,
+        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+    }
+    if _is_near(master):
+        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master.startswith("local"):
+        chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
+        chosen |= _fast_files(found)
+    else:  # files of one machine say nothing to another
+        del chosen["spark.sql.streaming.checkpointFileManagerClass"]
+    return chosen
+
+
+def _fast_files(found: java.Java) -> dict[str, str]:
+    import pyspark
+    from pyspark.find_spark_home import _find_spark_home
+
+    made = niofs.jar(found, Path(_find_spark_home()), pyspark.__version__)
+    if made is None:
+        return {}
+    return {
+        "spark.driver.extraClassPath": str(made),
+        "spark.executor.extraClassPath": str(made),
+        "spark.hadoop.fs.file.impl": niofs.CLASS,
+    }
+
+
+def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if master:
+        conf.setMaster(master)
+    conf.setIfMissing("spark.app.name", "headwater")
+    java_side = launch(conf)
+    try:
+        return SparkSession(SparkContext(conf=conf, gateway=java_side.gateway))
+    except Exception as error:
+        raise RunError(_explained(master, settings, f"{error}\n{java_side.said()}")) from error
+
+
+def _explained(master: str, settings: Mapping[str, str], said: str) -> str:
+    if "BindException" in said or "Address already in use" in said:
+        names = [name for name in settings if name.endswith("port")]
+        ports = ", ".join(f"{name}={settings[name]}" for name in names) or "the one it was given"
+        return (
+            f"Spark cannot start: a port is taken by another program ({ports}). "
+            "Choose another, or leave the setting out: Spark then takes a free one"
+        )
+    first = next((line for line in said.splitlines() if "Exception" in line), said.strip().splitlines()[0])
+    return f"Spark cannot start on {master or 'the master of spark-submit'}: {first.strip()[:300]}"
+
+
+def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]) -> SparkSession:
+    """Use a session that is there: what may still be set is set."""
+    has = running.sparkContext.master if hasattr(running, "sparkContext") else None
+    if master is not None and has is not None and has != master:
+        raise RunError(f"a Spark session on {has!r} is running in this process, not on {master!r}; stop it first")
+    for name, value in {**_streaming(), **given}.items():
+        if running.conf.isModifiable(name):
+            running.conf.set(name, value)
+    return running
+
+
+def _check_answers(master: str) -> None:
+    """Ask whether anybody listens at a standalone master, which Spark itself would try for a minute."""
+    found = re.fullmatch(r"spark://([^:,/]+):(\d+)", master)
+    if not found:
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=5).close()
+    except OSError as error:
+        raise RunError(f"no Spark master answers at {master}: {error.strerror or error}; is it running?") from None
+
+
+def _is_near(master: str) -> bool:
+    return master.startswith("local") or bool(re.match(r"spark://(127\.|localhost[:/]|\[::1\])", master))
+
+
+def _written_defaults() -> set[str]:
+    """Return the names that the user's spark-defaults.conf sets."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf")
+    try:
+        lines = (folder / "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        return set()
+    return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
