@@ -15,6 +15,7 @@ from headwater.flow.batch import Batch
 from headwater.flow.column import Text
 from headwater.io import Collect, Items
 from headwater.kernels.bloom import BloomFilter
+from headwater.riot.city import CityStream
 from headwater.riot.datasets import CITY, FIT, GRID, TAXI, Dataset
 from headwater.riot.etl import etl
 from headwater.riot.generate import messages, stream
@@ -297,3 +298,23 @@ def test_an_operator_moved_in_the_middle_goes_on_where_it_was():
     second.restore(first.snapshot())
     rows.append(second.process(filled.slice(100, 240), 0))
     assert [row for batch in rows for row in batch.rows()] == whole.rows()
+
+
+def test_wide_stats_give_the_results_of_single_observations():
+    few = messages(CityStream(sensors=12), 0, 300)
+    single, whole = Collect(), Collect()
+    engine.run(stats(repeated(few, 1e9, count=COUNT), publish=single), workers=1)
+    report = engine.run(stats(repeated(few, 1e9, count=COUNT), publish=whole, wide=True), workers=1)
+    expected = {(row["msg"], row["kind"], row["obs"]): row["result"] for row in single.records}
+    found = {(row["msg"], row["kind"], name): row[name] for row in whole.records for name in CITY.numbers}
+    assert found == expected
+    assert len(found) > 13 * COUNT  # most predictions are among them
+    assert report.last.records_out == {"publish": len(found) // 5}
+
+
+def test_wide_stats_also_smooth():
+    single, whole = Collect(), Collect()
+    engine.run(stats(source(), smoothed=single), workers=1)
+    engine.run(stats(source(), smoothed=whole, wide=True), workers=1)
+    expected = {(row["msg"], row["obs"]): row["value"] for row in single.records}
+    assert {(row["msg"], name): row[name] for row in whole.records for name in CITY.numbers} == expected
