@@ -3,7 +3,7 @@
 Steps that compute in long kernels or wait for the network run side by side. Steps made of many short calls do not: workers
 then hand the interpreter's lock to and fro, thousands of times a second and each time on a core with cold caches, and two
 of them get less done than one. Which it is depends on the flow, the batch sizes and the machine, and it shows in the share
-of a turn that a worker really computes: alone nearly all of it, in bad company half, the rest is waiting for the lock. So
+of a turn that a worker can compute: alone nearly all of it, in bad company half, the rest is waiting for the lock. So
 the crew keeps that share for each number of workers at once, sends one to rest if it is no use, and tries later again.
 """
 
@@ -24,15 +24,15 @@ class Crew:
         self.due_ns = 0  #: when `look` wants to be called next
         self._most = most
         self._wall_ns = [0] * (most + 1)  #: by the number of workers at work: turns seen since the last judgement
-        self._cpu_ns = [0] * (most + 1)  #: and what they computed
+        self._able_ns = [0] * (most + 1)  #: and the part of it that they were able to compute
         self._share: list[float | None] = [None] * (most + 1)
         self._try_ns = 0  #: when one more worker is tried
         self._rest_ns = _FIRST_REST_NS
 
-    def turned(self, company: int, wall_ns: int, cpu_ns: int) -> None:
-        """Take note of a turn: how many workers were at work, how long it took, how much of that was computing."""
+    def turned(self, company: int, wall_ns: int, able_ns: int) -> None:
+        """Take note of a turn: how many workers were at work, how long it took, how much of it the worker could compute."""
         self._wall_ns[company] += wall_ns
-        self._cpu_ns[company] += cpu_ns
+        self._able_ns[company] += able_ns
 
     def look(self, now_ns: int) -> None:
         """Take stock, and let one worker go or call one more."""
@@ -40,8 +40,8 @@ class Crew:
         judged = self._wall_ns[self.size] >= _ENOUGH_NS
         for company, wall_ns in enumerate(self._wall_ns):
             if wall_ns >= _ENOUGH_NS:
-                self._share[company] = self._cpu_ns[company] / wall_ns
-                self._wall_ns[company] = self._cpu_ns[company] = 0
+                self._share[company] = self._able_ns[company] / wall_ns
+                self._wall_ns[company] = self._able_ns[company] = 0
         if judged and self.size > 1 and not self._last_is_of_use():
             self._share[self.size] = None
             self.size -= 1

@@ -15,6 +15,7 @@ from headwater.engine.policy import policy_named
 from headwater.engine.queue import Entry
 from headwater.engine.run import HIGH, LOW, Run
 from headwater.engine.station import Delivery, Station
+from headwater.engine.thread_time import ThreadTime
 from headwater.errors import RunError
 from headwater.flow.batch import NO_WATERMARK
 from headwater.flow.flow import Flow
@@ -23,7 +24,7 @@ from headwater.metrics import Report
 log = logging.getLogger(__name__)
 
 _TIME_EVERY = 256  #: one decision of so many is timed
-_WATCH_EVERY = 4  #: one turn of so many tells the crew how it went
+_WATCH_EVERY = 16  #: one turn of so many tells the crew how it went
 _PATIENCE_S = 0.02  #: how long the crew's number is kept when those at work do not come back
 
 
@@ -71,15 +72,18 @@ class WorkerPool(Run):
 
     def _worker(self) -> None:
         np.seterr(all="ignore")
+        clock = ThreadTime()
         with self.lock:
             try:
-                self._work_till_the_end()
+                self._work_till_the_end(clock)
             except Exception as error:  # a bug of ours: better to stop with a message than to wait for ever
                 log.exception("worker broke")
                 broken = RunError(f"worker broke: {type(error).__name__}: {error}")
                 threading.Thread(target=self.fail, args=(broken,)).start()
+            finally:
+                clock.close()
 
-    def _work_till_the_end(self) -> None:
+    def _work_till_the_end(self, clock: ThreadTime) -> None:
         machine, stations, lock = self.machine, self.stations, self.lock
         while not self.finished():
             if self._running >= self._crew.size and not self._stuck():
@@ -100,7 +104,7 @@ class WorkerPool(Run):
             company = self._running if machine.decisions % _WATCH_EVERY == 0 else 0
             lock.release()
             out = 0
-            cpu_ns = time.thread_time_ns() if company else 0
+            able_ns = clock.able_ns() if company else 0
             start = self._started_ns = time.perf_counter_ns()
             try:
                 made: list[list[Delivery]] = []
@@ -110,7 +114,7 @@ class WorkerPool(Run):
                     made.append(self.ride(deliveries))
             finally:
                 if company:
-                    self._crew.turned(company, time.perf_counter_ns() - start, time.thread_time_ns() - cpu_ns)
+                    self._crew.turned(company, time.perf_counter_ns() - start, clock.able_ns() - able_ns)
                 lock.acquire()
                 self._running -= 1
             now_ns = time.perf_counter_ns()
