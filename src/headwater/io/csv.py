@@ -61,11 +61,11 @@ class Csv:
         return self._schema
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> CsvReader: ...
+    def open(self, given: Reject, position: Any = None, end: int | None = None) -> CsvReader: ...
     @overload
     def open(self, given: Schema) -> CsvWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> CsvReader | CsvWriter:
-        """Start reading, from a position if one is given; with a schema instead, start writing."""
+    def open(self, given: Reject | Schema, position: Any = None, end: int | None = None) -> CsvReader | CsvWriter:
+        """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
         if isinstance(given, Schema):
             return CsvWriter(self, given)
         schema = self.schema
@@ -74,7 +74,7 @@ class Csv:
         places = self._places(lines, names)
         if position is not None:
             lines.close()
-            lines = Lines(self.path, position)
+            lines = Lines(self.path, position, end)
         elif used:
             lines.take(used, 0)
         return CsvReader(self, lines, places, len(names), given)

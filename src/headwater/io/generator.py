@@ -15,7 +15,7 @@ from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
 from headwater.flow.schema import DTYPES, Fields, Schema, Type
 from headwater.io.clock import Clock, WallClock
-from headwater.io.pace import Pace, PacedReader
+from headwater.io.pace import Pace, PacedReader, Take
 from headwater.io.rates import Rate, rate_of
 
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
@@ -59,7 +59,12 @@ class Generate:
 
     def open(self, reject: Reject, position: int | None = None) -> PacedReader:
         """Start making records, or go on after the first `position` of them."""
-        return PacedReader(_Made(self).take, self.schema, self.pace, position)
+        take, most = self.numbered(reject)
+        return PacedReader(take, self.schema, self.pace, position, most)
+
+    def numbered(self, reject: Reject) -> tuple[Take, int]:
+        """Return what makes any records by their numbers, due or not, and how many there can be."""
+        return _Made(self).take, maxsize
 
     def __str__(self) -> str:
         return f"generated at {self.pace.rate}"
@@ -101,9 +106,13 @@ class Replay:
 
     def open(self, reject: Reject, position: int | None = None) -> PacedReader:
         """Load the records and start handing them out, or go on after the first `position` of them."""
+        take, most = self.numbered(reject)
+        return PacedReader(take, self.schema, self.pace, position, most)
+
+    def numbered(self, reject: Reject) -> tuple[Take, int]:
+        """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
         batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
-        most = maxsize if self.loop else len(batch)
-        return PacedReader(_Looped(batch, self.records).take, self.schema, self.pace, position, most)
+        return _Looped(batch, self.records).take, maxsize if self.loop else len(batch)
 
     def __str__(self) -> str:
         return f"{self.records} at {self.pace.rate}"

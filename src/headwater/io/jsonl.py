@@ -45,15 +45,17 @@ class JsonLines:
         return self._schema
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> JsonLinesReader: ...
+    def open(self, given: Reject, position: Any = None, end: int | None = None) -> JsonLinesReader: ...
     @overload
     def open(self, given: Schema) -> JsonLinesWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> JsonLinesReader | JsonLinesWriter:
-        """Start reading, from a position if one is given; with a schema instead, start writing."""
+    def open(
+        self, given: Reject | Schema, position: Any = None, end: int | None = None
+    ) -> JsonLinesReader | JsonLinesWriter:
+        """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
         if isinstance(given, Schema):
             return JsonLinesWriter(LineWriter(self.path, append=self.append), given)
         schema = self.schema
-        lines, self._peeked = self._peeked or Lines(self.path, position), None
+        lines, self._peeked = self._peeked or Lines(self.path, position, end), None
         return JsonLinesReader(lines, schema, given, self.path)
 
     def __str__(self) -> str:

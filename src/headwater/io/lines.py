@@ -7,20 +7,25 @@ import select
 import stat
 import sys
 from pathlib import Path
+from sys import maxsize
 from typing import Any
 
 from headwater.errors import InputError
 from headwater.io.files import explained, write_all
 
 _CHUNK = 2**18
+_RANGE_CHUNK = 2**20  # who reads a range wants all of it, in few large batches
 _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"
 
 
 class Lines:
-    """An open text file or pipe; hands out lines without their ends and knows how far it is."""
+    """An open text file or pipe; hands out lines without their ends and knows how far it is.
 
-    def __init__(self, path: str | Path, position: Any = None) -> None:
+    With `end`, a number of bytes, it is read as if it ended there.
+    """
+
+    def __init__(self, path: str | Path, position: Any = None, end: int | None = None) -> None:
         self._path = path
         self.offset, self.line = checked_position(position, path)  #: bytes and lines handed out
         self._ready: list[bytes] = []
@@ -35,6 +40,8 @@ class Lines:
         self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now
         if self.offset:
             self._skip(kind.st_size)
+        self._left = maxsize if end is None else max(0, end - self.offset)  # bytes still to be read
+        self._chunk = _CHUNK if end is None else _RANGE_CHUNK
 
     @property
     def position(self) -> list[int]:
@@ -82,10 +89,11 @@ class Lines:
 
     def _read(self) -> bytes:
         try:
-            data = os.read(self._fd, _CHUNK)
+            data = os.read(self._fd, min(self._chunk, self._left))
         except OSError as error:
             self.close()
             raise explained(error, self._path, "read") from error
+        self._left -= len(data)
         if self.offset == 0 and not self._rest and data.startswith(_BOM):
             data, self.offset = data[len(_BOM) :], len(_BOM)
         self._ended = not data
