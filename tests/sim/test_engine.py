@@ -89,7 +89,7 @@ def test_congestion_awareness_beats_chance_on_a_saturated_device():
     problem = chain([0, 3e-4, 1.2e-4, 5e-5], rate=900.0, ratios=[1.0, 6.0, 1.0])
     latency = {}
     for policy in ("longest_queue", "random"):
-        options = sim.EngineOptions(seconds=20.0, workers=1, policy=policy, take=50, overhead_s=2e-5)
+        options = sim.EngineOptions(seconds=20.0, workers=1, policy=policy, take=50, costs=sim.Costs(turn_s=2e-5))
         latency[policy] = sim.run_engine(problem, np.zeros(4, int), options).last.latency.percentile(50)
     assert latency["longest_queue"] < latency["random"]
 
@@ -125,7 +125,7 @@ def test_saturated_policies_rank_as_the_engine_measures_them():
     # `bench scheduler` on a saturated machine: oldest_first has the lowest p99, longest_queue the highest
     costs = 1e-6 * 100 ** np.random.default_rng(2).random(12)
     problem = chain([0, *costs.tolist()], rate=2 / costs.sum())
-    options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, overhead_s=6e-6, arrivals=sim.Constant())
+    options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, costs=sim.Costs(turn_s=6e-6), arrivals=sim.Constant())
     rows = rehearse(problem, np.zeros(13, int), [1.1], options=options)
     p99 = {row.policy: row.p99_ms for row in rows}
     assert min(p99, key=p99.__getitem__) in ("oldest_first", "min_latency", "min_memory")

@@ -43,7 +43,7 @@ def problem_of(
     costs = [FREE if isinstance(step.kind, DeadLetters) else _of(first, step.name) for step in order]
     # a source is where its sensor is and costs no processor: what was measured there is reading a file or
     # drawing
-    costs = [replace(c, time_s=0.0) if s.is_source else c for s, c in zip(order, costs, strict=True)]
+    costs = [replace(c, time_s=0.0, overhead_s=0.0) if s.is_source else c for s, c in zip(order, costs, strict=True)]
     rate, out = np.zeros(len(order)), dict[tuple[str, str], float]()
     tails, heads, stream_hz, stream_bytes = [], [], [], []
     for i, step in enumerate(order):
@@ -58,7 +58,9 @@ def problem_of(
             stream_bytes.append(costs[number[given.step]].bytes_out)
         for port in step.outputs:
             out[step.name, port] = rate[i] * costs[i].selectivity.get(port, 1.0)
-    service = _service(profile, net, [step.name for step in order], costs, measured_ips)
+    names = [step.name for step in order]
+    service = _seconds("time_s", profile, net, names, costs, measured_ips)
+    per_batch = _seconds("overhead_s", profile, net, names, costs, measured_ips)
     extra = np.array([max(c.busy_ma - c.idle_ma, 0.0) for c in net.classes])
     problem = Problem(
         name=flow.name,
@@ -72,6 +74,7 @@ def problem_of(
         stream_hz=np.array(stream_hz, np.float64),
         stream_bytes=np.array(stream_bytes, np.float64),
         pinned=np.full(len(order), -1),
+        overhead_s=np.where(np.isfinite(service), per_batch, 0.0),
         charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
         memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
     )
@@ -98,13 +101,15 @@ def _source_rate(name: str, rates_hz: float | Mapping[str, float], sources: list
     return float(rates_hz[name])
 
 
-def _service(
+def _seconds(
+    field: str,
     profile: Profile | Mapping[str, Profile],
     net: Net,
     steps: list[str],
     costs: list[StepProfile],
     measured_ips: float | None,
 ) -> Floats:
+    """Read one field of the profiles, seconds, for every step and class."""
     if not isinstance(profile, Profile):
         unknown = set(profile) - {c.name for c in net.classes}
         if unknown:
@@ -113,7 +118,7 @@ def _service(
         for kind in net.classes:
             measured = profile.get(kind.name)
             times = [
-                0.0 if cost.time_s == 0 else _of(measured, s).time_s if measured else np.inf
+                0.0 if cost.time_s == 0 else getattr(_of(measured, s), field) if measured else np.inf
                 for s, cost in zip(steps, costs, strict=True)
             ]
             columns.append(times)
@@ -125,5 +130,5 @@ def _service(
             f"the profile was measured on '{profile.device}', which is no class of net '{net.name}' "
             f"({listed(c.name for c in net.classes)}); say how fast it is with measured_ips"
         )
-    time = np.array([cost.time_s for cost in costs])
+    time = np.array([getattr(cost, field) for cost in costs])
     return np.asarray(time[:, None] * ips / np.array([c.cpu_ips for c in net.classes]))

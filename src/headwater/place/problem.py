@@ -72,6 +72,8 @@ class Problem:
     pinned: Ints
     """The device of each pinned step, −1 for a free one."""
     charge_mas: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    overhead_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """Seconds per batch on each class, whatever its size: what the simulated engine pays for every turn."""
     memory_bytes: Floats = field(default_factory=lambda: np.zeros(0))
     window_s: Floats = field(default_factory=lambda: np.zeros(0))
     """Seconds until a window fills: part of latency that no placement can change."""
@@ -90,7 +92,8 @@ class Problem:
 
     def __post_init__(self) -> None:
         n, kinds = len(self.steps), len(self.net.classes)
-        for name, empty in (("charge_mas", (n, kinds)), ("memory_bytes", (n,)), ("window_s", (n,))):
+        tables = (("charge_mas", (n, kinds)), ("overhead_s", (n, kinds)), ("memory_bytes", (n,)), ("window_s", (n,)))
+        for name, empty in tables:
             if getattr(self, name).size == 0:
                 object.__setattr__(self, name, np.zeros(empty))
         self._check_steps(n, kinds)
@@ -101,8 +104,8 @@ class Problem:
     def _check_steps(self, n: int, kinds: int) -> None:
         if n == 0:
             raise PlacementError(f"problem '{self.name}' has no steps")
-        shapes = {"service_s": (n, kinds), "charge_mas": (n, kinds), "rate_hz": (n,), "memory_bytes": (n,)}
-        shapes |= {"window_s": (n,), "pinned": (n,)}
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("service_s", "charge_mas", "overhead_s"), (n, kinds))
+        shapes |= dict.fromkeys(("rate_hz", "memory_bytes", "window_s", "pinned"), (n,))
         for name, shape in shapes.items():
             values = getattr(self, name)
             if values.shape != shape:

@@ -1,19 +1,21 @@
 """Runs a placed flow over a net in simulated time, deterministic by seed.
 
-arrivals  when records come                queues   every step and link a queue of its own, played as whole
-arrays predict   what the placement expects       engine   the engine's own decision machine on every device
+arrivals  when records come                  queues    every step and link a queue of its own, as whole arrays
+predict   what the placement expects         engine    the engine's own decision machine on every device
+settings  what can be chosen for `engine`    site      one such device; inlet   a source of one
 policies  which policy would serve a flow best
 """
 
 from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded
-from headwater.sim.engine import EngineOptions
 from headwater.sim.engine import run as run_engine
 from headwater.sim.queues import Options, Service
 from headwater.sim.queues import run as run_queues
+from headwater.sim.settings import Costs, EngineOptions
 
 __all__ = [
     "Arrivals",
     "Constant",
+    "Costs",
     "EngineOptions",
     "Options",
     "Poisson",

@@ -11,7 +11,8 @@ import numpy as np
 from headwater.engine.policy import POLICIES
 from headwater.net.arrays import Ints
 from headwater.place.problem import Problem
-from headwater.sim.engine import EngineOptions, run
+from headwater.sim.engine import run
+from headwater.sim.settings import EngineOptions
 
 
 @dataclass(frozen=True, slots=True)

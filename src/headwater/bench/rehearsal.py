@@ -1,0 +1,294 @@
+"""Experiment `rehearsal`: does the simulator rank policies as the engine does?
+
+Every policy and the thread-per-step baseline run for real and in virtual time, on the same topologies at the same rates,
+real runs interleaved. The simulator is told nothing about policies: it gets the profile of each flow, and what a turn costs
+on this machine, both measured here just before.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwater import engine, sim
+from headwater import net as nets
+from headwater.bench.prepared import Prepared
+from headwater.bench.scheduler import BOUND_MS, CONFIGS
+from headwater.bench.scheduler import _measure as measure
+from headwater.bench.topologies import Topology, topologies
+from headwater.errors import RunError, listed
+from headwater.flow import Batch, Schema
+from headwater.flow.profile import Profile, StepProfile
+from headwater.metrics import Report
+from headwater.operators import Operator, build
+from headwater.place.from_flow import problem_of
+from headwater.place.problem import Problem
+
+LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+TAKE, TICK_S = 50, 1e-3
+_TRIES = 7
+_NUMBERS = Schema.of({"n": int})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """One configuration at one rate on one topology, measured and simulated."""
+
+    topology: str
+    config: str
+    load: float
+    repeat: int
+    real_p99_ms: float
+    real_kept: float
+    """Records out over records offered."""
+    sim_p99_ms: float
+    sim_kept: float
+
+
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    seconds: float | None = None,
+    repeats: int | None = None,
+    only: list[str] | None = None,
+) -> dict[str, Any]:
+    """Measure and simulate; `quick` takes two topologies and three rates."""
+    seconds, repeats = seconds or (0.6 if quick else 1.0), repeats or (1 if quick else 2)
+    few = (
+        ("chain of 10", "fan-out of 20") if quick else ("chain of 10", "diamond of 20", "fan-out of 20", "chain of 40")
+    )
+    known = [t.name for t in topologies()]
+    if unknown := set(only or ()) - set(known):
+        raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(known)}")
+    chosen = [t for t in topologies() if t.name in (only or few)]
+    workers = engine.Options().workers
+    costs = calibrated(workers)
+    pairs: list[Pair] = []
+    for topology in chosen:
+        asked = problem_on_this(topology)
+        for load in (0.6, 0.8, 0.95) if quick else LOADS:
+            rate_hz = load * topology.capacity_hz(workers)
+            for repeat in range(repeats):
+                pairs += [_pair(topology, asked, c, load, repeat, rate_hz, seconds, workers, costs) for c in CONFIGS]
+    answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
+    answer["costs_us"] = {k: {"turn": 1e6 * c.turn_s, "ride": 1e6 * c.ride_s} for k, c in costs.items()}
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        with (output / "rehearsal.csv").open("w", newline="") as file:
+            rows = csv.DictWriter(file, list(Pair.__slots__))
+            rows.writeheader()
+            rows.writerows(dataclasses.asdict(pair) for pair in pairs)
+        (output / "rehearsal.txt").write_text(table(answer) + "\n")
+    return answer
+
+
+def calibrated(workers: int) -> dict[str, sim.Costs]:
+    """Measure what an activation costs each runner on this machine beside the steps' work, and a ride through a cheap step.
+
+    Processor time counts, since a busy machine stretches the clock but not that. Threads also lose time by waiting for
+    each other, so for them the clock counts as well, as a ratio to the engine's: with `s` seconds that threads cannot
+    share and `c` that they can, an activation takes max(s, (s + c) / workers) when there is always work.
+    """
+    work_s = TAKE * 1e-6
+    turns = Topology("turns", "chain", (1e-6,) * 4)
+    took = {name: _Spent() for name in ("engine", "threads", "few rides", "many rides")}
+    few, many = (Topology("rides", "chain", (1e-6, *(0.1e-6,) * n)) for n in (4, 20))
+    for _ in range(_TRIES):
+        took["engine"].add(turns, "engine", workers, steps=4)
+        took["threads"].add(turns, "threads", workers, steps=4)
+        took["few rides"].add(few, "engine", 1, steps=1)
+        took["many rides"].add(many, "engine", 1, steps=1)
+    ride_s = max(0.0, (took["many rides"].processor_s - took["few rides"].processor_s) / 16 - TAKE * 0.1e-6)
+    turn_s = max(0.0, took["engine"].processor_s - work_s)
+    clock_s = max(turn_s, (turn_s + work_s) / workers) * took["threads"].clock_s / took["engine"].clock_s
+    shared_s = workers * clock_s - work_s
+    switch_s = shared_s if shared_s * (workers - 1) <= work_s else clock_s
+    switch_s = max(switch_s, took["threads"].processor_s - work_s, 0.0)
+    return {"engine": sim.Costs(max(0.0, turn_s - ride_s), ride_s), "threads": sim.Costs(switch_s)}
+
+
+class _Spent:
+    """The least time that an activation took in several runs of a chain at full speed."""
+
+    def __init__(self) -> None:
+        self.processor_s = self.clock_s = float("inf")
+
+    def add(self, topology: Topology, runner: str, workers: int, *, steps: int) -> None:
+        """Run once more and share the time out to the activations of the first steps."""
+        batches = [Batch.of({"n": np.arange(250)}, _NUMBERS) for _ in range(100)]
+        flow, start_s = topology.flow(Prepared(batches, _NUMBERS)), time.process_time()
+        report = engine.run(flow, on=runner, take=TAKE, workers=workers)
+        turns = sum(report.last.steps[f"step {i}"].records_in for i in range(steps)) / TAKE
+        self.processor_s = min(self.processor_s, (time.process_time() - start_s) / turns)
+        self.clock_s = min(self.clock_s, report.seconds / turns)
+
+
+def problem_on_this(topology: Topology) -> Problem:
+    """Put a topology's flow on one device, with costs measured here; it brings one record per second."""
+    flow, net = topology.flow(Prepared([], _NUMBERS)), nets.cloud_edge(1, 1, 1)
+    steps = {step.name: StepProfile(0.0 if step.is_source else _cost_s(build(step))) for step in flow.in_order()}
+    return problem_of(flow, net, Profile(topology.name, net.classes[net.class_of[0]].name, steps), 1.0)
+
+
+def _cost_s(operator: Operator) -> float:
+    """Return an operator's seconds per record, the least of some tries; even a sink takes some."""
+    batch, spent = Batch.of({"n": np.arange(10 * TAKE)}, _NUMBERS), []
+    for _ in range(_TRIES):
+        start = time.perf_counter()
+        operator.process(batch, 0)
+        spent.append(time.perf_counter() - start)
+    return min(spent) / batch.length
+
+
+def simulated(problem: Problem, config: str, rate_hz: float, seconds: float, workers: int, costs: sim.Costs) -> Report:
+    """Play a flow on one device as long, and look at the same stretch of it, as a measurement does."""
+    loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * rate_hz, stream_hz=problem.stream_hz * rate_hz)
+    on, policy = ("threads", engine.Options().policy) if config == "threads" else ("engine", config)
+    options = sim.EngineOptions(
+        seconds=1.4 * seconds,
+        warm_up=0.4 / 1.4,
+        arrivals=sim.Constant(),
+        policy=policy,
+        take=TAKE,
+        workers=workers,
+        costs=costs,
+        tick_s=TICK_S,
+        drain=False,
+        runner=on,
+    )
+    return sim.run_engine(loaded, np.zeros(len(problem.steps), int), options)
+
+
+def _pair(
+    topology: Topology,
+    problem: Problem,
+    config: str,
+    load: float,
+    repeat: int,
+    rate_hz: float,
+    seconds: float,
+    workers: int,
+    costs: dict[str, sim.Costs],
+) -> Pair:
+    real = measure(topology, config, load, repeat, rate_hz, Batch.of({"n": np.arange(4096)}, _NUMBERS), seconds)
+    kind = costs["threads" if config == "threads" else "engine"]
+    played = simulated(problem, config, rate_hz, seconds, workers, kind).last
+    kept = sum(played.records_out.values()) / topology.copies_out() / (1.4 * seconds * rate_hz)
+    return Pair(
+        topology=topology.name,
+        config=config,
+        load=load,
+        repeat=repeat,
+        real_p99_ms=real.p99_ms,
+        real_kept=real.out_hz / rate_hz,
+        sim_p99_ms=played.latency.percentile(99) / 1e6,
+        sim_kept=kept,
+    )
+
+
+def _answer(pairs: list[Pair]) -> dict[str, Any]:
+    by_config = {config: _of(pairs, config) for config in CONFIGS}
+    figures = {name: {c: by_config[c][name] for c in CONFIGS} for name in next(iter(by_config.values()))}
+    ours = [config for config in CONFIGS if config != "threads"]
+    agreement = {}
+    for what in ("p99_ms", "sustained"):
+        real, simulated = figures[f"real_{what}"], figures[f"sim_{what}"]
+        agreement[what] = rank_correlation([real[c] for c in CONFIGS], [simulated[c] for c in CONFIGS])
+        agreement[f"{what}, policies alone"] = rank_correlation([real[c] for c in ours], [simulated[c] for c in ours])
+    cases = [(p.real_p99_ms, p.sim_p99_ms) for p in pairs]
+    return {
+        "rank_correlation": agreement["p99_ms"],
+        "rank_correlation_sustained": agreement["sustained"],
+        "rank_correlation_policies_alone": agreement["p99_ms, policies alone"],
+        "rank_correlation_sustained_policies_alone": agreement["sustained, policies alone"],
+        "rank_correlation_of_cases": rank_correlation(*(list(column) for column in zip(*cases, strict=True))),
+        "pairs_in_order": _in_order(pairs),
+        "by_config": by_config,
+        "cases": [dataclasses.asdict(pair) for pair in pairs],
+    }
+
+
+def _of(pairs: list[Pair], config: str) -> dict[str, float]:
+    """Return a configuration's p99, the geometric mean over all cases, and the share of capacity that it sustains."""
+    own = [pair for pair in pairs if pair.config == config]
+    out = {}
+    for kind in ("real", "sim"):
+        p99 = np.array([getattr(pair, f"{kind}_p99_ms") for pair in own])
+        out[f"{kind}_p99_ms"] = round(float(np.exp(np.log(np.maximum(p99, 1e-3)).mean())), 3)
+        out[f"{kind}_sustained"] = round(float(np.mean(_sustained(own, kind))), 3)
+    return out
+
+
+def _sustained(own: list[Pair], kind: str) -> list[float]:
+    """Return the highest load that was kept within the bound, for each topology; medians over repeats."""
+    highest = []
+    for topology in dict.fromkeys(pair.topology for pair in own):
+        best = 0.0
+        for load in sorted({pair.load for pair in own}):
+            at = [pair for pair in own if (pair.topology, pair.load) == (topology, load)]
+            p99 = np.median([getattr(pair, f"{kind}_p99_ms") for pair in at])
+            kept = np.median([getattr(pair, f"{kind}_kept") for pair in at])
+            best = load if p99 <= BOUND_MS and kept >= 0.97 else best
+        highest.append(best)
+    return highest
+
+
+def _in_order(pairs: list[Pair]) -> float | None:
+    """Return the share of clear differences that the simulator has the right way round.
+
+    Clear is a p99 that differs by a quarter or more, in the median of repeats, between two configurations in one place.
+    """
+    right = clear = 0
+    cells = {(p.topology, p.load) for p in pairs}
+    for topology, load in cells:
+        at = [p for p in pairs if (p.topology, p.load) == (topology, load)]
+        real = {c: float(np.median([p.real_p99_ms for p in at if p.config == c])) for c in CONFIGS}
+        played = {c: float(np.median([p.sim_p99_ms for p in at if p.config == c])) for c in CONFIGS}
+        for i, a in enumerate(CONFIGS):
+            for b in CONFIGS[i + 1 :]:
+                if max(real[a], real[b]) > 1.25 * min(real[a], real[b]):
+                    clear += 1
+                    right += (real[a] < real[b]) == (played[a] < played[b])
+    return round(right / clear, 3) if clear else None
+
+
+def rank_correlation(a: list[float], b: list[float]) -> float | None:
+    """Return Spearman's correlation of two lists; equal values share their mean rank. None if either is constant.
+
+    >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
+    0.5
+    """
+    ranks = []
+    for values in (np.array(a), np.array(b)):
+        below, up_to = ((values[:, None] > values).sum(axis=1), (values[:, None] >= values).sum(axis=1))
+        ranks.append((below + up_to) / 2)
+    if not all(np.ptp(rank) for rank in ranks):
+        return None
+    return round(float(np.corrcoef(*ranks)[0, 1]), 3)
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer for people."""
+    lines = [f"{'configuration':15s} p99 ms, real  simulated   sustained, real  simulated"]
+    for config, row in answer["by_config"].items():
+        lines.append(
+            f"{config:15s} {row['real_p99_ms']:12.2f}  {row['sim_p99_ms']:9.2f}   {row['real_sustained']:15.2f}  "
+            f"{row['sim_sustained']:9.2f}"
+        )
+    lines += [
+        f"rank correlation by configuration: p99 {answer['rank_correlation']}, sustained rate "
+        f"{answer['rank_correlation_sustained']}",
+        f"the same without threads: p99 {answer['rank_correlation_policies_alone']}, sustained rate "
+        f"{answer['rank_correlation_sustained_policies_alone']}",
+        f"rank correlation of p99 over all cases {answer['rank_correlation_of_cases']}; of the clear differences between "
+        f"two configurations the simulator has {answer['pairs_in_order']} the right way round",
+        "costs, µs: "
+        + "; ".join(f"{k}: turn {c['turn']:.1f}, ride {c['ride']:.1f}" for k, c in answer["costs_us"].items()),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,49 @@
+"""A source in virtual time: it sleeps a tick, hands over what has come, and waits while a queue is near its bound."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from headwater.sim.site import Site, World
+
+
+class Inlet:
+    """Brings one source's records to its device; records keep the moment they were due, so that waiting counts."""
+
+    def __init__(self, world: World, step: int, site: Site, random: np.random.Generator) -> None:
+        options = world.options
+        self._world, self._step, self._site = world, step, site
+        rate = float(world.problem.rate_hz[step])
+        self._times = options.arrivals.times_s(rate, options.seconds, random)
+        self._next = 0
+
+    @property
+    def records(self) -> int:
+        """How many records came in all."""
+        return len(self._times)
+
+    def open(self) -> None:
+        """Wait for the first record."""
+        if self._next < len(self._times):
+            self._world.at(self._when(float(self._times[self._next])), self._look)
+
+    def _when(self, due_s: float) -> float:
+        """The moment at which a sleeping source sees a record."""
+        tick = self._world.options.tick_s
+        return due_s if tick <= 0 else math.ceil(due_s / tick) * tick
+
+    def _look(self) -> None:
+        """Hand over what is due, at most a chunk, if there is room."""
+        world, site = self._world, self._site
+        if not site.has_room:
+            site.when_room(self._look)
+            return
+        due = int(np.searchsorted(self._times, world.now, "right"))
+        end = min(max(due, self._next + 1), self._next + world.options.chunk)
+        busy_s = site.receive(self._step, self._times[self._next : end], from_source=True)
+        self._next = end
+        if end < len(self._times):
+            seen = self._when(float(self._times[end]))
+            world.at(max(seen, world.now + busy_s), self._look)

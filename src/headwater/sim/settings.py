@@ -1,0 +1,64 @@
+"""What can be chosen when a flow is played with the engine's own scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.engine.machine import Take
+from headwater.engine.policy import DEFAULT, policy_named
+from headwater.errors import RunError, listed, suggestion
+from headwater.sim.arrivals import Arrivals, Poisson
+
+RUNNERS = ("engine", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the engine takes beside the steps' own work; `headwater bench rehearsal` measures it."""
+
+    turn_s: float = 0.0
+    """Per activation: deciding, queueing, waking; one worker at a time."""
+    ride_s: float = 0.0
+    """Per step and batch: calling it and counting."""
+
+    def __post_init__(self) -> None:
+        for name in ("turn_s", "ride_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise RunError(f"costs: {name} must be 0 or more seconds; got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How devices schedule, and how long the flow is played."""
+
+    seconds: float = 10.0
+    seed: int = 0
+    arrivals: Arrivals = field(default_factory=Poisson)
+    policy: str = DEFAULT
+    take: Take = 50
+    workers: int = 2
+    queue_records: int = 10_000
+    costs: Costs = field(default_factory=Costs)
+    warm_up: float = 0.1
+    tick_s: float = 0.0
+    """A source that sleeps this long hands over at once what came meanwhile; 0 is record by record."""
+    chunk: int = 256
+    """Records that a source hands over at once, at most."""
+    drain: bool = True
+    """Whether to go on until nothing is left. If not, latency counts what arrived in time, as a look at a run does."""
+    runner: str = "engine"
+    """Or `threads`: a thread per step on `workers` cores; whoever has been ready longest runs."""
+
+    def __post_init__(self) -> None:
+        policy_named(self.policy)
+        if self.workers < 1 or not self.seconds > 0:
+            raise RunError(
+                f"a device needs at least 1 worker and more than 0 s; got {self.workers} and {self.seconds} s"
+            )
+        if not 0 <= self.warm_up < 1:
+            raise RunError(f"warm_up must be a part of the run, from 0 to below 1; got {self.warm_up}")
+        if self.runner not in RUNNERS:
+            raise RunError(
+                f"there is no runner {self.runner!r} to play; runners are {listed(RUNNERS)}"
+                f"{suggestion(self.runner, RUNNERS)}"
+            )
