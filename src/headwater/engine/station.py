@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -260,6 +261,17 @@ class Station:
         self.counters.records_in += letter.length
         self._send([(DEAD, letter)], deliveries)
         return deliveries
+
+    def save(self) -> dict[str, Any]:
+        """Return how far time has come at each channel, and the operator's state."""
+        state = b"" if self.operator is None else self.operator.snapshot()
+        return {"watermarks": self._watermarks, "watermark": self._watermark, "state": state}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from where another station of the same step was saved."""
+        self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
+        if self.operator is not None and saved["state"]:
+            self.operator.restore(saved["state"])
 
     def waiting(self) -> int:
         """Return how many records are in the queue; the caller holds the lock that guards it."""

@@ -20,6 +20,8 @@ class Operator(ABC):
 
     #: whether a batch may be run again record by record to find the one that breaks it
     stateless = True
+    #: whether its state comes only from inputs that go to all instances, so that any instance may take any other record
+    replicable = False
 
     @abstractmethod
     def process(self, batch: Batch, port: int) -> Output:
