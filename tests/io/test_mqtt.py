@@ -129,6 +129,16 @@ def test_texts_go_as_they_are(opened, broker, topic):
     assert taken(reader, 2) == [{"text": "é, {"}, {"text": ""}]
 
 
+def test_who_comes_later_gets_the_last_retained_message_of_each_topic(opened, broker, topic):
+    writer = publisher(opened, broker, f"{topic}/{{id}}", qos=1, retain=True)
+    writer.write(Batch.of({"id": ["a", "a", "b"], "n": [1, 2, 3]}, SCHEMA))
+    delivered(writer)
+    first = subscribed(opened, broker, f"{topic}/+")
+    assert sorted(row["n"] for row in taken(first, 2)) == [2, 3]
+    other = subscribed(opened, broker, f"{topic}/b")
+    assert {row["n"] for row in [*taken(other, 1), *other.read(50, 0.1).rows()]} == {3}  # amqtt sends it twice
+
+
 def test_a_record_was_created_when_it_arrived_or_when_it_says(opened, broker, topic):
     schema = Schema.of({"t": "time"})
     reader = subscribed(opened, broker, topic, schema=schema, created="t")

@@ -83,12 +83,40 @@ def changed(model: TreeModel | LinearModel, **parts: object) -> bytes:
         (changed(TREE, nodes=[fork(0, 1, 2), leaf(0)]), "tree node 0 leads to 1 and 2"),
         (changed(LINE, coefficients=[1.0]), "has 1 coefficients"),
         (changed(LINE, coefficients=[1.0, "a"]), "Expected `float`"),
+        (changed(LINE, revision=-1), "m: a model's revision counts from 1"),
+        (changed(LINE, revision=2**60), "m: a model's revision counts from 1"),
+        (changed(LINE, revision="new"), "Expected `int`"),
+        (changed(LINE, facts={"rmse": "good"}), "Expected `float"),
+        (TREE.to_json().replace(b'"facts":{}', b'"facts":{"rmse":1e999}'), "m is not a model file"),
+        (b'{"format":' + b"[" * 100_000, "m is not a model file"),
     ],
 )
 def test_a_corrupt_model_says_what_is_wrong(raw, words):
     with pytest.raises(ModelError) as caught:
         from_json(raw, "m")
     assert words in str(caught.value)
+
+
+@given(st.data())
+def test_a_damaged_model_is_refused_or_still_whole(data):
+    raw = bytearray(data.draw(st.sampled_from([TREE.to_json(), LINE.to_json()])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        model = from_json(bytes(raw))
+    except ModelError:
+        return
+    assert from_json(model.to_json()).to_json() == model.to_json()
+    model.predict(np.zeros((len(model.columns), 3)))
+
+
+def test_a_model_carries_its_revision_and_the_facts_about_it():
+    told = LinearModel(("a",), "b", (1.0,), 0.0, revision=7, facts={"rows": 100, "rmse": 0.5})
+    again = from_json(told.to_json())
+    assert (again.revision, again.facts) == (7, {"rows": 100.0, "rmse": 0.5})
+    older_form = {key: value for key, value in json.loads(told.to_json()).items() if key not in ("revision", "facts")}
+    unnumbered = from_json(json.dumps(older_form).encode())
+    assert (unnumbered.revision, unnumbered.facts) == (0, {})
 
 
 def test_a_regression_with_a_coefficient_that_is_no_number_is_refused():

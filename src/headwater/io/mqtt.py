@@ -55,8 +55,9 @@ class Mqtt:
     1, and with QoS 0 messages are dropped and counted (the reader's `dropped`).
 
     Publishing. Each record is a message: a JSON object, or with `payload="text"` the one text column.
-    `topic` may hold column names: `city/{sensor}/out`. While the broker is away at most `buffer` records
-    wait; then writing waits for `patience` and fails.
+    `topic` may hold column names: `city/{sensor}/out`. With `retain` the broker keeps the last message of each
+    topic for those who subscribe later. While the broker is away at most `buffer` records wait; then writing
+    waits for `patience` and fails.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Mqtt:
         payload: Payload = "json",
         topic_column: str | None = None,
         created: str | None = None,
+        retain: bool = False,
         username: str | None = None,
         password: str | None = None,
         ca: str | None = None,
@@ -91,7 +93,7 @@ class Mqtt:
         self.topic = topic or unquote(url.path.removeprefix("/"))
         self.qos = _checked_qos(options.get("qos", "0") if qos is None else qos)
         self.client_id = client_id or options.get("client_id")
-        self.payload, self.topic_column, self.created = payload, topic_column, created
+        self.payload, self.topic_column, self.created, self.retain = payload, topic_column, created, retain
         self.buffer, self.patience_s, self.retry_s = buffer, _seconds(patience), _seconds(retry)
         self._given = Schema.of(schema) if schema is not None else None
         self._check()

@@ -101,6 +101,8 @@ class MqttReader:
 
     def _arrived(self, client: Any, userdata: Any, message: Any) -> None:
         """Take a message from the network thread."""
+        if message.retain and not self._asked_for(message.topic):
+            return  # amqtt also sends who connects what it keeps of topics that others subscribed to
         taken = Message(message.topic, message.payload, time.time_ns(), message.mid, message.qos)
         with self._changed:
             if taken.qos == 0:
@@ -116,6 +118,11 @@ class MqttReader:
                 self._unacknowledged[taken.mid] = taken.payload
             self._waiting.append(taken)
             self._changed.notify_all()
+
+    def _asked_for(self, topic: str) -> bool:
+        from paho.mqtt.client import topic_matches_sub
+
+        return bool(topic_matches_sub(self._source.topic, topic))
 
     def _swallow(self, message: Message) -> None:
         """Pass over what is here already, or was handed out, and was sent again after a cut."""

@@ -104,7 +104,7 @@ class MqttWriter:
                 message = self._waiting.popleft()
                 self._flying.append(message)
             topic, payload = message
-            sent = self._connection.client.publish(topic, payload, qos=self._sink.qos)
+            sent = self._connection.client.publish(topic, payload, qos=self._sink.qos, retain=self._sink.retain)
             if sent.rc and self._sink.qos == 0:
                 self._take_back()
 

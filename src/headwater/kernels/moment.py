@@ -23,10 +23,12 @@ def second_moment(
     """Count each value among the slot's few `items`; put out the estimate after it.
 
     A value that is not among them takes a free place or, when there is none, a random one: the choice follows
-    from `seed`, the slot and how many values it has `seen`, so a run can be repeated. The estimate sums over
-    all places, free ones too, as the benchmark does; so the first one is 2 - places.
+    from `seed`, the value and how many its key has `seen`, so a run can be repeated, and every runner makes the
+    same choice wherever the key's slot lies. The estimate sums over all places, free ones too, as the benchmark
+    does; so the first one is 2 - places.
     """
     places = items.shape[1]
+    bits = values.view(np.int32)
     for i in range(len(slots)):
         slot = slots[i]
         seen[slot] += 1
@@ -39,7 +41,7 @@ def second_moment(
             if place < places:
                 used[slot] += 1
             else:
-                place = place_of(hash_int(seen[slot], hash_int(slot, np.uint64(seed))), places)
+                place = place_of(hash_int(seen[slot], hash_int(bits[i], np.uint64(seed))), places)
             items[slot, place] = values[i]
             counts[slot, place] = 1
         total = 0

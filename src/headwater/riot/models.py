@@ -1,10 +1,15 @@
-"""Trained models as plain data: a decision tree, a linear regression, and their portable JSON form."""
+"""Trained models as plain data: a decision tree, a linear regression, and their portable JSON form.
+
+A model has a revision, so that whoever is given an older one than it has can tell; 0 stands for a model that
+nobody numbered. Its facts say how it came about: rows it learned from, errors it was measured to make.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,8 @@ from numpy.typing import NDArray
 from headwater.errors import ModelError
 
 VERSION = 1  #: of the JSON form
+
+_LAST_REVISION = 2**53  # the largest whole number that every JSON reader takes
 
 
 class Leaf(msgspec.Struct, frozen=True, tag="leaf", forbid_unknown_fields=True):
@@ -35,8 +42,19 @@ class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
 class TreeModel:
     """A decision tree over `columns`, telling one of `classes`; a node comes before its children."""
 
-    def __init__(self, columns: tuple[str, ...], classes: tuple[str, ...], nodes: tuple[Fork | Leaf, ...]) -> None:
+    kind = "tree"
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        classes: tuple[str, ...],
+        nodes: tuple[Fork | Leaf, ...],
+        *,
+        revision: int = 0,
+        facts: Mapping[str, float] | None = None,
+    ) -> None:
         self.columns, self.classes, self.nodes = columns, classes, nodes
+        self.revision, self.facts = _checked(revision, facts or {})
         if not nodes:
             raise ModelError("a tree needs at least one node; got none")
         for number, node in enumerate(nodes):
@@ -73,20 +91,30 @@ class TreeModel:
 
     def to_json(self) -> bytes:
         """Return the portable form."""
-        return _encode("tree", self.columns, {"classes": self.classes, "nodes": self.nodes})
+        return _encode(self, {"classes": self.classes, "nodes": self.nodes})
 
 
 class LinearModel:
     """`target` = intercept + the sum of each column times its coefficient."""
 
+    kind = "regression"
+
     def __init__(
-        self, columns: tuple[str, ...], target: str, coefficients: tuple[float, ...], intercept: float
+        self,
+        columns: tuple[str, ...],
+        target: str,
+        coefficients: tuple[float, ...],
+        intercept: float,
+        *,
+        revision: int = 0,
+        facts: Mapping[str, float] | None = None,
     ) -> None:
         if len(columns) != len(coefficients):
             raise ModelError(f"a regression over {list(columns)} has {len(coefficients)} coefficients")
         if not all(map(math.isfinite, (*coefficients, intercept))):
             raise ModelError(f"a regression needs finite coefficients; got {coefficients}, {intercept}")
         self.columns, self.target = columns, target
+        self.revision, self.facts = _checked(revision, facts or {})
         self.coefficients, self.intercept = coefficients, intercept
         self._weights = np.array(coefficients, np.float64)
 
@@ -98,15 +126,24 @@ class LinearModel:
     def to_json(self) -> bytes:
         """Return the portable form."""
         parts = {"target": self.target, "coefficients": self.coefficients, "intercept": self.intercept}
-        return _encode("regression", self.columns, parts)
+        return _encode(self, parts)
 
 
 Model = TreeModel | LinearModel
 
 
-def _encode(kind: str, columns: tuple[str, ...], parts: dict[str, Any]) -> bytes:
-    head = {"format": "headwater-model", "version": VERSION, "kind": kind, "columns": columns}
-    return msgspec.json.encode({**head, **parts})
+def _checked(revision: int, facts: Mapping[str, float]) -> tuple[int, dict[str, float]]:
+    if not 0 <= revision <= _LAST_REVISION:
+        raise ModelError(f"a model's revision counts from 1, or is 0 for one without a number; got {revision}")
+    for name, value in facts.items():
+        if not math.isfinite(value):
+            raise ModelError(f"the facts about a model are finite numbers; {name!r} is {value}")
+    return revision, dict(facts)
+
+
+def _encode(model: Model, parts: dict[str, Any]) -> bytes:
+    head = {"format": "headwater-model", "version": VERSION, "kind": model.kind, "columns": model.columns}
+    return msgspec.json.encode({**head, "revision": model.revision, "facts": model.facts, **parts})
 
 
 class _TreeForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -116,6 +153,8 @@ class _TreeForm(msgspec.Struct, forbid_unknown_fields=True):
     columns: tuple[str, ...]
     classes: tuple[str, ...]
     nodes: tuple[Fork | Leaf, ...]
+    revision: int = 0
+    facts: dict[str, float] = {}  # msgspec makes a new one for each
 
 
 class _RegressionForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,6 +165,8 @@ class _RegressionForm(msgspec.Struct, forbid_unknown_fields=True):
     target: str
     coefficients: tuple[float, ...]
     intercept: float
+    revision: int = 0
+    facts: dict[str, float] = {}  # msgspec makes a new one for each
 
 
 class _Head(msgspec.Struct):
@@ -143,11 +184,12 @@ def from_json(raw: bytes, name: str = "model") -> Model:
             raise ModelError(f"{name}: expected headwater-model {VERSION}, got {found}")
         if head.kind == "tree":
             tree = msgspec.json.decode(raw, type=_TreeForm)
-            return TreeModel(tree.columns, tree.classes, tree.nodes)
+            return TreeModel(tree.columns, tree.classes, tree.nodes, revision=tree.revision, facts=tree.facts)
         if head.kind == "regression":
             form = msgspec.json.decode(raw, type=_RegressionForm)
-            return LinearModel(form.columns, form.target, form.coefficients, form.intercept)
-    except msgspec.DecodeError as error:
+            parts = form.columns, form.target, form.coefficients, form.intercept
+            return LinearModel(*parts, revision=form.revision, facts=form.facts)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"{name} is not a model file, or is cut short: {error}") from error
     except ModelError as error:
         raise error if str(error).startswith(name) else ModelError(f"{name}: {error}") from error
@@ -158,8 +200,9 @@ def load(path: Path) -> Model:
     """Read a model file."""
     try:
         return from_json(path.read_bytes(), path.name)
-    except OSError as error:
-        raise ModelError(f"cannot read model file {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"cannot read model file {path}: {reason}") from error
 
 
 def save(model: Model, path: Path) -> None:

@@ -39,8 +39,8 @@ def pred(
 ) -> Flow:
     """Build the flow: two results for every message, a class and the error of a regression.
 
-    `updates` brings file names of new models, to be found in the folder `models`. A sink for `forecasts` also
-    takes out what the regression predicts.
+    `updates` brings new models in a text column `model`: each in its portable form, or, with a folder `models`,
+    the name of a file there. A sink for `forecasts` also takes out what the regression predicts.
     """
     count = counted(INSTANCES, instances)
     features, target = dataset.features, dataset.features[-1]
@@ -51,9 +51,8 @@ def pred(
     )
     loaded = None
     if updates is not None:
-        folder = models or Path()
-        names = flow.read("updates", updates)
-        loaded = names.apply("load", lambda: LoadModel(folder), out=MODELS, parallel=count["load"])
+        announced = flow.read("updates", updates)
+        loaded = announced.apply("load", lambda: LoadModel(models), out=MODELS, parallel=count["load"])
     kept = ["msg", dataset.id]
     named: dict[str, object] = {"msg": int, dataset.id: str}
     results = {**named, "kind": str, "result": "float32", "label": str}

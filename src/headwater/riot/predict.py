@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from headwater.operators.operator import Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.riot.models import LinearModel, Model, TreeModel, from_json, load
 
+log = logging.getLogger(__name__)
+
 #: What a step that reads models from a store puts out: the model's portable form.
 MODELS = Schema.of({"model": str})
 
@@ -27,15 +30,17 @@ _DTC, _MLR, _NO_LABEL = Text.of(["DTC"]), Text.of(["MLR"]), Text.of([""])
 class _WithModel(Operator):
     """Applies a model to rows (input 0) and takes a new one whenever it comes (input 1).
 
-    A model that does not fit is a dead letter, and the old one stays; a model of another kind is passed over.
+    A model that is older than the one in use, or does not fit, is a dead letter, and the old one stays; a model of
+    another kind is passed over, and so is the one in use when it is announced again.
     """
 
     stateless = False
+    replicable = True
     kind: type[Model]
 
     def __init__(self, model: Model, columns: Sequence[str], step: str) -> None:
         self.columns, self._step = tuple(columns), step
-        self.model = self._checked(model)
+        self.model = self._fitting(model)
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return predictions, or take over a model."""
@@ -45,13 +50,23 @@ class _WithModel(Operator):
         bad: list[int] = []
         for i, raw in enumerate(batch["model"].bytes_list()):
             try:
-                model = from_json(raw, "a published model")
-                if isinstance(model, self.kind):
-                    self.model = self._checked(model)
+                self._offer(from_json(raw, "an announced model"))
             except ModelError as error:
                 errors.append(str(error))
                 bad.append(i)
         return [(DEAD, dead_letters(self._step, errors, batch.take(np.array(bad))))] if bad else None
+
+    def _offer(self, model: Model) -> None:
+        if not isinstance(model, self.kind) or model.to_json() == self.model.to_json():
+            return
+        fitting = self._fitting(model)
+        if model.revision <= self.model.revision and self.model.revision:
+            raise ModelError(
+                f"step {self._step!r} uses revision {self.model.revision}; "
+                f"an announced model is revision {model.revision}, which is not newer"
+            )
+        self.model = fitting
+        log.info("step %r uses revision %d from now on", self._step, model.revision)
 
     @abstractmethod
     def predict(self, batch: Batch) -> Batch:
@@ -61,8 +76,8 @@ class _WithModel(Operator):
         """Return the rows' features, one row of the matrix for each column."""
         return np.array([batch[name] for name in self.columns], np.float64)
 
-    def _checked(self, model: Model) -> Model:
-        if len(model.columns) != len(self.columns):
+    def _fitting(self, model: Model) -> Model:
+        if model.columns != self.columns:
             raise ModelError(f"step {self._step!r} reads {list(self.columns)}; the model is for {list(model.columns)}")
         return model
 
@@ -72,7 +87,7 @@ class _WithModel(Operator):
 
     def restore(self, data: bytes) -> None:
         """Take over a saved model."""
-        self.model = self._checked(from_json(unpacked("model", data)["model"].encode(), "a saved model"))
+        self.model = self._fitting(from_json(unpacked("model", data)["model"].encode(), "a saved model"))
 
 
 class Classify(_WithModel):
@@ -107,8 +122,14 @@ class Regress(_WithModel):
     def __init__(
         self, model: LinearModel, columns: Sequence[str], target: str, kept: Sequence[str], step: str = "mlr"
     ) -> None:
-        super().__init__(model, columns, step)
         self._target, self._kept = target, tuple(kept)
+        super().__init__(model, columns, step)
+
+    def _fitting(self, model: Model) -> Model:
+        assert isinstance(model, LinearModel)
+        if model.target != self._target:
+            raise ModelError(f"step {self._step!r} predicts {self._target!r}; the model is for {model.target!r}")
+        return super()._fitting(model)
 
     def predict(self, batch: Batch) -> Batch:
         """Return what was measured and what was predicted."""
@@ -157,18 +178,20 @@ def _of(batch: Batch, kept: Sequence[str], more: dict[str, Column]) -> Batch:
 
 
 class LoadModel(Operator):
-    """Reads models from a folder by their file names; one that cannot be read is a dead letter."""
+    """Reads announced models: their portable form itself, or the names of files in a folder.
 
-    def __init__(self, folder: Path, step: str = "load") -> None:
+    What cannot be read is a dead letter.
+    """
+
+    def __init__(self, folder: Path | None, step: str = "load") -> None:
         self._folder, self._step = folder, step
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the models' portable forms."""
         models, rows, errors, bad = [], [], [], []
-        for i, name in enumerate(batch["model"].tolist()):
+        for i, announced in enumerate(batch["model"].bytes_list()):
             try:
-                # only the last part: a name from outside must not reach beyond the folder
-                models.append(load(self._folder / Path(name).name).to_json())
+                models.append(self._read(announced).to_json())
                 rows.append(i)
             except ModelError as error:
                 errors.append(str(error))
@@ -179,3 +202,9 @@ class LoadModel(Operator):
         if bad:
             made.append((DEAD, dead_letters(self._step, errors, batch.take(np.array(bad)))))
         return made
+
+    def _read(self, announced: bytes) -> Model:
+        if self._folder is None:
+            return from_json(announced, "an announced model")
+        # only the last part: a name from outside must not reach beyond the folder
+        return load(self._folder / Path(announced.decode()).name)
