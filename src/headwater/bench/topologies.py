@@ -41,6 +41,7 @@ class Work(Operator):
     def __init__(self, cost_s: float) -> None:
         from headwater.kernels.work import spin
 
+        self.cost_s = cost_s
         self._spin, self._rounds = spin, max(1, round(cost_s * rounds_per_second()))
 
     def process(self, batch: Batch, port: int) -> Output:
