@@ -1,0 +1,249 @@
+"""Cuts a flow into stages: connected steps that run in one place, with records moving only between stages.
+
+A stage begins at a source, or where records have to meet by a key that they are not grouped by yet. Steps that look at
+each record alone run wherever their records are, in a copy for each stage that makes such records. Each stage has a
+level, the number of moves before it; all stages of one level are one operator of Spark's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.steps import Input, Step
+from headwater.spark.nature import Nature, kept, nature_of
+
+#: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
+#: evenly
+Kind = Literal["source", "key", "one", "even"]
+#: How a stream is spread over the buckets of the stage that it enters.
+Spread = Literal["key", "one", "all", "even"]
+Stream = tuple[str, str]  #: a step and one of its outputs
+
+
+@dataclass(slots=True)
+class Entry:
+    """A stream that comes into a stage from other stages; `number` is its address in rows."""
+
+    number: int
+    stage: int
+    stream: Stream
+    spread: Spread
+    keys: tuple[str, ...]
+    #: the steps of the stage that read it, and by which of their inputs
+    readers: list[tuple[str, int]] = field(default_factory=list)
+    #: the stages that it comes from
+    senders: tuple[int, ...] = ()
+    #: whether anything that it leads to wants to know how far event time has come
+    timed: bool = False
+
+
+@dataclass(slots=True)
+class Stage:
+    """Steps that run in one place, in the order in which records pass them."""
+
+    number: int
+    level: int
+    kind: Kind
+    keys: tuple[str, ...] = ()
+    buckets: int = 1
+    first_bucket: int = 0
+    steps: list[str] = field(default_factory=list)
+    #: why each step runs here
+    why: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Layout:
+    """All stages of a flow and the streams between them."""
+
+    flow: Flow
+    stages: list[Stage]
+    entries: list[Entry]
+    sinks: list[str]
+    natures: dict[str, Nature]
+
+    @property
+    def levels(self) -> int:
+        """How many times records move."""
+        return max(stage.level for stage in self.stages)
+
+    def source_stage(self, step: str) -> Stage:
+        """Return the stage that begins at a source."""
+        return next(stage for stage in self.stages if stage.kind == "source" and stage.steps[0] == step)
+
+    def stage_of_bucket(self, bucket: int) -> Stage | None:
+        """Return the stage to which a bucket belongs; None for what is on its way to a sink."""
+        for stage in self.stages:
+            if stage.level and stage.first_bucket <= bucket < stage.first_bucket + stage.buckets:
+                return stage
+        return None
+
+
+def cut(flow: Flow, buckets: int) -> Layout:
+    """Check a flow and cut it; `buckets` is into how many parts keys are spread."""
+    flow.check()
+    return _Cutter(flow, buckets).layout()
+
+
+class _Cutter:
+    def __init__(self, flow: Flow, buckets: int) -> None:
+        self.flow, self.buckets = flow, buckets
+        self.stages: list[Stage] = []
+        self.entries: list[Entry] = []
+        self.natures = {name: nature_of(step) for name, step in flow.steps.items()}
+        self._made: dict[Stream, list[Stage]] = {}  #: the stages in which a stream is made
+        #: what the columns of a stage's key are called in a stream that it makes; absent when they are lost
+        self._held: dict[tuple[int, Stream], tuple[str, ...]] = {}
+        self._shared: dict[tuple[object, ...], Stage] = {}
+
+    def layout(self) -> Layout:
+        for step in _dead_letters_last(self.flow):
+            self._place(step)
+        self._mark_timed()
+        at = 0
+        for stage in self.stages:
+            if stage.level:
+                stage.first_bucket = at
+                at += stage.buckets
+        sinks = [name for name, step in self.flow.steps.items() if step.is_sink]
+        return Layout(self.flow, self.stages, self.entries, sinks, self.natures)
+
+    def _place(self, step: Step) -> None:
+        nature = self.natures[step.name]
+        if nature.place == "source":
+            self._put(step, self._new("source", 0), "a source")
+        elif step.name == DEAD_LETTERS:
+            for stage in list(self.stages):
+                self._put(step, stage, "where the letters are written")
+        elif nature.place in ("free", "sink") or self._copied_for_free(step, nature):
+            for stage in self._makers(step.inputs):
+                self._put(step, stage, _FREE.get(nature.place, "keeps no state"))
+        elif nature.place == "time" and all(s.kind == "source" for s in self._makers(step.inputs)):
+            for stage in self._makers(step.inputs):
+                self._put(step, stage, "each part of a source tells its own event time")
+        else:
+            self._place_stateful(step, nature)
+
+    def _copied_for_free(self, step: Step, nature: Nature) -> bool:
+        return nature.place == "copied" and not any(given.grouping == "all" for given in step.inputs)
+
+    def _makers(self, inputs: tuple[Input, ...]) -> list[Stage]:
+        """Return the stages in which any of these streams is made, in order."""
+        numbers = {stage.number for given in inputs for stage in self._made[given.step, given.port]}
+        return [stage for stage in self.stages if stage.number in numbers]
+
+    def _place_stateful(self, step: Step, nature: Nature) -> None:
+        makers = self._makers(step.inputs)
+        here = makers[0]
+        if len(makers) == 1 and here.level and self._fits(step, nature, here):
+            held = f"by {', '.join(here.keys)}" if here.keys else "in one place"
+            self._put(step, here, f"its records are {held} already")
+            return
+        level = 1 + max(stage.level for stage in makers)
+        streams = tuple((given.step, given.port) for given in step.inputs)
+        if nature.place == "keyed":
+            keys = next(given.keys for given in step.inputs if given.keys)
+            stage = self._shared_stage((level, "key", keys), "key", level, keys)
+            why = f"keeps state by {', '.join(keys)}"
+        elif nature.place == "copied":
+            stage = self._shared_stage((level, "even", streams), "even", level)
+            why = "every copy of it learns the same from the inputs that go to all"
+        else:
+            stage = self._shared_stage((level, "one", streams), "one", level)
+            why = (
+                "event time after a keyed step is that of all keys together; put event_time before key_by to avoid this"
+                if nature.place == "time"
+                else "keeps state without a key"
+            )
+        for port, given in enumerate(step.inputs):
+            self._enter(stage, step, port, given)
+        self._put(step, stage, why, step.inputs[0].keys if stage.kind == "key" else None)
+
+    def _fits(self, step: Step, nature: Nature, stage: Stage) -> bool:
+        """Say whether records that this stage makes are where the step needs them."""
+        if stage.kind == "one":
+            return True
+        if stage.kind != "key" or nature.place != "keyed":
+            return False
+        places = set()
+        for given in step.inputs:
+            held = self._held.get((stage.number, (given.step, given.port)))
+            if held is None or not given.keys or not set(held) <= set(given.keys):
+                return False
+            places.add(tuple(given.keys.index(name) for name in held))
+        return len(places) == 1
+
+    def _shared_stage(self, key: tuple[object, ...], kind: Kind, level: int, keys: tuple[str, ...] = ()) -> Stage:
+        if key not in self._shared:
+            self._shared[key] = self._new(kind, level, keys)
+        return self._shared[key]
+
+    def _new(self, kind: Kind, level: int, keys: tuple[str, ...] = ()) -> Stage:
+        stage = Stage(len(self.stages), level, kind, keys, self.buckets if kind in ("key", "even") else 1)
+        self.stages.append(stage)
+        return stage
+
+    def _enter(self, stage: Stage, step: Step, port: int, given: Input) -> None:
+        """Let a stream into a stage, once for all steps that read it there in the same way."""
+        spread: Spread
+        if stage.kind == "one":
+            spread = "one"
+        elif given.grouping == "all":
+            spread = "all"
+        else:
+            spread = "key" if stage.kind == "key" else "even"
+        keys = given.keys if spread == "key" else ()
+        stream = given.step, given.port
+        for entry in self.entries:
+            if (entry.stage, entry.stream, entry.spread, entry.keys) == (stage.number, stream, spread, keys):
+                entry.readers.append((step.name, port))
+                return
+        entry = Entry(len(self.entries), stage.number, stream, spread, keys, [(step.name, port)])
+        entry.senders = tuple(sender.number for sender in self._made[stream])
+        self.entries.append(entry)
+
+    def _put(self, step: Step, stage: Stage, why: str, entered_by: tuple[str, ...] | None = None) -> None:
+        stage.steps.append(step.name)
+        stage.why[step.name] = why
+        held = entered_by or self._held_by_inputs(step, stage)
+        for port in step.outputs:
+            self._made.setdefault((step.name, port), []).append(stage)
+            names = None if held is None else kept(step, self.natures[step.name], port, held)
+            if names is not None:
+                self._held[stage.number, (step.name, port)] = names
+
+    def _held_by_inputs(self, step: Step, stage: Stage) -> tuple[str, ...] | None:
+        """Return the key columns in the step's inputs, when those that it has here agree on them."""
+        streams = [(given.step, given.port) for given in step.inputs]
+        if self.natures[step.name].place == "keyed":
+            streams = streams[:1]
+        found = {self._held.get((stage.number, s)) for s in streams if stage in self._made[s]}
+        return found.pop() if len(found) == 1 else None
+
+    def _mark_timed(self) -> None:
+        """Find out which entries lead to a step for which event time matters, the last levels first."""
+        for entry in sorted(self.entries, key=lambda entry: -self.stages[entry.stage].level):
+            entry.timed = any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
+
+    def _leads_to_timed(self, name: str, stage: int) -> bool:
+        if self.natures[name].timed:
+            return True
+        if any(e.timed and e.stream[0] == name and stage in e.senders for e in self.entries):
+            return True
+        inside = [r.name for r in self.flow.readers_of(name) if r.name in self.stages[stage].steps]
+        return any(self._leads_to_timed(reader, stage) for reader in inside if reader != name)
+
+
+_FREE = {"sink": "written by the driver", "copied": "no input changes its state"}
+
+
+def _dead_letters_last(flow: Flow) -> list[Step]:
+    """Return the steps in order, those that read dead letters after all that could write one."""
+    order = flow.in_order()
+    after = {DEAD_LETTERS}
+    for step in order:
+        if any(given.step in after for given in step.inputs):
+            after.add(step.name)
+    return [s for s in order if s.name not in after] + [s for s in order if s.name in after]

@@ -1,0 +1,113 @@
+"""Stages executed bucket by bucket give what the engine gives."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from strategies import build, flows, records
+
+import importlib.util, sys, pathlib
+spec = importlib.util.spec_from_file_location("inline", pathlib.Path(__file__).with_name("inline.py"))
+inline = importlib.util.module_from_spec(spec); sys.modules["inline"] = inline; spec.loader.exec_module(inline)
+
+
+def multiset(rows):
+    return Counter(repr(sorted(row.items(), key=lambda item: item[0])) for row in rows)
+
+
+def by_key(rows, *keys):
+    kept = defaultdict(list)
+    for row in rows:
+        kept[tuple(row[key] for key in keys)].append(row)
+    return kept
+
+
+sizes = st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any)
+
+
+def forever(numbers):
+    while True:
+        yield from numbers
+
+
+def one_each(plan):
+    return [(verb, which, 1) for verb, which, _ in plan]
+
+
+@settings(max_examples=150)
+@given(flows(), records, sizes, st.integers(1, 4))
+def test_generated_flows_give_the_engines_records(plan, rows, batching, buckets):
+    expected, made = build(one_each(plan), rows), build(one_each(plan), rows)
+    engine.run(expected.flow, workers=1, take=1, policy="min_latency")
+    got = inline.run(made.flow, buckets=buckets, batching=forever(batching))
+    straight = all(len(step.inputs) < 2 for step in made.flow.steps.values())
+    for name, sink in expected.sinks.items():
+        if straight:
+            assert multiset(got[name]) == multiset(sink.records)
+            assert by_key(got[name], "key") == by_key(sink.records, "key")
+
+
+timed = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from(["u", "v"]), st.integers(0, 60), st.integers(-8, 3)),
+    max_size=80,
+).map(
+    lambda rows: [
+        {"n": i, "key": k, "site": s, "x": float(x), "at": (i + jump) * 1_000_000} for i, (k, s, x, jump) in enumerate(rows)
+    ]
+)
+TIMED = {"n": int, "key": str, "site": str, "x": float, "at": "time"}
+
+
+def last_of_each(state, record):
+    """Tells by its results in which order records of different keys came."""
+    return [record["n"]], {**record, "x": float(-1 if state is None else state[0])}
+
+
+def windows(rows, lateness):
+    flow, sinks = Flow("windows"), {}
+    stream = flow.read("r", io.Items(rows, TIMED)).event_time("t", "at", lateness=f"{lateness} s")
+    for name, window in {
+        "tumbling": Tumbling("5 s"),
+        "sliding": Sliding("6 s", "2 s"),
+        "session": Session("3 s"),
+        "count": Count(3),
+        "moving": Count(4, 2),
+    }.items():
+        made = stream.key_by("key").window(name, window, n=agg.count(), x=agg.sum("x"))
+        sinks[name] = io.Collect()
+        made.write(f"{name} out", sinks[name])
+        if name in ("tumbling", "sliding", "session"):
+            sinks[f"{name} late"] = io.Collect()
+            made.late.write(f"{name} late out", sinks[f"{name} late"])
+    again = stream.key_by("key").window("inner", Tumbling("4 s"), x=agg.sum("x"))
+    outer = again.key_by().window("outer", Tumbling("8 s"), x=agg.sum("x"), n=agg.count())
+    sinks["outer"] = io.Collect()
+    outer.write("outer out", sinks["outer"])
+    first = stream.key_by("key").process("first", last_of_each)
+    second = first.key_by("site").process("second", last_of_each)
+    third = second.event_time("again", "at", lateness=f"{lateness} s").key_by("key").window("third", Tumbling("5 s"), x=agg.sum("x"))
+    for name, made in {"second": second, "third": third, "third late": third.late}.items():
+        sinks[name] = io.Collect()
+        made.write(f"{name} out", sinks[name])
+    return flow, sinks
+
+
+@settings(max_examples=100)
+@given(timed, st.integers(0, 6), sizes, st.integers(1, 4))
+def test_windows_and_late_records_are_the_engines(rows, lateness, batching, buckets):
+    flow, expected = windows(rows, lateness)
+    engine.run(flow, workers=1, take=1, policy="min_latency")
+    got = inline.run(windows(rows, lateness)[0], buckets=buckets, batching=forever(batching))
+    for name, sink in expected.items():
+        mine = got[f"{name} out"]
+        assert multiset(mine) == multiset(sink.records), name
+        keys = [key for key in ("key", "site") if sink.records and key in sink.records[0]]
+        if name != "second":
+            assert by_key(mine, *keys) == by_key(sink.records, *keys), name
+        else:
+            assert by_key(mine, "site") == by_key(sink.records, "site")
