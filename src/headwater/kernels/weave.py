@@ -86,7 +86,7 @@ def _float32_texts(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDAr
     return out[:at], offsets
 
 
-@kernel
+@long_kernel
 def _float32_rows(values: NDArray[np.float32], after: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     out = np.empty(values.size * (_LONGEST_FLOAT32 + 1), np.uint8)
     offsets = np.empty(len(values) + 1, np.int32)
