@@ -15,6 +15,7 @@ import time
 import psutil
 
 from headwater import Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater.engine.memory import share_arenas
 
 SECOND = 1_000_000
 SENSORS_HZ = 1_000  # of event time: one round covers records / SENSORS_HZ seconds of it
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
+    share_arenas()  # as `headwater run` does
     process = psutil.Process()
     readings = []
     for number in range(options.rounds):

@@ -1,12 +1,14 @@
 """Bad input, full queues, lost sinks and interruptions: the flow goes on or stops with one message, and counts add up."""
 
 import errno
+import platform
 import threading
 
 import numpy as np
 import pytest
 
 from headwater import Batch, Flow, Schema, Tumbling, agg, col, engine, io
+from headwater.engine.memory import share_arenas
 from headwater.errors import InputError, RunError
 from headwater.operators import Operator
 
@@ -261,3 +263,7 @@ def test_no_thread_outlives_its_run(on):
     flow.read("r", Endless(limit=1000)).filter("f", col.n > 5).write("w", io.Discard())
     engine.run(flow, on=on)
     wait_until(lambda: threading.active_count() == before)
+
+
+def test_the_gnu_c_library_takes_a_bound_on_its_pools_of_memory():
+    assert share_arenas() == (platform.libc_ver()[0] == "glibc")

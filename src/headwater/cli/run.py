@@ -13,6 +13,7 @@ from headwater.cli.rewire import rewired
 from headwater.cli.screen import err, live, print_json, print_report, progress
 from headwater.engine import RUNNERS, Run, start
 from headwater.engine.machine import Take
+from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds
@@ -55,6 +56,7 @@ def run(
     if workers is not None:
         options["workers"] = workers
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    share_arenas()
     running = start(chosen, on=on, **options)
     stop_on_interrupt(running)
     if prometheus is not None:
