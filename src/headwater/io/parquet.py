@@ -40,6 +40,11 @@ class Parquet:
                 self._schema = arrow.schema_of(file.schema_arrow)
         return self._schema
 
+    def row_groups(self) -> list[int]:
+        """Return how many rows each row group of the file has."""
+        with _opened(self.path) as file:
+            return [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+
     @overload
     def open(self, given: Reject, position: Any = None) -> ParquetReader: ...
     @overload

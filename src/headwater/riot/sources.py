@@ -105,10 +105,9 @@ class MessageFile:
     def texts(self) -> Text:
         """Read the messages."""
         try:
-            lines = [_without_time(line) for line in self.path.read_bytes().split(b"\n")]
+            return messages_in(self.path.read_bytes())
         except OSError as error:
             raise InputError(f"cannot read {self.path}: {error.strerror}") from error
-        return Text.of_bytes([line for line in lines if line])
 
     def __str__(self) -> str:
         return str(self.path)
@@ -129,6 +128,12 @@ class _MessageReader:
 
     def close(self) -> None:
         pass
+
+
+def messages_in(lines: bytes) -> Text:
+    """Return the messages among some lines."""
+    messages = map(_without_time, lines.split(b"\n"))
+    return Text.of_bytes([message for message in messages if message])
 
 
 def _without_time(line: bytes) -> bytes:

@@ -1,0 +1,151 @@
+"""Where records come from on Spark: files and generators are read in parallel by ranges, all else through a log."""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import RunError
+from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Source
+from headwater.io.csv import Csv
+from headwater.io.generator import Generate, Replay
+from headwater.io.jsonl import JsonLines
+from headwater.io.memory import Items
+from headwater.io.parquet import Parquet
+from headwater.riot.sources import MessageFile, Messages
+from headwater.spark.sources.lines import LineRanges, MessageRanges, csv_ranges
+from headwater.spark.sources.logged import LoggedRanges, Receiver
+from headwater.spark.sources.paced import PacedRanges
+from headwater.spark.sources.ranges import Ranges, Sizes
+from headwater.spark.sources.rows import RowRanges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.spark.sources.feed import Prefix
+
+
+@dataclass
+class Feed:
+    """A source that Spark reads: its rows, and how to end it.
+
+    `finish` lets it end where it is, as a source does that comes to its end: what was read is processed, and marks
+    of the end follow. A query that is to be taken up again later is stopped without it. `close` comes last.
+    """
+
+    rows: DataFrame
+    _finish: Path
+    _receiver: Receiver | None
+    _temporary: Path | None
+
+    def finish(self) -> None:
+        """Read no more, and say so in the rows."""
+        if self._receiver is not None:
+            self._receiver.close()
+        self._finish.touch()
+
+    def check(self) -> None:
+        """Raise what the source broke with, if it did."""
+        if self._receiver is not None and self._receiver.error is not None:
+            raise self._receiver.error
+
+    def close(self) -> None:
+        """Stop reading, and remove what only this run needed."""
+        if self._receiver is not None:
+            self._receiver.close()
+        self._finish.unlink(missing_ok=True)
+        if self._temporary is not None:
+            rmtree(self._temporary, ignore_errors=True)
+
+
+def open_source(
+    spark: SparkSession,
+    step: str,
+    source: Source,
+    *,
+    step_index: int,
+    checkpoint: str | Path | None,
+    available_now: bool = False,
+    prefix: Prefix | None = None,
+    sizes: Sizes | None = None,
+) -> Feed:
+    """Start reading a source; raises what it has to say if it cannot be opened.
+
+    `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
+    generated records are not waited for, and any other source ends when it has nothing for the moment.
+    """
+    from headwater.spark.sources.feed import plain, rows_of
+
+    sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
+    folder, temporary = _folder(checkpoint, step_index, lasting=not _is_ranged(source))
+    ranges = _ranges(source, sizes, at_once=available_now)
+    receiver = None
+    if ranges is None:
+        receiver = Receiver(step, source, folder / "log", until_idle=available_now)
+        ranges = LoggedRanges(folder / "log", sizes, ship=not spark.sparkContext.master.startswith("local"))
+    ranges.start()  # says now what is wrong with it, not in a process far away
+    finish = folder / "finish"
+    finish.unlink(missing_ok=True)
+    return Feed(rows_of(spark, step, ranges, prefix or plain(step_index), finish), finish, receiver, temporary)
+
+
+def way_of(source: Source) -> str:
+    """Return how a source is read on Spark, in words."""
+    return "in parallel, by ranges" if _is_ranged(source) else "through a log, by the driver"
+
+
+def _is_ranged(source: Any) -> bool:
+    match source:
+        case JsonLines() | Csv():
+            return _is_file(source.path)
+        case Parquet() | MessageFile() | Messages() | Generate():
+            return True
+        case Replay():  # records in memory are this process's own
+            return not isinstance(source.records, Batch | Items)
+    return False
+
+
+def _ranges(source: Any, sizes: Sizes, *, at_once: bool) -> Ranges | None:
+    if not _is_ranged(source):
+        return None
+    match source:
+        case JsonLines():
+            source.schema  # noqa: B018  guessed here once, not in every task
+            return LineRanges(source, sizes)
+        case Csv():
+            source.schema  # noqa: B018
+            return csv_ranges(source, sizes)
+        case Parquet():
+            return RowRanges(source, sizes)
+        case MessageFile():
+            return MessageRanges(source, sizes)
+    return PacedRanges(source, sizes, at_once=at_once)
+
+
+def _is_file(path: str | Path) -> bool:
+    """Tell a file from a pipe, which has no past; one that is not there is said to be missing when it is opened."""
+    try:
+        return str(path) != "-" and stat.S_ISREG(Path(path).stat().st_mode)
+    except OSError:
+        return True
+
+
+def _folder(checkpoint: str | Path | None, step_index: int, *, lasting: bool) -> tuple[Path, Path | None]:
+    """Return the folder for what is kept of a source, and what of it must be removed at the end."""
+    text = "" if checkpoint is None else str(checkpoint).removeprefix("file://")
+    if "://" in text:
+        if lasting:
+            raise RunError(
+                f"a source that cannot be read twice needs a log beside the checkpoint, and {text} is not a folder "
+                "of this machine; give a folder that the driver can write"
+            )
+        text = ""
+    temporary = None if text else Path(tempfile.mkdtemp(prefix="headwater-source-"))
+    folder = (temporary or Path(text)).absolute() / "sources" / str(step_index)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder, temporary

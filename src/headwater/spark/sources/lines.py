@@ -1,0 +1,196 @@
+"""Files of lines, cut by bytes: JSON Lines, CSV, and the benchmark's messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from headwater.errors import InputError
+from headwater.flow.batch import Batch, stamped
+from headwater.flow.endpoints import Reject
+from headwater.io.csv import Csv
+from headwater.io.files import explained
+from headwater.io.jsonl import JsonLines
+from headwater.riot.sources import MessageFile, messages_in
+from headwater.spark.sources.ranges import Offset, Piece, Sizes
+
+_RECORDS = 2**14  # in a batch
+_CHUNK = 2**20  # bytes that are read at once
+_LOOK = 2**16  # bytes that are looked at for the end of a line
+_STEP = 256  # rows between two places where quoted rows may be cut
+
+
+class _Bytes:
+    """An open file in which the ends of lines are looked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise explained(error, path, "read") from error
+        self.size = os.fstat(self._fd).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._fd)
+
+    def line_end(self, byte: int, after: int) -> int:
+        """Return where the first line ends that reaches up to `byte`, or beyond it."""
+        if after > self.size + 1:  # one more than its size: the last line had no end
+            raise InputError(
+                f"cannot read {self._path} from byte {after:,}: it has {self.size:,}; was the file replaced?"
+            )
+        at = max(byte - 1, after)
+        while at < self.size:
+            found = (data := os.pread(self._fd, _LOOK, at)).find(b"\n")
+            if found >= 0:
+                return at + found + 1
+            at += len(data)
+        return self.size
+
+    def lines(self, start: int, stop: int) -> int:
+        """Return how many lines begin in a range that begins with one."""
+        return sum(self.counted(data) for data in self.chunks(start, stop))
+
+    def counted(self, data: bytes) -> int:
+        """Return how many lines some bytes hold; a last one needs no end."""
+        return data.count(b"\n") + (not data.endswith(b"\n"))
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        """Read a range of lines, in pieces that end where a line does."""
+        while start < stop:
+            end = min(stop, self.line_end(start + _CHUNK, start))
+            yield os.pread(self._fd, end - start, start)
+            start = end
+
+
+class _Messages(_Bytes):
+    def counted(self, data: bytes) -> int:
+        return sum(map(bool, map(bytes.strip, data.split(b"\n"))))
+
+
+class LineRanges:
+    """A file whose lines are records: cut wherever a line ends. Offsets count bytes, and lines for what is rejected."""
+
+    def __init__(self, source: JsonLines | Csv, sizes: Sizes) -> None:
+        self.source, self.sizes = source, sizes
+        self.path = Path(source.path).absolute()
+
+    def file(self) -> _Bytes:
+        """Open the file to look for lines."""
+        return _Bytes(self.path)
+
+    def start(self) -> Offset:
+        """Return where the first record begins: after the header of a file that has one."""
+        reader = self.source.open(_ignore)
+        byte, line = reader.position
+        reader.close()
+        return {"byte": byte, "line": line, "ended": False}
+
+    def advance(self, at: Offset) -> Offset:
+        """Return the end of the next lines, at most a micro-batch of them; the end of the file is the end."""
+        with self.file() as file:
+            end = file.line_end(at["byte"] + self.sizes.batch_bytes, at["byte"])
+            return {"byte": end, "line": at["line"] + file.lines(at["byte"], end), "ended": end >= file.size}
+
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return byte ranges of about equal size, each with the number of lines before it."""
+        pieces: list[Piece] = []
+        byte, line, size = start["byte"], start["line"], end["byte"] - start["byte"]
+        count = self.sizes.pieces(size, self.sizes.piece_bytes)
+        with self.file() as file:
+            for number in range(1, count + 1):
+                stop = min(end["byte"], file.line_end(start["byte"] + size * number // count, byte))
+                if stop > byte:
+                    pieces.append((byte, line, stop))
+                    line += file.lines(byte, stop)
+                    byte = stop
+        return pieces
+
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Read the lines of a piece."""
+        byte, line, stop = piece
+        reader = self.source.open(reject, [byte, line], stop)
+        try:
+            while (batch := reader.read(_RECORDS, 0)) is not None:
+                yield batch
+        finally:
+            reader.close()
+
+    def forget(self, end: Offset) -> None:
+        """Nothing is kept."""
+
+
+class QuotedRanges(LineRanges):
+    """A CSV file with quotes, where a row may go over several lines: cut only where the reader itself ends a row."""
+
+    def advance(self, at: Offset) -> Offset:
+        """Return the end of the next rows."""
+        [(byte, line)] = self._ends(at, [at["byte"] + self.sizes.batch_bytes])
+        return {"byte": byte, "line": line, "ended": byte >= self.path.stat().st_size}
+
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return byte ranges of about equal size."""
+        size = end["byte"] - start["byte"]
+        count = self.sizes.pieces(size, self.sizes.piece_bytes)
+        wanted = [start["byte"] + size * number // count for number in range(1, count)]
+        places = [(start["byte"], start["line"]), *self._ends(start, wanted), (end["byte"], end["line"])]
+        return [(byte, line, stop) for (byte, line), (stop, _) in pairwise(places) if stop > byte]
+
+    def _ends(self, start: Offset, wanted: list[int]) -> list[tuple[int, int]]:
+        """Return the first ends of rows at or after some bytes, as bytes and lines."""
+        reader = self.source.open(_ignore, [start["byte"], start["line"]])
+        found: list[tuple[int, int]] = []
+        try:
+            for byte in wanted:
+                while reader.position[0] < byte and reader.read(_STEP, 0) is not None:
+                    pass
+                found.append((reader.position[0], reader.position[1]))
+        finally:
+            reader.close()
+        return found
+
+
+class MessageRanges(LineRanges):
+    """The benchmark's messages, numbered from 1; empty lines do not count."""
+
+    def __init__(self, source: MessageFile, sizes: Sizes) -> None:
+        self.path, self.sizes = source.path.absolute(), sizes
+
+    def file(self) -> _Bytes:
+        """Open the file to look for messages."""
+        return _Messages(self.path)
+
+    def start(self) -> Offset:
+        """Return the beginning of the file."""
+        with self.file():  # says so now if it cannot be read
+            return {"byte": 0, "line": 0, "ended": False}
+
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Read the messages of a piece."""
+        byte, number, stop = piece
+        with self.file() as file:
+            for data in file.chunks(byte, stop):
+                texts = messages_in(data)
+                numbers = np.arange(number + 1, number + 1 + len(texts))
+                number += len(texts)
+                yield Batch({"msg": numbers, "message": texts}, len(texts), stamped(len(texts)))
+
+
+def csv_ranges(source: Csv, sizes: Sizes) -> LineRanges:
+    """Choose how to cut a CSV file: one without any quote can be cut at every line."""
+    with _Bytes(Path(source.path)) as file:
+        quoted = any(b'"' in data for data in file.chunks(0, file.size))
+    return (QuotedRanges if quoted else LineRanges)(source, sizes)
+
+
+def _ignore(text: str, error: str) -> None:
+    """Planning looks at records only to find where they end; who reads them rejects them."""

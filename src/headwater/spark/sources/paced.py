@@ -1,0 +1,111 @@
+"""Generated and replayed records, cut by their numbers; due by the clock, or all at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import floor
+from sys import maxsize
+from uuid import uuid4
+
+import numpy as np
+
+from headwater.errors import RunError
+from headwater.flow.batch import CREATED, EMITTED, Batch
+from headwater.flow.column import Array
+from headwater.flow.endpoints import Reject
+from headwater.io.generator import Generate, Replay
+from headwater.io.pace import Pace, Take
+from headwater.io.rates import rate_of
+from headwater.riot.sources import Messages, generated
+from headwater.spark.sources.ranges import Offset, Piece, Sizes
+
+_RECORDS = 2**14  # in a batch
+_NEVER_S = 1e9
+
+
+class PacedRanges:
+    """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
+
+    def __init__(self, source: Generate | Replay | Messages, sizes: Sizes, *, at_once: bool) -> None:
+        self.source, self.sizes, self._at_once = source, sizes, at_once
+        self._key = uuid4().hex
+        self._pace = _pace(source)
+        most = source.numbered(_ignore)[1] if isinstance(source, Replay) and not source.loop else maxsize
+        self._total = min(self._pace.total, most)
+        self._since_ns: int | None = None
+        if at_once and self._total == maxsize:
+            raise RunError(f"{source} has no end, so not all of it can be read; say for how long, or how many")
+
+    def start(self) -> Offset:
+        """Return the first record; nothing is due yet."""
+        return {"number": 0, "since_ns": 0, "ended": self._total == 0}
+
+    def advance(self, at: Offset) -> Offset:
+        """Return the records that are due by now."""
+        now = time.time_ns()
+        if self._since_ns is None:  # this run begins: take up the rate where it was
+            self._since_ns = now - round(self._due_s(np.array([at["number"]]))[0] * 1e9) if at["number"] else now
+        due = self._total
+        if not self._at_once:
+            due = min(self._total, floor(self._pace.rate.due((now - self._since_ns) / 1e9)))
+        number = min(due, at["number"] + self.sizes.batch_records)
+        if number <= at["number"]:
+            return at
+        return {"number": number, "since_ns": self._since_ns, "ended": number == self._total}
+
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return ranges of numbers of equal size."""
+        first, stop = start["number"], end["number"]
+        count = self.sizes.pieces(stop - first, self.sizes.piece_records)
+        places = [first + (stop - first) * number // count for number in range(count + 1)]
+        return [(places[i], places[i + 1], end["since_ns"]) for i in range(count) if places[i + 1] > places[i]]
+
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Make some records, each with the moment it was due."""
+        first, stop, since_ns = piece
+        # what a replayed source rejects is told once, with its first record
+        take = self._taken(reject if first == 0 else _ignore, fresh=first == 0)
+        for number in range(first, stop, _RECORDS):
+            count = min(_RECORDS, stop - number)
+            made = take(number, count)
+            due_ns = since_ns + np.rint(self._due_s(np.arange(number + 1, number + count + 1)) * 1e9).astype(np.int64)
+            stamps = np.empty((count, 2), np.int64)
+            stamps[:, EMITTED] = time.time_ns()
+            stamps[:, CREATED] = stamps[:, EMITTED] if self._at_once else due_ns
+            columns = dict(made.columns)
+            if self._pace.time is not None:
+                columns[self._pace.time] = due_ns // 1000
+            yield Batch(columns, count, stamps)
+
+    def forget(self, end: Offset) -> None:
+        """Nothing is kept."""
+
+    def _due_s(self, numbers: Array) -> Array:
+        due_s: Array = np.minimum(self._pace.rate.when(numbers), _NEVER_S)
+        return due_s
+
+    def _taken(self, reject: Reject, *, fresh: bool) -> Take:
+        """Return what hands out records, the same as in this process's last task: it may hold what was loaded."""
+        if fresh or self._key not in _takers:
+            while len(_takers) >= _KEPT:
+                del _takers[next(iter(_takers))]
+            _takers[self._key] = expanded(self.source).numbered(reject)[0]
+        return _takers[self._key]
+
+
+_takers: dict[str, Take] = {}
+_KEPT = 4
+
+
+def _pace(source: Generate | Replay | Messages) -> Pace:
+    return Pace(rate_of(source.rate)) if isinstance(source, Messages) else source.pace
+
+
+def expanded(source: Generate | Replay | Messages) -> Generate | Replay:
+    """Return what makes the records: the benchmark's messages are described by a name, and made where they are read."""
+    return generated(source.name, source.rate, seed=source.seed) if isinstance(source, Messages) else source
+
+
+def _ignore(text: str, error: str) -> None:
+    """Leave what cannot be replayed to the task that reads the first record."""

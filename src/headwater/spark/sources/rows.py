@@ -1,0 +1,62 @@
+"""Parquet files, cut by rows: where a row group ends, if one ends near enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Reject
+from headwater.io.parquet import Parquet
+from headwater.spark.sources.ranges import Offset, Piece, Sizes
+
+_RECORDS = 2**14  # in a batch
+
+
+class RowRanges:
+    """A Parquet file; offsets count rows."""
+
+    def __init__(self, source: Parquet, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.source = Parquet(Path(source.path).absolute())
+        counts = self.source.row_groups()
+        self._groups = list(accumulate(counts, initial=0))  # the rows before each group, and all rows
+        self._total = self._groups[-1]
+
+    def start(self) -> Offset:
+        """Return the first row."""
+        return {"row": 0, "ended": False}
+
+    def advance(self, at: Offset) -> Offset:
+        """Return the row up to which the next micro-batch reads."""
+        row = min(self._total, at["row"] + self.sizes.batch_records)
+        return {"row": row, "ended": row == self._total}
+
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return ranges of rows of about equal size."""
+        first, stop = start["row"], end["row"]
+        count = self.sizes.pieces(stop - first, self.sizes.piece_records)
+        slack = (stop - first) // (4 * count)
+        wanted = [first + (stop - first) * number // count for number in range(1, count)]
+        places = [first, *(self._near(row, slack) for row in wanted), stop]
+        return [(row, after) for row, after in pairwise(places) if after > row]
+
+    def _near(self, row: int, slack: int) -> int:
+        """Return the beginning of a row group close by, since who begins within one reads it from its beginning."""
+        nearest = min(self._groups, key=lambda begin: abs(begin - row))
+        return nearest if abs(nearest - row) <= slack else row
+
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Read some rows."""
+        row, stop = piece
+        reader = self.source.open(reject, row)
+        try:
+            while row < stop and (batch := reader.read(min(_RECORDS, stop - row), 0)) is not None:
+                row += batch.length
+                yield batch
+        finally:
+            reader.close()
+
+    def forget(self, end: Offset) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,282 @@
+"""Ranges give what the source itself gives, however they are cut; the log gives back what it took, whatever happens."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater import io
+from headwater.errors import InputError, RunError
+from headwater.flow.batch import END, Batch, concat_batches
+from headwater.flow.schema import Schema
+from headwater.io.frames import unpack_frame
+from headwater.operators.operator import DEAD
+from headwater.riot.sources import MessageFile, Messages
+from headwater.spark import sources
+from headwater.spark.sources import _ranges, open_source
+from headwater.spark.sources import log as logs
+from headwater.spark.sources.log import LogWriter, Place
+from headwater.spark.sources.logged import LoggedRanges, Receiver
+from headwater.spark.sources.ranges import Sizes
+
+TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)
+XS = Schema.of({"id": int, "x": str})
+
+
+def rows_and_rejects(read):
+    rejected = []
+    rows = [row for batch in read(lambda text, error: rejected.append((text, error))) for row in batch.rows()]
+    return rows, rejected
+
+
+def as_the_source_reads(source):
+    def read(reject):
+        reader = source.open(reject)
+        while (batch := reader.read(7, 1.0)) is not None:
+            yield batch
+        reader.close()
+
+    return rows_and_rejects(read)
+
+
+def pieces_of(ranges):
+    at, pieces = ranges.start(), []
+    while not at["ended"]:
+        end = ranges.advance(at)
+        assert end != at
+        pieces += ranges.cut(at, end)
+        at = end
+    return pieces
+
+
+def by_ranges(ranges):
+    return rows_and_rejects(lambda reject: (b for piece in pieces_of(ranges) for b in ranges.batches(piece, reject)))
+
+
+JSON_LINES = st.sampled_from(['{"id": 1, "x": "å"}', '{"id": 2}', "", "nonsense", '{"id": "three"}', "[1]", "{}"])
+
+
+@given(st.lists(JSON_LINES, max_size=60), st.booleans())
+def test_json_lines_by_ranges_are_the_lines_of_the_file(tmp_path_factory, lines, last_has_end):
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    path.write_text("\n".join(lines) + ("\n" if last_has_end else ""))
+    source = io.JsonLines(path, XS)
+    assert by_ranges(_ranges(source, TINY, at_once=True)) == as_the_source_reads(source)
+
+
+CSV_FIELDS = st.sampled_from(['1,"a\nb"', '2,"say ""so"""', "3,plain", "x,y", "4", '5,a"b', '6,"never closed', ""])
+
+
+@given(st.lists(CSV_FIELDS, max_size=60), st.booleans())
+def test_csv_by_ranges_is_the_file_even_where_rows_go_over_lines(tmp_path_factory, rows, last_has_end):
+    path = tmp_path_factory.mktemp("rows") / "a.csv"
+    path.write_text("id,x\n" + "\n".join(rows) + ("\n" if last_has_end else ""))
+    source = io.Csv(path, XS)
+    assert by_ranges(_ranges(source, TINY, at_once=True)) == as_the_source_reads(source)
+
+
+def test_csv_without_quotes_is_cut_into_many_pieces(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,x\n" + "".join(f"{i},t{i}\n" for i in range(500)))
+    source = io.Csv(path)
+    ranges = _ranges(source, TINY, at_once=True)
+    assert len(pieces_of(ranges)) > 30
+    assert by_ranges(ranges) == as_the_source_reads(source)
+
+
+def test_parquet_by_ranges_is_the_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    writer = io.Parquet(path).open(XS)
+    writer.write(Batch.of({"id": np.arange(321), "x": [f"t{i}" for i in range(321)]}, XS))
+    writer.close()
+    ranges = _ranges(io.Parquet(path), TINY, at_once=True)
+    assert len(pieces_of(ranges)) > 10
+    assert by_ranges(ranges) == as_the_source_reads(io.Parquet(path))
+
+
+def test_messages_keep_their_numbers(tmp_path):
+    path = tmp_path / "senml.txt"
+    path.write_text("".join(f'{i},{{"e":[{i}]}}\n\n' for i in range(90)) + "last, and without end")
+    source = MessageFile(path)
+    assert by_ranges(_ranges(source, TINY, at_once=True)) == as_the_source_reads(source)
+
+
+def test_generated_records_are_all_there_at_once_or_when_due():
+    source = io.Generate(lambda n: {"x": n}, {"x": int, "at": "time"}, 1e5, count=1000, time="at")
+    expected = list(range(1000))
+    rows, _ = by_ranges(_ranges(source, TINY, at_once=True))
+    assert [row["x"] for row in rows] == expected
+    due = _ranges(source, TINY, at_once=False)
+    at, seen, moments = due.start(), [], []
+    while not at["ended"]:
+        end = due.advance(at)
+        again = [concat_batches(list(due.batches(piece, print))) for piece in due.cut(at, end)]
+        for batch in again:
+            seen += batch["x"].tolist()
+            moments += batch["at"].tolist()
+        at = end
+    assert seen == expected
+    assert moments == sorted(moments)
+    assert moments[-1] - moments[0] == pytest.approx(999 * 10, abs=2)  # microseconds: the rate, not when it was read
+
+
+def test_a_generator_without_end_cannot_be_read_at_once():
+    with pytest.raises(RunError, match="no end"):
+        _ranges(Messages("CITY"), TINY, at_once=True)
+
+
+def test_replayed_records_start_over_and_reject_once(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1}\nbad\n{"id": 2}\n')
+    source = io.Replay(io.JsonLines(path, {"id": int}), 1e6, count=120)
+    rows, rejects = by_ranges(_ranges(source, TINY, at_once=True))
+    assert [row["id"] for row in rows] == [1, 2] * 60
+    assert [text for text, _ in rejects] == ["bad"]
+
+
+def test_a_file_that_was_replaced_by_a_shorter_one_is_not_read_on(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1}\n' * 100)
+    ranges = _ranges(io.JsonLines(path, {"id": int}), TINY, at_once=True)
+    at = ranges.advance(ranges.start())
+    path.write_text('{"id": 1}\n')
+    with pytest.raises(InputError, match="was the file replaced"):
+        ranges.advance(at)
+
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+
+def batch_of(*numbers):
+    return Batch.of({"n": list(numbers)}, Schema.of({"n": int}))
+
+
+def read_log(folder):
+    end = logs.end_of(folder)
+    return [
+        (port, batch["n"].tolist())
+        for span in logs.spans(folder, Place(0, 0), end.place, 100)
+        for port, batch in logs.entries(logs.read_span(folder, span))
+    ]
+
+
+def test_a_log_gives_back_what_is_safe_and_nothing_before_that(tmp_path):
+    writer = LogWriter(tmp_path, segment_bytes=200)
+    for n in range(10):
+        writer.append(0, batch_of(n, n + 1), n)
+        writer.sync()
+    writer.append(0, batch_of(99), 10)
+    assert read_log(tmp_path) == [(0, [n, n + 1]) for n in range(10)]
+    assert len(logs.segments(tmp_path)) > 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "none"])
+def test_a_log_goes_on_after_its_last_whole_entry(tmp_path, damage):
+    writer = LogWriter(tmp_path)
+    writer.append(0, batch_of(1), "one")
+    writer.sync()
+    before = logs.end_of(tmp_path)
+    writer.append(DEAD, batch_of(2), "two")
+    writer.close()  # without sync, as after a kill
+    path = tmp_path / "00000000.log"
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        data = data[:-1]
+    elif damage == "flip":
+        data[-1] ^= 1
+    path.write_bytes(data)
+    again = LogWriter(tmp_path)
+    assert again.end.position == ("two" if damage == "none" else "one")
+    assert (again.end.place == before.place) == (damage != "none")
+    again.append(0, batch_of(3), "three")
+    again.sync()
+    kept = [(DEAD, [2])] if damage == "none" else []
+    assert read_log(tmp_path) == [(0, [1]), *kept, (0, [3])]
+
+
+def test_a_damaged_range_is_not_read_as_if_it_were_shorter(tmp_path):
+    writer = LogWriter(tmp_path)
+    writer.append(0, batch_of(1), None)
+    writer.sync()
+    path = tmp_path / "00000000.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="damaged"):
+        read_log(tmp_path)
+
+
+def test_a_received_source_is_taken_up_where_it_was_left(tmp_path):
+    first = io.Items([{"n": n} if n != 5 else {"n": "five"} for n in range(40)], {"n": int})
+    receiver = Receiver("numbers", first, tmp_path, until_idle=False)
+    while not logs.end_of(tmp_path).ended:
+        pass
+    receiver.close()
+    rows, rejects = by_ranges(LoggedRanges(tmp_path, TINY, ship=False))
+    assert [row["n"] for row in rows] == [n for n in range(40) if n != 5]
+    assert [text for text, _ in rejects] == ["{'n': 'five'}"]
+    again = Receiver("numbers", first, tmp_path, until_idle=False)
+    again.close()
+    assert by_ranges(LoggedRanges(tmp_path, TINY, ship=True)) == (rows, rejects)
+
+
+def test_what_was_read_is_removed_from_the_log(tmp_path):
+    writer = LogWriter(tmp_path, segment_bytes=100)
+    for n in range(6):
+        writer.append(0, batch_of(n), n)
+        writer.sync()
+    ranges = LoggedRanges(tmp_path, TINY, ship=False)
+    end = ranges.advance(ranges.advance(ranges.start()))
+    before = len(os.listdir(tmp_path))
+    ranges.forget(end)
+    assert len(os.listdir(tmp_path)) < before
+    assert ranges.advance(end) != end
+
+
+def test_a_source_that_cannot_be_opened_says_so_before_anything_starts(spark, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        open_source(spark, "r", io.JsonLines(tmp_path / "absent", XS), step_index=0, checkpoint=tmp_path)
+    with pytest.raises(RunError, match="log beside the checkpoint"):
+        open_source(spark, "r", io.Items([{"n": 1}]), step_index=0, checkpoint="hdfs://far/away")
+
+
+def collected(spark, feed, checkpoint):
+    """Run a query until its source has ended; return the plain rows in order."""
+    rows = []
+
+    def take(frame, batch_id):
+        rows.extend((batch_id, *row) for row in frame.orderBy("seq").collect())
+
+    query = feed.rows.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint)).start()
+    try:
+        while not (query.lastProgress and '"ended": true' in query.lastProgress.sources[0].endOffset):
+            assert query.exception() is None
+            query.processAllAvailable()
+    finally:
+        query.stop()
+        feed.close()
+    return [(bucket, target, unpack_frame(frame)) for _, bucket, target, _, frame in rows]
+
+
+@pytest.mark.parametrize("kind", ["file", "items"])
+def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
+    if kind == "file":
+        path = tmp_path / "a.jsonl"
+        path.write_text("".join(f'{{"n": {n}}}\n' for n in range(2000)) + "bad\n")
+        source = io.JsonLines(path, {"n": int})
+        sizes = Sizes(parallel=2, batch_bytes=10_000, piece_bytes=1000)
+    else:
+        source = io.Items([{"n": n} for n in range(2000)] + [{"n": "bad"}], {"n": int})
+        sizes = Sizes(parallel=2, batch_bytes=20_000, piece_bytes=1000)
+    checkpoint = tmp_path / "checkpoint"
+    feed = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
+    frames = collected(spark, feed, checkpoint)
+    assert {target for _, target, _ in frames} == {3}
+    assert [n for bucket, _, b in frames if bucket == -1 and b.length for n in b["n"].tolist()] == list(range(2000))
+    assert [b["error"].tolist() for bucket, _, b in frames if bucket == -2][0][0]
+    assert frames[-1][2].watermark == END
+    assert sources.way_of(source) == ("in parallel, by ranges" if kind == "file" else "through a log, by the driver")
+    again = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
+    assert collected(spark, again, checkpoint) == []
