@@ -45,15 +45,6 @@ def test_every_case_is_written_and_drawn(result):
     assert "longest queue / threads" in riot.table(answer)
 
 
-def test_the_sustained_rate_is_the_highest_that_most_repeats_kept():
-    def case(rate: float, p99: float, out: float) -> riot.Case:
-        return riot.Case("etl", "threads", "50", 0, rate, out, 1.0, p99, 1.0, 0.1, 0.0, {})
-
-    cases = [case(100, 5, 100), case(200, 90, 199), case(200, 300, 190), case(200, 50, 198)]
-    assert riot._sustained([*cases, case(300, 20, 200), case(400, 500, 400)], "threads") == 200
-    assert riot._sustained([], "threads") == 0
-
-
 def test_a_run_that_loses_a_record_does_not_count(tmp_path):
     bench = riot._Bench("pred", lambda name: None, tmp_path, wide=False)
     report = engine.run(bench.flow(500), seconds=0.2)

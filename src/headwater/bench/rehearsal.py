@@ -1,8 +1,8 @@
 """Experiment `rehearsal`: does the simulator rank policies as the engine does?
 
 Every policy and the thread-per-step baseline run for real and in virtual time, on the same topologies at the same rates,
-real runs interleaved. The simulator is told nothing about policies: it gets the profile of each flow, and what a turn costs
-on this machine, both measured here just before.
+real runs interleaved. The simulator is told what each step costs and what a turn costs on this machine, nothing about
+policies.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from headwater import engine, sim
 from headwater import net as nets
 from headwater.bench.prepared import Prepared
-from headwater.bench.scheduler import BOUND_MS, CONFIGS
-from headwater.bench.scheduler import _measure as measure
-from headwater.bench.topologies import Topology, topologies
+from headwater.bench.scheduler import measure
+from headwater.bench.topologies import Topology, Work, topologies
+from headwater.bench.trial import BOUND_MS, CONFIGS
 from headwater.errors import RunError, listed
 from headwater.flow import Batch, Schema
 from headwater.flow.profile import Profile, StepProfile
@@ -71,7 +71,7 @@ def run(
     costs = calibrated(workers)
     pairs: list[Pair] = []
     for topology in chosen:
-        asked = problem_on_this(topology)
+        asked = problem_of_topology(topology)
         for load in (0.6, 0.8, 0.95) if quick else LOADS:
             rate_hz = load * topology.capacity_hz(workers)
             for repeat in range(repeats):
@@ -129,21 +129,16 @@ class _Spent:
         self.clock_s = min(self.clock_s, report.seconds / turns)
 
 
-def problem_on_this(topology: Topology) -> Problem:
-    """Put a topology's flow on one device, with costs measured here; it brings one record per second."""
+def problem_of_topology(topology: Topology) -> Problem:
+    """Put a topology's flow on one device; it brings one record per second."""
     flow, net = topology.flow(Prepared([], _NUMBERS)), nets.cloud_edge(1, 1, 1)
     steps = {step.name: StepProfile(0.0 if step.is_source else _cost_s(build(step))) for step in flow.in_order()}
     return problem_of(flow, net, Profile(topology.name, net.classes[net.class_of[0]].name, steps), 1.0)
 
 
 def _cost_s(operator: Operator) -> float:
-    """Return an operator's seconds per record, the least of some tries; even a sink takes some."""
-    batch, spent = Batch.of({"n": np.arange(10 * TAKE)}, _NUMBERS), []
-    for _ in range(_TRIES):
-        start = time.perf_counter()
-        operator.process(batch, 0)
-        spent.append(time.perf_counter() - start)
-    return min(spent) / batch.length
+    """Return an operator's seconds per record; even a sink takes some, and so has turns and a queue."""
+    return operator.cost_s if isinstance(operator, Work) else 1e-9
 
 
 def simulated(problem: Problem, config: str, rate_hz: float, seconds: float, workers: int, costs: sim.Costs) -> Report:
@@ -176,7 +171,7 @@ def _pair(
     workers: int,
     costs: dict[str, sim.Costs],
 ) -> Pair:
-    real = measure(topology, config, load, repeat, rate_hz, Batch.of({"n": np.arange(4096)}, _NUMBERS), seconds)
+    real = measure(topology, config, rate_hz, seconds, repeat)
     kind = costs["threads" if config == "threads" else "engine"]
     played = simulated(problem, config, rate_hz, seconds, workers, kind).last
     kept = sum(played.records_out.values()) / topology.copies_out() / (1.4 * seconds * rate_hz)

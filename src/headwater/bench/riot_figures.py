@@ -22,12 +22,12 @@ _PARTS = (
 def draw(cases: Sequence[Case], folder: Path) -> None:
     """Draw all figures into a folder."""
     swept = [case for case in cases if case["take"] == "50"]
-    flows = list(dict.fromkeys(case["flow"] for case in cases))
+    flows = list(dict.fromkeys(case["subject"] for case in cases))
     _lines(swept, flows, "out_hz", "p99_ms", folder / "figure7.png", "throughput, messages/s", "p99 latency, ms")
     _lines(swept, flows, "offered_hz", "cv", folder / "figure8.png", "offered, messages/s", "CV of utilisation")
     for flow in flows:
-        _split([case for case in swept if case["flow"] == flow], folder / f"figure9-{flow}.png", flow)
-    taken = {(case["flow"], case["take"]) for case in cases}
+        _split([case for case in swept if case["subject"] == flow], folder / f"figure9-{flow}.png", flow)
+    taken = {(case["subject"], case["take"]) for case in cases}
     if any(take != "50" for _, take in taken):
         _takes(cases, flows, folder / "figure11.png")
 
@@ -35,7 +35,7 @@ def draw(cases: Sequence[Case], folder: Path) -> None:
 def _lines(cases: Sequence[Case], flows: Sequence[str], x: str, y: str, path: Path, x_label: str, y_label: str) -> None:
     fig, axes = figure(1, len(flows), 4.5 * len(flows), 3.6)
     for flow, axis in zip(flows, axes[0], strict=True):
-        mine = [case for case in cases if case["flow"] == flow]
+        mine = [case for case in cases if case["subject"] == flow]
         for config, colour in zip(dict.fromkeys(case["config"] for case in mine), _COLOURS, strict=False):
             rates = sorted({case["offered_hz"] for case in mine if case["config"] == config})
             at = [[c for c in mine if c["config"] == config and c["offered_hz"] == rate] for rate in rates]
@@ -76,9 +76,9 @@ def _takes(cases: Sequence[Case], flows: Sequence[str], path: Path) -> None:
     """Draw latency and balance by how much a turn consumes, at the rate where that was tried."""
     fig, axes = figure(2, len(flows), 4 * len(flows), 6)
     for column, flow in enumerate(flows):
-        tried = [case for case in cases if case["flow"] == flow and case["take"] != "50"]
+        tried = [case for case in cases if case["subject"] == flow and case["take"] != "50"]
         rates = {case["offered_hz"] for case in tried}
-        mine = [case for case in cases if case["flow"] == flow and case["config"] == "longest_queue"]
+        mine = [case for case in cases if case["subject"] == flow and case["config"] == "longest_queue"]
         mine = [case for case in mine if case["offered_hz"] in rates]
         takes = list(dict.fromkeys(case["take"] for case in mine))
         for row, (name, label) in enumerate((("p99_ms", "p99 latency, ms"), ("cv", "CV of utilisation"))):
