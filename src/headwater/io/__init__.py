@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.io.parquet import Parquet as Parquet
     from headwater.io.spill import SpillFile as SpillFile
     from headwater.io.sqlite import Sqlite as Sqlite
+    from headwater.io.table import ParquetTable as ParquetTable
 
 _HOMES = {
     "Collect": "memory",
@@ -35,6 +36,7 @@ _HOMES = {
     "JsonLines": "jsonl",
     "Mqtt": "mqtt",
     "Parquet": "parquet",
+    "ParquetTable": "table",
     "Replay": "generator",
     "SpillFile": "spill",
     "Sqlite": "sqlite",
