@@ -138,7 +138,7 @@ def _checked(revision: int, facts: Mapping[str, float]) -> tuple[int, dict[str, 
     for name, value in facts.items():
         if not math.isfinite(value):
             raise ModelError(f"the facts about a model are finite numbers; {name!r} is {value}")
-    return revision, dict(facts)
+    return revision, {name: float(value) for name, value in facts.items()}
 
 
 def _encode(model: Model, parts: dict[str, Any]) -> bytes:

@@ -1,0 +1,201 @@
+"""TRAIN on Spark: MLlib learns a regression and a decision tree from a range of a table that ETL wrote.
+
+What comes out are models in the portable form that PRED reads on every runner, kept as revisions in a folder and
+announced on MQTT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.ml.classification import DecisionTreeClassifier
+from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.regression import LinearRegression
+from pyspark.sql import functions as F  # noqa: N812
+
+from headwater.errors import InputError, ModelError, listed
+from headwater.flow.column import Array
+from headwater.flow.endpoints import Source
+from headwater.flow.schema import Schema
+from headwater.riot.announce import announce
+from headwater.riot.datasets import CITY, Dataset
+from headwater.riot.labels import CLASSES, class_borders
+from headwater.riot.model_store import ModelStore
+from headwater.riot.models import Leaf, LinearModel, Model, TreeModel
+from headwater.spark.models import nodes_of, prediction
+from headwater.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: What asks for training: from when to when, in the unit of the table's time column; the end is not part of it.
+TRIGGERS = Schema.of({"start": int, "end": int})
+
+_DEPTH = 8
+_BINS = 512  # borders that a tree tries for each feature; where it has fewer values, all of them
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows of a table from `start` up to, but not including, `end`; None leaves a side open."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def holds(self, column: Column) -> Column:
+        """Return the condition that a row lies in the span."""
+        after = F.lit(True) if self.start is None else column >= self.start
+        return after if self.end is None else after & (column < self.end)
+
+    def __str__(self) -> str:
+        return f"[{'…' if self.start is None else self.start}, {'…' if self.end is None else self.end})"
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains the two models of PRED from a table, keeps them, and announces them.
+
+    `table` is a folder of Parquet files, as ETL writes it, or a DataFrame; `by` is its time column. Models are kept
+    in `store` and, with a `broker`, announced under `topic`.
+    """
+
+    table: str | Path | DataFrame
+    store: ModelStore
+    dataset: Dataset = CITY
+    by: str = "timestamp"
+    broker: str | None = None
+    topic: str = "models"
+    names: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {"regression": f"{self.dataset.name}-MLR", "tree": f"{self.dataset.name}-DTC"}
+        object.__setattr__(self, "names", names)
+
+    def train(self, learn: Span = Span(), test: Span | None = None) -> list[Model]:  # noqa: B008  # it is frozen
+        """Learn from a span of rows; measure on another, or on the same; keep and announce what came out.
+
+        The models' facts say how many rows there were, and how far the new and the previous revision are off on
+        the rows of `test`.
+        """
+        rows = self._rows(learn).cache()
+        tested = rows if test is None else self._rows(test).cache()
+        try:
+            values, counts = _counted(rows, self.dataset.features[-1])
+            if not len(values):
+                raise ModelError(f"there are no rows to learn from in {self.by} {learn}")
+            borders = class_borders(values, counts)
+            label = _label(self.dataset.features[-1], borders)
+            ends = np.searchsorted(borders, values[[0, -1]], side="right")
+            models: list[Model] = [_regression(rows, self.dataset), _tree(rows, self.dataset, label, *ends.tolist())]
+            self._measure(models, tested, label, int(counts.sum()))
+        finally:
+            rows.unpersist()
+            tested.unpersist()
+        kept = [self.store.add(self.names[model.kind], model) for model in models]
+        if self.broker is not None:
+            announce(kept, self.broker, self.topic)
+        return kept
+
+    def follow(self, triggers: Source) -> Iterator[list[Model]]:
+        """Train whenever a trigger comes, until its source ends; one that cannot be trained on is told in an error."""
+        complaints: list[str] = []
+        reader = triggers.open(lambda text, reason: complaints.append(f"{reason}: {text}"))
+        try:
+            while (batch := reader.read(1, 0.5)) is not None:
+                if complaints:
+                    raise InputError(f"a training trigger cannot be read: {complaints[0]}")
+                for row in batch.rows():
+                    yield self.train(Span(row["start"], row["end"]))
+        finally:
+            reader.close()
+
+    def _rows(self, span: Span) -> DataFrame:
+        """Return the features of the span's rows as doubles; a row that lacks one is left out."""
+        table = session().read.parquet(str(self.table)) if isinstance(self.table, str | Path) else self.table
+        missing = {self.by, *self.dataset.features} - set(table.columns)
+        if missing:
+            raise ModelError(
+                f"training on {self.dataset.name} needs columns {listed(missing)}; "
+                f"the table has {listed(table.columns)}"
+            )
+        features = [F.col(name).cast("double").alias(name) for name in self.dataset.features]
+        return table.where(span.holds(F.col(self.by))).select(*features).na.drop()
+
+    def _measure(self, models: list[Model], tested: DataFrame, label: Column, rows: int) -> None:
+        """Write into the models' facts how far they, and the revisions before them, are off."""
+        wanted: dict[str, Model] = {}
+        errors: dict[str, Column] = {}
+        for number, model in enumerate(models):
+            wanted[f"{number} "] = model
+            before = self.store.latest(self.names[model.kind])
+            if before is not None and before.columns == model.columns:
+                wanted[f"{number} before_"] = before
+        for prefix, model in wanted.items():
+            errors |= {f"{prefix}{name}": value for name, value in _errors(model, label).items()}
+        found = tested.agg(F.count("*").alias("tested"), *(value.alias(name) for name, value in errors.items())).first()
+        assert found is not None
+        if not found["tested"]:
+            raise ModelError("there are no rows to measure the new models on")
+        for number, model in enumerate(models):
+            mine = [name for name in errors if name.startswith(f"{number} ")]
+            facts = {name.partition(" ")[2]: float(found[name]) for name in mine}
+            model.facts.update({"rows": float(rows), "tested": float(found["tested"]), **facts})
+
+
+def _regression(rows: DataFrame, dataset: Dataset) -> LinearModel:
+    """Fit the last feature by the others with ordinary least squares."""
+    *columns, target = dataset.features
+    # Centred: sums of squares of numbers far from zero would lose the digits that matter.
+    told = rows.agg(
+        *(F.avg(name).alias(f"mean {name}") for name in dataset.features),
+        *(F.min(name).alias(f"min {name}") for name in columns),
+        *(F.max(name).alias(f"max {name}") for name in columns),
+    ).first()
+    assert told is not None
+    varying = [name for name in columns if told[f"min {name}"] < told[f"max {name}"]]
+    mean = {name: told[f"mean {name}"] for name in dataset.features}
+    weights = dict.fromkeys(columns, 0.0)
+    offset = 0.0
+    if varying:
+        centred = rows.select(*((F.col(name) - mean[name]).alias(name) for name in (*varying, target)))
+        vectors = VectorAssembler(inputCols=varying, outputCol="features").transform(centred)
+        trainer = LinearRegression(labelCol=target, solver="normal", regParam=0.0, maxIter=1000, tol=1e-12)
+        fitted = trainer.fit(vectors)
+        weights.update(zip(varying, fitted.coefficients.tolist(), strict=True))
+        offset = fitted.intercept
+    intercept = mean[target] + offset - sum(weights[name] * mean[name] for name in columns)
+    return LinearModel(tuple(columns), target, tuple(weights.values()), intercept)
+
+
+def _tree(rows: DataFrame, dataset: Dataset, label: Column, least: int, most: int) -> TreeModel:
+    """Grow a tree that tells the class of a row; `least` and `most` are the outermost classes of the rows."""
+    if least == most:
+        return TreeModel(dataset.features, CLASSES, (Leaf(least),))
+    labelled = rows.withColumn("label", label)
+    vectors = VectorAssembler(inputCols=list(dataset.features), outputCol="features").transform(labelled)
+    trainer = DecisionTreeClassifier(maxDepth=_DEPTH, maxBins=_BINS, impurity="entropy", seed=1)
+    return TreeModel(dataset.features, CLASSES, nodes_of(trainer.fit(vectors)))
+
+
+def _counted(rows: DataFrame, name: str) -> tuple[Array, Array]:
+    """Return the values of a column in order, and how often each comes."""
+    counted = rows.groupBy(name).count().orderBy(name).toArrow()
+    return np.asarray(counted.column(0)), np.asarray(counted.column(1))
+
+
+def _label(target: str, borders: Array) -> Column:
+    """Return the number of a row's class."""
+    good, very_good, excellent = (F.when(F.col(target) >= float(b), 1.0).otherwise(0.0) for b in borders)
+    return good + very_good + excellent
+
+
+def _errors(model: Model, label: Column) -> dict[str, Column]:
+    said = prediction(model)
+    if isinstance(model, TreeModel):
+        return {"accuracy": F.avg(F.when(said == label, 1.0).otherwise(0.0))}
+    error = F.col(model.target) - said
+    return {"rmse": F.sqrt(F.avg(error * error)), "mean_error": F.avg(error)}

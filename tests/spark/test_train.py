@@ -1,0 +1,183 @@
+"""TRAIN with MLlib: what it learns, what it keeps, and that a running PRED takes it over."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headwater import engine
+from headwater.bench.broker import broker
+from headwater.errors import ModelError
+from headwater.io import Collect, Items
+from headwater.riot import samples
+from headwater.riot.announce import announcements
+from headwater.riot.datasets import CITY, TAXI, Dataset
+from headwater.riot.generate import stream
+from headwater.riot.labels import class_borders, quartile_classes
+from headwater.riot.model_store import ModelStore
+from headwater.riot.models import LinearModel, TreeModel, load
+from headwater.riot.pred import pred
+from headwater.riot.sources import Messages
+from headwater.riot.train_tree import train_tree
+
+train = pytest.importorskip("headwater.spark.train", reason="pyspark is not installed")
+
+ROWS = 4000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark(spark):
+    return spark
+
+
+def columns(dataset: Dataset, count: int = ROWS) -> dict[str, np.ndarray]:
+    """Return a table as ETL writes it: 32-bit observations, times in milliseconds."""
+    drawn = stream(dataset.name).columns(0, count)
+    return {"timestamp": np.arange(count) * 1000} | {name: drawn[name].astype("f4") for name in dataset.features}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A table in two folders of partitions, of two files each."""
+    folder = tmp_path_factory.mktemp("table")
+    whole = columns(CITY)
+    for part in range(4):
+        place = folder / f"hour={part // 2}"
+        place.mkdir(exist_ok=True)
+        quarter = slice(part * ROWS // 4, (part + 1) * ROWS // 4)
+        pq.write_table(pa.table({name: column[quarter] for name, column in whole.items()}), place / f"{part}.parquet")
+    return folder
+
+
+def matrix(dataset: Dataset, start: int = 0, stop: int = ROWS) -> np.ndarray:
+    drawn = columns(dataset)
+    return np.array([drawn[name][start:stop] for name in dataset.features], np.float64)
+
+
+def least_squares(rows: np.ndarray) -> np.ndarray:
+    return np.linalg.lstsq(np.vstack([rows[:-1], np.ones(rows.shape[1])]).T, rows[-1], rcond=None)[0]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return ModelStore(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def trained(table, store):
+    """The second revision of both models, measured on rows that it did not learn from."""
+    trainer = train.Trainer(table, store)
+    trainer.train(train.Span(end=500_000))
+    return trainer.train(train.Span(500_000, 3_000_000), test=train.Span(3_000_000))
+
+
+def test_the_regression_of_a_span_of_the_table_is_ordinary_least_squares(trained):
+    line, _ = trained
+    expected = least_squares(matrix(CITY, 500, 3000))
+    np.testing.assert_allclose([*line.coefficients, line.intercept], expected, rtol=1e-6)
+
+
+def test_the_tree_tells_the_quartiles_of_its_own_rows_as_well_as_the_benchmarks_trainer_does(trained):
+    _, tree = trained
+    rows = matrix(CITY, 500, 3000)
+    labels = quartile_classes(rows[-1])
+    like_j48 = train_tree(rows, labels, list(CITY.features), list(tree.classes))
+    assert (tree.predict(rows) == labels).mean() >= (like_j48.predict(rows) == labels).mean() > 0.99
+
+
+def test_each_training_is_a_revision_measured_beside_the_one_before(trained, store):
+    (line, tree), rows = trained, matrix(CITY, 3000)
+    assert (line.revision, tree.revision) == (2, 2)
+    assert store.latest("CITY-MLR").to_json() == line.to_json()
+    assert (line.facts["rows"], line.facts["tested"]) == (2500, 1000)
+    for name, model in (("rmse", line), ("before_rmse", load(store.path("CITY-MLR", 1)))):
+        error = rows[-1] - model.predict(rows[:-1])
+        assert line.facts[name] == pytest.approx(np.sqrt((error**2).mean()))
+    labels = np.searchsorted(class_borders(matrix(CITY, 500, 3000)[-1]), rows[-1], side="right")
+    for name, model in (("accuracy", tree), ("before_accuracy", load(store.path("CITY-DTC", 1)))):
+        assert tree.facts[name] == pytest.approx((model.predict(rows) == labels).mean())
+
+
+def test_what_spark_computes_with_a_portable_model_is_what_it_says_itself(table, spark, trained):
+    for model in trained:
+        by_column = spark.read.parquet(str(table)).orderBy("timestamp").select(train.prediction(model)).toArrow()
+        features = matrix(CITY)[: len(model.columns)]
+        np.testing.assert_allclose(np.asarray(by_column.column(0)), model.predict(features), rtol=1e-9)
+
+
+@pytest.mark.skipif(samples.folder() is None, reason="the benchmark's files are not here")
+def test_models_of_the_benchmarks_own_rows(spark, tmp_path):
+    lines = (samples.folder() / "derived" / "train_input_data_1000.csv").read_text().split()
+    rows = np.array([[float(x) for x in line.split(",")[4:9]] for line in lines]).T
+    frame = spark.createDataFrame(
+        pa.table({"timestamp": np.arange(1000)} | dict(zip(CITY.features, rows, strict=True)))
+    )
+    line, tree = train.Trainer(frame, ModelStore(tmp_path)).train()
+    np.testing.assert_allclose([*line.coefficients, line.intercept], least_squares(rows), rtol=1e-6)
+    labels = quartile_classes(rows[-1])
+    like_j48 = train_tree(rows, labels, list(CITY.features), list(tree.classes))
+    assert (tree.predict(rows) == labels).sum() >= (like_j48.predict(rows) == labels).sum()
+
+
+def test_columns_far_from_zero_without_variance_or_with_gaps_do_no_harm(spark, tmp_path):
+    rng = np.random.default_rng(3)
+    time, distance = 1e7 + rng.normal(0, 1, 800), rng.normal(0, 1e-3, 800)
+    fare = 1e6 + 2 * time - 5000 * distance + rng.normal(0, 0.1, 800)
+    holes = pa.array(np.where(np.arange(800) % 10 == 0, np.nan, fare), from_pandas=True)
+    frame = spark.createDataFrame(
+        pa.table(
+            {"timestamp": np.arange(800), "trip_time_in_secs": time, "trip_distance": distance, "fare_amount": holes}
+        )
+    )
+    line, _ = train.Trainer(frame, ModelStore(tmp_path), TAXI).train()
+    kept = np.arange(800) % 10 != 0
+    centred = np.stack([time - time[kept].mean(), distance, fare])[:, kept]
+    np.testing.assert_allclose(line.coefficients, least_squares(centred)[:2], rtol=1e-6)
+    assert line.facts["rows"] == 720
+    flat = frame.withColumn("trip_distance", train.F.lit(7.0)).withColumn("fare_amount", train.F.lit(5.0))
+    last, leaf = train.Trainer(flat, ModelStore(tmp_path), TAXI).train()
+    assert last.coefficients[1] == 0.0
+    assert (last.predict(np.array([[1e7], [7.0]]))[0], len(leaf.nodes)) == (pytest.approx(5.0), 1)
+
+
+def test_a_span_without_rows_and_a_table_without_the_columns_are_told(table, spark, tmp_path):
+    with pytest.raises(ModelError, match=r"no rows to learn from in timestamp \[9000000, …\)"):
+        train.Trainer(table, ModelStore(tmp_path)).train(train.Span(9_000_000))
+    with pytest.raises(ModelError, match="TAXI needs columns 'fare_amount', 'trip_distance'"):
+        train.Trainer(table, ModelStore(tmp_path), TAXI).train()
+
+
+def test_a_running_pred_takes_over_what_triggers_made_mllib_train(table, tmp_path):
+    with broker() as url:
+        forecasts = Collect()
+        flow = pred(Messages("CITY", 200), updates=announcements(url), forecasts=forecasts)
+        edge = engine.start(flow)
+        try:
+            trainer = train.Trainer(table, ModelStore(tmp_path), broker=url)
+            asked = Items([{"start": 0, "end": 2_000_000}], train.TRIGGERS)
+            revisions = [[model.revision for model in models] for models in trainer.follow(asked)]
+            line = trainer.store.latest("CITY-MLR")
+            until = time.monotonic() + 60
+            while edge.sample().steps["load"].records_out < 2 * len(revisions):
+                assert time.monotonic() < until, "no model arrived"
+                time.sleep(0.05)
+            seen = len(forecasts.batches)
+            while len(forecasts.batches) < seen + 5:
+                assert time.monotonic() < until, "PRED stands still"
+                time.sleep(0.05)
+        finally:
+            edge.stop()
+            report = edge.wait()
+    assert revisions == [[1, 1]]
+    assert report.dead_letters == 0
+    assert isinstance(line, LinearModel)
+    assert isinstance(trainer.store.latest("CITY-DTC"), TreeModel)
+    rows = {record["msg"]: record for record in forecasts.records[-5:]}
+    drawn = stream("CITY").columns(0, max(rows) + 1)
+    for number, record in rows.items():
+        features = np.array([[drawn[name][number]] for name in CITY.features[:-1]], np.float64)
+        assert record["predicted"] == pytest.approx(line.predict(features)[0], rel=1e-4)
