@@ -17,7 +17,7 @@ from headwater.flow.column import Array
 from headwater.flow.schema import Schema
 from headwater.operators.keyed import split_off_keyless
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import DEAD
+from headwater.operators.operator import DEAD, Select
 
 
 class Arrivals:
@@ -91,9 +91,9 @@ class Arrivals:
         names = self._key_names[port]
         return self.keys.slots([batch.columns[name] for name in names]) if names else self.keys.slots_of(batch)  # type: ignore[misc]
 
-    def save(self) -> dict[str, Any]:
-        """Return what waits, as it is."""
-        return {"clock": self.clock, "waiting": self.waiting}
+    def save(self, select: Select | None = None) -> dict[str, Any]:
+        """Return what waits of the chosen keys, as it is."""
+        return {"clock": self.clock, "waiting": [self._of(port, select) for port in range(len(self.waiting))]}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Add what waited elsewhere."""
@@ -102,3 +102,20 @@ class Arrivals:
             mine = self.waiting[port]
             if held is not None:
                 self.waiting[port] = held if mine is None else concat_batches([mine, held])
+
+    def forget(self, select: Select) -> None:
+        """Drop what waits of the chosen keys."""
+        self.waiting = [self._of(port, select, chosen=False) for port in range(len(self.waiting))]
+
+    def _of(self, port: int, select: Select | None, *, chosen: bool = True) -> Batch | None:
+        held, names = self.waiting[port], self._key_names[port]
+        if held is None or select is None or not names:
+            return held if chosen else None
+        part = held.filter(select.rows([held.columns[name] for name in names]) == chosen)  # type: ignore[misc]
+        return part if part.length else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what waits, and of the keys."""
+        waiting = sum(held.nbytes for held in self.waiting if held is not None)
+        return waiting + self.keys.nbytes

@@ -66,7 +66,11 @@ class Automaton:
 
     def takes(self) -> list[Take]:
         """Return every place that takes a record, in order."""
-        return [side for stage in self.stages for side in sides(stage) if isinstance(side, Take)]
+        return [side for side in self.sides() if isinstance(side, Take)]
+
+    def sides(self) -> list[Take | Wait]:
+        """Return the parts of all stages, in order."""
+        return [side for stage in self.stages for side in sides(stage)]
 
     def stage_of(self, ref: str) -> Take:
         """Return the place with this name."""
@@ -243,6 +247,13 @@ def indexed(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.A
     several = refs[attribute.ref][1]
     index = (attribute.index or s.Index(True)) if several else None
     return s.Attribute(attribute.name, attribute.ref, index, attribute.at)
+
+
+def label(attribute: s.Attribute) -> str:
+    """Return the name of an event's column in the result of a match, before `select` renames it."""
+    index = attribute.index
+    shown = "" if index is None else f"[{'last-' if index.back else ''}{index.offset}]"
+    return f"{attribute.ref}{shown}.{attribute.name}"
 
 
 def column_type(text: str, attribute: s.Attribute, stream: str, schema: Schema) -> Type:

@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Take
+from headwater.cep.automaton import Automaton, Take, Wait
 from headwater.cep.expressions import Translator, attributes
 from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.expr import Expr
 from headwater.flow.schema import NUMERIC, Schema, Type
-from headwater.kernels import cep_pattern as k
+from headwater.kernels import cep_waiting as k
 from headwater.operators.expression import compiled
 
 _OPS = {"==": k.EQ, "!=": k.NE, "<": k.LT, "<=": k.LE, ">": k.GT, ">=": k.GE}
@@ -37,30 +37,36 @@ class Derived:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """All comparisons of a chain: row c says (operator, this record's value, earlier stage, its value)."""
+    """All comparisons of a chain: row c says (operator, this record's value, place of the earlier one, its value)."""
 
     derived: tuple[Derived, ...]
     conditions: Array
-    bounds: Array  #: the conditions of stage i are bounds[i] … bounds[i + 1] - 1
-    index: Array  #: for each stage, how partial matches are found, and by which condition
+    bounds: Array  #: the conditions of side i are bounds[i] … bounds[i + 1] - 1
+    index: Array  #: for each side, how partial matches are found, and by which condition
 
 
 def comparisons(automaton: Automaton) -> Comparisons | None:
-    """Return the tables of a plain chain, or None when only the general matcher can run it.
+    """Return the tables of a plain chain, or None when another matcher must run it.
 
     Plain: places that take one record each, `every` before the first or nowhere, and conditions that compare a value of
     the record with a value of one earlier record.
     """
     if automaton.scopes not in ((), ((0, 0),)):
         return None
+    if any(not isinstance(stage, Take) or stage.counted for stage in automaton.stages):
+        return None
+    places = {take.ref: i for i, take in enumerate(automaton.takes())}
+    return compare(automaton, lambda earlier: places[earlier.ref or ""])
+
+
+def compare(automaton: Automaton, place_of: Callable[[s.Attribute], int]) -> Comparisons | None:
+    """Return the comparisons of every side, or None when a condition is none; `place_of` says where a record is kept."""
     found: list[tuple[int, int, int, int]] = []
     derived: list[Derived] = []
     bounds = [0]
-    for stage in automaton.stages:
-        if not isinstance(stage, Take) or stage.counted:
-            return None
-        for condition in stage.cross:
-            row = _row(automaton, stage, condition, derived)
+    for side in automaton.sides():
+        for condition in side.cross:
+            row = _row(automaton, side, condition, derived, place_of)
             if row is None:
                 return None
             found.append(row)
@@ -71,28 +77,31 @@ def comparisons(automaton: Automaton) -> Comparisons | None:
 
 
 def _row(
-    automaton: Automaton, stage: Take, condition: s.Value, derived: list[Derived]
+    automaton: Automaton,
+    side: Take | Wait,
+    condition: s.Value,
+    derived: list[Derived],
+    place_of: Callable[[s.Attribute], int],
 ) -> tuple[int, int, int, int] | None:
     if not isinstance(condition, s.Operation) or condition.op not in _OPS:
         return None
     left, right = condition.args
     for op, mine, other in ((condition.op, left, right), (_MIRRORED[condition.op], right, left)):
-        refs = {a.ref for a in attributes(other)}
-        if {a.ref for a in attributes(mine)} != {None} or len(refs) != 1 or None in refs:
+        read = attributes(other)
+        if {a.ref for a in attributes(mine)} != {None} or len({(a.ref, a.index) for a in read}) != 1 or not read[0].ref:
             continue
-        earlier = automaton.stage_of(next(iter(refs)) or "")
-        one, one_kind = _translated(automaton, stage, mine)
+        earlier = automaton.stage_of(read[0].ref)
+        one, one_kind = _translated(automaton, side, mine)
         two, two_kind = _translated(automaton, earlier, other)
         kind = _common(one_kind, two_kind, op)
         if kind is None:
             return None
-        place = next(i for i, take in enumerate(automaton.stages) if take is earlier)
-        columns = [_add(derived, Derived(stage.stream, one, kind)), _add(derived, Derived(earlier.stream, two, kind))]
-        return _OPS[op], columns[0], place, columns[1]
+        columns = [_add(derived, Derived(side.stream, one, kind)), _add(derived, Derived(earlier.stream, two, kind))]
+        return _OPS[op], columns[0], place_of(read[0]), columns[1]
     return None
 
 
-def _translated(automaton: Automaton, take: Take, value: s.Value) -> tuple[Expr, Type]:
+def _translated(automaton: Automaton, take: Take | Wait, value: s.Value) -> tuple[Expr, Type]:
     schema = automaton.schemas[take.stream]
     return Translator("", lambda a: (a.name, schema[a.name])).translate(value)
 
@@ -114,7 +123,7 @@ def _add(derived: list[Derived], new: Derived) -> int:
 
 
 def _index(conditions: Array, start: int, stop: int) -> tuple[int, int]:
-    """Choose how a stage finds its partial matches: by equal value, else by order, else by what is new, else all."""
+    """Choose how a side finds its partial matches: by equal value, else by order, else by what is new, else all."""
     for wanted, kind in (((k.EQ,), k.HASH), ((k.GT, k.GE), k.LOW), ((k.LT, k.LE), k.HIGH)):
         for c in range(start, stop):
             if conditions[c, 0] in wanted:

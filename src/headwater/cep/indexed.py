@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import Comparisons
-from headwater.cep.plain import COMPACT_ROWS, Matches, PlainMatcher
-from headwater.flow.batch import concat_batches
+from headwater.cep.plain import COMPACT_ROWS, PlainMatcher
+from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array
-from headwater.flow.schema import Type
 from headwater.kernels import cep_pattern as k
+from headwater.kernels import cep_waiting as w
 
 _ROOM = 1024
 
@@ -21,13 +22,11 @@ _ROOM = 1024
 class PatternMatcher(PlainMatcher):
     """At most `cap` partial matches over all keys; the one that began first is evicted first."""
 
-    def __init__(
-        self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type], cap: int
-    ) -> None:
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...], cap: int) -> None:
         super().__init__(automaton, tables, wanted)
         self._cap = cap
         self._held = 0  #: records that were in use when they were last tidied up
-        self._stages = len(self._takes)
+        self._stages = len(self._sides)
         self._armed = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
         self._empty()
@@ -35,14 +34,14 @@ class PatternMatcher(PlainMatcher):
     def _empty(self, room: int = _ROOM) -> None:
         self._pool = np.full((room, k.FIELDS), -1, np.int64)
         self._rows = np.full((room, self._stages), -1, np.int64)
-        self._pool[: room - 1, k.NEXT] = np.arange(1, room)
+        self._pool[: room - 1, w.NEXT] = np.arange(1, room)
         evicted = self._meta[k.EVICTED]
         self._meta[:] = 0
         self._meta[[k.OLDEST, k.YOUNGEST]] = -1
         self._meta[k.EVICTED] = evicted
         self._heads, self._tails = (np.full(2 * room, -1, np.int64) for _ in range(2))
         self._roots = np.full(len(self._armed) * self._stages, -1, np.int64)
-        self._marks = np.full((len(self._roots), 2), k.NULL, np.int64)
+        self._marks = np.full((len(self._roots), 2), w.NULL, np.int64)
         self._found = np.empty(room, np.int64)
 
     @property
@@ -61,31 +60,37 @@ class PatternMatcher(PlainMatcher):
         arrays = (self._pool, self._rows, self._heads, self._tails, self._roots, self._marks, self._found, self._armed)
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
+    def holding(self) -> Array:
+        """Return which keys hold anything: a partial match, or the memory of a match."""
+        held = np.zeros(len(self._armed), np.bool_) if self.every else self._armed == 2
+        held[self._pool[self._pool[:, w.STATE] >= 0, w.SLOT]] = True
+        return held
+
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
         if slots > len(self._armed):
             more = max(slots, 2 * len(self._armed)) - len(self._armed)
             self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
             self._roots = np.concatenate([self._roots, np.full(more * self._stages, -1, np.int64)])
-            self._marks = np.concatenate([self._marks, np.full((more * self._stages, 2), k.NULL, np.int64)])
+            self._marks = np.concatenate([self._marks, np.full((more * self._stages, 2), w.NULL, np.int64)])
 
-    def process(self, chunk: Chunk) -> list[Matches]:
+    def process(self, chunk: Chunk) -> list[Batch]:
         """Return the matches that the records complete, in order."""
         passes = self.passes(chunk)
         useful: Array = np.asarray(passes.any(axis=0))
         last = int(chunk.times[-1])
         if not useful.all():
             chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
-        found: list[Matches] = []
+        found: list[Batch] = []
         if chunk.length:
             self._tidy()
             found = self._match(chunk, passes, self.keep(chunk))
         self.advance(last)
         return found
 
-    def _match(self, chunk: Chunk, passes: Array, base: int) -> list[Matches]:
+    def _match(self, chunk: Chunk, passes: Array, base: int) -> list[Batch]:
         t = self._tables
-        results: list[Matches] = []
+        results: list[Batch] = []
         room = chunk.length + 16
         at = 0
         while at < chunk.length:
@@ -96,14 +101,14 @@ class PatternMatcher(PlainMatcher):
                 self._armed, self._meta, self._marks, self._found, out,
             )  # fmt: skip
             if n:
-                results.append(Matches(out[:n], self.store))
+                results.append(self.results(out[:n]))
             if at < chunk.length:
                 room = max(room, int(self._meta[k.LAST_WAITING]) + chunk.length)
                 if self.live >= self._pool.shape[0]:
                     self._grow()
         return results
 
-    def advance(self, time: int) -> list[Matches]:
+    def advance(self, time: int) -> list[Batch]:
         """Give up what has become too old."""
         if self.within >= 0:
             # one record that suits no stage: time is all it brings
@@ -116,14 +121,14 @@ class PatternMatcher(PlainMatcher):
         room = min(2 * old, max(self._cap, 1)) if self._cap > old else 2 * old
         pool = np.full((room, k.FIELDS), -1, np.int64)
         pool[:old] = self._pool
-        pool[old : room - 1, k.NEXT] = np.arange(old + 1, room)
+        pool[old : room - 1, w.NEXT] = np.arange(old + 1, room)
         self._pool, self._meta[k.FREE] = pool, old
         self._rows = np.concatenate([self._rows, np.full((room - old, self._stages), -1, np.int64)])
         self._found = np.empty(room, np.int64)
         buckets = 1 << (2 * room - 1).bit_length()
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
-        order = np.flatnonzero(pool[:, k.STATE] >= 0)
-        order = order[np.argsort(pool[order, k.ENTRY])]
+        order = np.flatnonzero(pool[:, w.STATE] >= 0)
+        order = order[np.argsort(pool[order, w.ENTRY])]
         k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
     def _tidy(self) -> None:
@@ -137,8 +142,8 @@ class PatternMatcher(PlainMatcher):
         self._held = self.store.length
 
     def _renumber(self) -> None:
-        live = np.flatnonzero(self._pool[:, k.STATE] >= 0)
-        taken = np.arange(self._stages) < self._pool[live, k.STATE][:, None]
+        live = np.flatnonzero(self._pool[:, w.STATE] >= 0)
+        taken = np.arange(self._stages) < self._pool[live, w.STATE][:, None]
         rows = np.where(taken, self._rows[live], 0)
         used = np.zeros(self.store.length, np.bool_)
         used[rows[taken]] = True
@@ -157,19 +162,19 @@ class PatternMatcher(PlainMatcher):
         """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""
         of = np.full(len(self._armed), -1, np.int64)
         of[slots] = np.arange(len(slots))
-        live = np.flatnonzero(self._pool[:, k.STATE] >= 0)
-        live = live[of[self._pool[live, k.SLOT]] >= 0]
+        live = np.flatnonzero(self._pool[:, w.STATE] >= 0)
+        live = live[of[self._pool[live, w.SLOT]] >= 0]
         live = live[np.argsort(self._pool[live, k.BORN])]
-        stage = self._pool[live, k.STATE]
+        stage = self._pool[live, w.STATE]
         taken = np.where(np.arange(self._stages) < stage[:, None], self._rows[live], -1)
         records, taken = self.saved_records(taken)
         return {
             "records": records,
             "taken": taken,
             "stage": stage,
-            "slot": of[self._pool[live, k.SLOT]],
+            "slot": of[self._pool[live, w.SLOT]],
             "first": self._pool[live, k.FIRST],
-            "entry": self._pool[live, k.ENTRY],
+            "entry": self._pool[live, w.ENTRY],
             "armed": self._armed[slots],
         }
 
@@ -211,13 +216,3 @@ class PatternMatcher(PlainMatcher):
         )  # fmt: skip
         self._meta[k.ENTRIES] = len(by_entry)
         k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
-
-    def forget(self, slots: Array) -> None:
-        """Drop the partial matches of these keys."""
-        rest = np.setdiff1d(np.arange(len(self._armed)), slots)
-        armed = self._armed.copy()
-        armed[slots] = 0
-        state = self.save(rest)
-        self.store = self._new_store()
-        self._rebuild([{**state, "slot": rest[state["slot"]]}])
-        self._armed = armed

@@ -1,13 +1,13 @@
-"""Matchers of plain chains: one compiled loop over a batch, partial matches in arrays."""
+"""Compiled matchers: one loop over a batch, partial matches in arrays; here what they share, and the one of sequences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headwater.cep.automaton import Automaton, Take, Wait
+from headwater.cep import syntax as s
+from headwater.cep.automaton import Automaton, Take, Wait, label
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import Comparisons, ordered
 from headwater.cep.expressions import Translator
@@ -15,54 +15,56 @@ from headwater.cep.store import EventStore
 from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.schema import Type
-from headwater.kernels import cep_pattern, cep_sequence
+from headwater.kernels import cep_sequence
+from headwater.kernels.cep_waiting import NULL
 from headwater.operators.expression import compiled_mask
 
 COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidied up
 
 
-@dataclass
-class Matches:
-    """The records of each match, by stage, and where to find them."""
-
-    rows: Array
-    store: EventStore
-
-
 class PlainMatcher:
-    """What matchers of plain chains share: the records they keep, and their conditions on single records."""
+    """What compiled matchers share: the records they keep, and their conditions on single records."""
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type]) -> None:
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
         self._a, self._tables = automaton, tables
-        self._takes = [stage for stage in automaton.stages if isinstance(stage, Take)]
-        needed = {
-            (derived.stream, name): automaton.schemas[derived.stream][name]
-            for derived in tables.derived
-            for name in derived.expr.columns()
-        }
-        self._kept = {f"{stream}.{name}": (stream, name) for stream, name in {**wanted, **needed}}
+        self._sides = automaton.sides()
+        streams = {take.ref: take.stream for take in automaton.takes()}
+        #: of each column of the result, its name here and the place of the record that has it
+        self._wanted = {label(a): (f"{streams[a.ref or '']}.{a.name}", self.place_of(a)) for a in wanted}
+        needed = [(derived.stream, name) for derived in tables.derived for name in sorted(derived.expr.columns())]
+        needed += [(streams[a.ref or ""], a.name) for a in wanted]
+        self._kept = {f"{stream}.{name}": (stream, name) for stream, name in needed}
         self._kinds = {label: automaton.schemas[stream][name] for label, (stream, name) in self._kept.items()}
-        self._masks = [own_mask(automaton, take) for take in self._takes]
+        self._masks = [own_mask(automaton, side) for side in self._sides]
         self._readers = [d.reader(automaton.schemas[d.stream]) for d in tables.derived]
         self.every = bool(automaton.scopes)
         self.within = -1 if automaton.within_us is None else automaton.within_us
         self.store = self._new_store()
 
+    def place_of(self, attribute: s.Attribute) -> int:
+        """Return the place of the record that an attribute reads, among those of a match."""
+        return next(i for i, take in enumerate(self._a.takes()) if take.ref == attribute.ref)
+
+    def results(self, rows: Array, stamps: Array | None = None) -> Batch:
+        """Return what is wanted of matches, given the rows of their records; a match is as old as its last record."""
+        columns = {shown: self.store.column(name, rows[:, place]) for shown, (name, place) in self._wanted.items()}
+        return Batch(columns, len(rows), self.store.stamps(rows[:, -1]) if stamps is None else stamps)
+
     def _new_store(self) -> EventStore:
         return EventStore(self._kinds, len(self._tables.derived))
 
     def passes(self, chunk: Chunk) -> Array:
-        """Return which records suit which stage by their own values."""
-        return np.array([chunk.mask(take.stream, mask) for take, mask in zip(self._takes, self._masks, strict=True)])
+        """Return which records suit which side by their own values."""
+        return np.array([chunk.mask(side.stream, mask) for side, mask in zip(self._sides, self._masks, strict=True)])
 
     def keep(self, chunk: Chunk) -> int:
         """Store the records of a chunk and return the row of the first."""
         columns: dict[str, Column] = {}
-        for label, (stream, name) in self._kept.items():
+        for shown, (stream, name) in self._kept.items():
             column = chunk.column(stream, lambda batch, name=name: batch.columns[name])  # type: ignore[misc]
             if column is not None:
-                columns[label] = column
-        values = np.full((len(self._readers), chunk.length), cep_pattern.NULL)
+                columns[shown] = column
+        values = np.full((len(self._readers), chunk.length), NULL)
         for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
             found = chunk.column(derived.stream, read)
             if found is not None:
@@ -74,7 +76,7 @@ class PlainMatcher:
         if not isinstance(texts, Text):
             return ordered(column, kind)
         codes = self.store.coded(texts)
-        return codes if valid is None else np.where(valid, codes, cep_pattern.NULL)
+        return codes if valid is None else np.where(valid, codes, NULL)
 
     def saved_records(self, taken: Array) -> tuple[Batch, Array]:
         """Return the records that `taken` refers to, and `taken` with their new row numbers."""
@@ -85,7 +87,7 @@ class PlainMatcher:
 
     def restore_records(self, records: Batch, taken: Array) -> Array:
         """Store saved records and return `taken` with the rows they got."""
-        values = np.full((len(self._readers), records.length), cep_pattern.NULL)
+        values = np.full((len(self._readers), records.length), NULL)
         for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
             names = {name: f"{derived.stream}.{name}" for name in derived.expr.columns()}
             own = Batch({n: records.columns[label] for n, label in names.items()}, records.length, records.stamps)
@@ -111,17 +113,32 @@ class SequenceMatcher(PlainMatcher):
 
     evicted = 0
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: dict[tuple[int, str], Type]) -> None:
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
         super().__init__(automaton, tables, wanted)
-        self._stages = len(self._takes)
+        self._stages = len(self._sides)
         self._rows = np.full((0, self._stages, self._stages), -1, np.int64)
         self._first = np.zeros((0, self._stages), np.int64)
         self._armed = np.zeros(0, np.int64)
+        self._clock = -(2**62)
 
     @property
     def live(self) -> int:
         """The number of partial matches."""
         return int((self._rows[:, 1:, 0] >= 0).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is kept, room to grow included."""
+        return int(self._rows.nbytes + self._first.nbytes + self._armed.nbytes) + self.store.nbytes
+
+    def holding(self) -> Array:
+        """Return which keys hold anything: an attempt that is not too old yet, or the memory of a match."""
+        waiting = self._rows[:, :, 0] >= 0
+        if self.within >= 0:
+            waiting &= self._first >= self._clock - self.within
+        done = np.zeros(len(self._armed), np.bool_) if self.every else self._armed == 2
+        held: Array = waiting.any(axis=1) | done
+        return held
 
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
@@ -131,9 +148,10 @@ class SequenceMatcher(PlainMatcher):
             self._first = np.concatenate([self._first, np.zeros((more, self._stages), np.int64)])
             self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
 
-    def process(self, chunk: Chunk) -> list[Matches]:
+    def process(self, chunk: Chunk) -> list[Batch]:
         """Return the matches that the records complete, in order."""
         self._tidy()
+        self.advance(int(chunk.times[-1]))
         passes = self.passes(chunk)
         base = self.keep(chunk)
         out = np.empty((chunk.length, self._stages), np.int64)
@@ -142,10 +160,11 @@ class SequenceMatcher(PlainMatcher):
             base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, self.every, self.within,
             self._rows, self._first, self._armed, out,
         )  # fmt: skip
-        return [Matches(out[:n], self.store)] if n else []
+        return [self.results(out[:n])] if n else []
 
-    def advance(self, time: int) -> list[Matches]:
-        """Let time pass: sequences learn of it from their records."""
+    def advance(self, time: int) -> list[Batch]:
+        """Let time pass, so that attempts grow too old."""
+        self._clock = max(self._clock, time)
         return []
 
     def _tidy(self) -> None:
@@ -171,8 +190,3 @@ class SequenceMatcher(PlainMatcher):
             self._rows[slots] = self.restore_records(saved["records"], saved["taken"])
             self._first[slots] = saved["first"]
             self._armed[slots] = saved["armed"]
-
-    def forget(self, slots: Array) -> None:
-        """Drop the attempts of these keys."""
-        self._rows[slots] = -1
-        self._armed[slots] = 0

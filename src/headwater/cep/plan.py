@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import ChainReader, column_type, events_of, indexed, unknown_stream
+from headwater.cep.automaton import ChainReader, column_type, events_of, indexed, label, unknown_stream
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator
-from headwater.cep.match import DEFAULT_CAP, MatchPlan, label
+from headwater.cep.match import DEFAULT_CAP, MatchPlan
 from headwater.cep.parse import parse
 from headwater.cep.selecting import Selection, Selector
 from headwater.cep.sliding import SlidingPlan

@@ -47,15 +47,20 @@ class EventStore:
         return base
 
     def column(self, name: str, rows: Array) -> Column:
-        """Return a column of these rows."""
+        """Return a column of these rows; where a row is -1, there is no value."""
+        there = rows >= 0
+        valid = None if there.all() else there
+        rows = rows if valid is None else np.maximum(rows, 0)
+        if name in self._valid:
+            known = self._valid[name][rows]
+            valid = known if valid is None else valid & known
         values: Any = self._columns[name][rows]
         if self._kinds[name] == "text":
-            texts: Any = self._texts.keys(values)[0]
+            if valid is not None:
+                values = np.where(valid, values, 0)
+            texts: Any = self._texts.keys(values)[0] if self.texts else Text.of([""] * len(rows))
             values = Text(texts.data, texts.offsets)
-        if name not in self._valid:
-            return values  # type: ignore[no-any-return]
-        valid = self._valid[name][rows]
-        return values if valid.all() else Nullable(values, valid)
+        return values if valid is None or valid.all() else Nullable(values, valid)
 
     def stamps(self, rows: Array) -> Array:
         """Return the stamps of these rows."""
@@ -77,7 +82,7 @@ class EventStore:
     def nbytes(self) -> int:
         """Bytes of all arrays, room to grow included."""
         arrays = [self.values, self._stamps, *self._columns.values(), *self._valid.values()]
-        return int(sum(array.nbytes for array in arrays))
+        return int(sum(array.nbytes for array in arrays)) + self._texts.nbytes
 
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._stamps):

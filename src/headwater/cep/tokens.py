@@ -65,6 +65,7 @@ class TokenMatcher:
         self._broken_at_start = False
         self._matches: list[Match] = []
         self._stamp = (0, 0)
+        self._begins_with_wait = _wait_us(automaton.stages[0]) is not None
         self._opening = next((scope for scope in automaton.scopes if scope[0] == 0), None)
 
     # -- what happens -------------------------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ class TokenMatcher:
         rows = [
             [t.seq, t.key, t.pos, t.taken, t.first, t.scope, t.count, t.passed, t.entered, t.entry, t.deadline]
             for t in self.tokens.values()
-            if t.key in chosen
+            if t.key in chosen and self._lasts(t)
         ]
         return {"tokens": rows, "done": sorted(self.done & chosen), "clock": self._clock, "evicted": self.evicted}
 
@@ -388,12 +389,17 @@ class TokenMatcher:
         self.done |= {slots[key] for key in saved["done"]}
         self._clock = max(self._clock, saved["clock"])
 
-    def forget(self, keys: Iterable[int]) -> None:
-        """Drop the attempts of these keys."""
-        gone = set(keys)
-        for token in [t for t in self.tokens.values() if t.key in gone]:
-            self._drop(token)
-        self.done -= gone
+    def _lasts(self, token: Token) -> bool:
+        """Say whether an attempt is more than one that waits for its first record, which begins by itself."""
+        return token.first is not None or self._begins_with_wait
+
+    def holding(self) -> list[int]:
+        """Return the keys that hold anything."""
+        return list({token.key for token in self.tokens.values() if self._lasts(token)} | self.done)
+
+    def count_records(self) -> int:
+        """Return how many records attempts hold."""
+        return sum(len(records) for token in self.tokens.values() for records in token.taken.values())
 
 
 def _conditions(side: Take | Wait) -> list[Callable[[Any], Any]]:

@@ -9,118 +9,38 @@ and key. All of them are also in one list by age, from which they expire and are
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
-import numpy as np
-
-from headwater.kernels.hashing import mix
+from headwater.kernels.cep_waiting import (
+    ALL,
+    BUCKET,
+    ENTRY,
+    GT,
+    HASH,
+    LT,
+    NAN,
+    NEXT,
+    NULL,
+    PREV,
+    SLOT,
+    STATE,
+    UNLIKE,
+    VALUE,
+    bucket_of,
+    enter_chain,
+    enter_heap,
+    holds,
+    in_reach,
+    leave_heap,
+    sort,
+)
+from headwater.kernels.cep_waiting import FIELDS as NODE
 from headwater.kernels.jit import kernel
 
-#: columns of the pool: one row per partial match
-STATE, SLOT, FIRST, ENTRY, NEXT, PREV, CHILD, OLDER, YOUNGER, VALUE, BORN, BUCKET = range(12)
-FIELDS = 12
+#: columns of the pool, after those of every node; one row per partial match
+FIRST, OLDER, YOUNGER, BORN = range(NODE, NODE + 4)
+FIELDS = NODE + 4
 #: entries of `meta`
 FREE, OLDEST, YOUNGEST, LIVE, ENTRIES, EVICTED, LAST_WAITING, BIRTHS = range(8)
 META = 8
-#: comparisons of this record with an earlier one
-EQ, NE, LT, LE, GT, GE = range(6)
-#: how a stage finds its partial matches
-ALL, UNLIKE, HASH, LOW, HIGH = range(5)
-NULL = -(2**63)  #: stands for a missing value, which compares with nothing
-NAN = NULL + 1  #: stands for NaN, which is unequal to everything; above it, all values are in order
-NOT_IN_HEAP = -2
-NO_LIMIT = -1
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
-
-@kernel
-def holds(op, mine, other):
-    """Compare two values; a missing one is neither equal nor unequal to anything."""
-    if mine <= NAN or other <= NAN:
-        return op == NE and mine != NULL and other != NULL
-    if op == EQ:
-        return mine == other
-    if op == NE:
-        return mine != other
-    if op == LT:
-        return mine < other
-    if op == LE:
-        return mine <= other
-    if op == GT:
-        return mine > other
-    return mine >= other
-
-
-@kernel
-def _bucket(stage, slot, value, buckets):
-    h = mix(np.uint64(value) ^ (np.uint64(slot) * _ODD) ^ (np.uint64(stage) << np.uint64(56)))
-    return np.int64(h & np.uint64(buckets - 1))
-
-
-# -- a pairing heap inside the pool: CHILD is the first child, NEXT the right sibling, PREV the left one or the parent -----
-
-
-@kernel
-def _meld(a, b, pool):
-    if a < 0:
-        return b
-    if b < 0:
-        return a
-    if pool[b, VALUE] < pool[a, VALUE]:
-        a, b = b, a
-    child = pool[a, CHILD]
-    pool[b, NEXT] = child
-    if child >= 0:
-        pool[child, PREV] = b
-    pool[b, PREV] = a
-    pool[a, CHILD] = b
-    return a
-
-
-@kernel
-def _meld_children(p, pool):
-    """Make one heap of p's children: pairs from left to right, then all from right to left."""
-    pairs = -1
-    child = pool[p, CHILD]
-    pool[p, CHILD] = -1
-    while child >= 0:
-        second = pool[child, NEXT]
-        after = -1
-        if second >= 0:
-            after = pool[second, NEXT]
-            pool[second, NEXT] = -1
-            pool[second, PREV] = -1
-        pool[child, NEXT] = -1
-        pool[child, PREV] = -1
-        pair = _meld(child, second, pool)
-        pool[pair, NEXT] = pairs  # pairs are strung up by NEXT, the last one first
-        pairs = pair
-        child = after
-    root = -1
-    while pairs >= 0:
-        before = pool[pairs, NEXT]
-        pool[pairs, NEXT] = -1
-        pool[pairs, PREV] = -1
-        root = _meld(root, pairs, pool)
-        pairs = before
-    return root
-
-
-@kernel
-def _cut(p, root, pool):
-    """Take p out of its heap and return the new root."""
-    rest = _meld_children(p, pool)
-    if p == root:
-        return rest
-    before, after = pool[p, PREV], pool[p, NEXT]
-    if pool[before, CHILD] == p:
-        pool[before, CHILD] = after
-    else:
-        pool[before, NEXT] = after
-    if after >= 0:
-        pool[after, PREV] = before
-    pool[p, NEXT] = -1
-    pool[p, PREV] = -1
-    return _meld(root, rest, pool)
 
 
 # -- matching -----------------------------------------------------------------------------------------------------------
@@ -199,7 +119,7 @@ def match(
                     else:
                         tails[bucket] = before
                 else:
-                    _leave_heap(p, pool[p, SLOT] * stages + waits_for, pool, roots)
+                    leave_heap(p, pool[p, SLOT] * stages + waits_for, pool, roots)
                 if not every:
                     armed[pool[p, SLOT]] = 0  # a pattern that was never matched starts anew
                 meta[OLDEST] = pool[p, YOUNGER]
@@ -245,7 +165,7 @@ def match(
                     value = values[conditions[skip, 1], row]
                     at = slot * stages + stage
                     since = marks[at, 1] if marks[at, 0] == value else -1
-                    p = tails[_bucket(stage, slot, 0, buckets)] if value != NULL else -1
+                    p = tails[bucket_of(stage, slot, 0, buckets)] if value != NULL else -1
                     while p >= 0:
                         if pool[p, STATE] == stage and pool[p, SLOT] == slot:
                             if pool[p, ENTRY] < since:
@@ -261,7 +181,7 @@ def match(
                 elif kind <= HASH:
                     value = values[conditions[skip, 1], row] if kind == HASH else 0
                     if kind == ALL or value > NAN:
-                        p = heads[_bucket(stage, slot, value, buckets)]
+                        p = heads[bucket_of(stage, slot, value, buckets)]
                         while p >= 0:
                             if pool[p, STATE] == stage and pool[p, SLOT] == slot and pool[p, VALUE] == value:
                                 found[n] = p
@@ -270,7 +190,8 @@ def match(
                 else:
                     strictly = conditions[skip, 0] == GT or conditions[skip, 0] == LT
                     value = values[conditions[skip, 1], row]
-                    n = _in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found)
+                    n = in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
+                    sort(found, n, pool, ENTRY)
             # -- move them on
             for j in range(n):
                 p = found[j]
@@ -295,7 +216,7 @@ def match(
                         else:
                             tails[bucket] = before
                     else:
-                        _leave_heap(p, slot * stages + stage, pool, roots)
+                        leave_heap(p, slot * stages + stage, pool, roots)
                 rows[p, stage] = row
                 if stage == stages - 1:
                     meta[LAST_WAITING] -= 1
@@ -326,7 +247,7 @@ def match(
                 kind, c = index[stage + 1, 0], index[stage + 1, 1]
                 value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
                 if kind <= HASH:
-                    bucket = _bucket(stage + 1, slot, value, buckets)
+                    bucket = bucket_of(stage + 1, slot, value, buckets)
                     pool[p, VALUE], pool[p, BUCKET] = value, bucket
                     pool[p, NEXT], pool[p, PREV] = -1, tails[bucket]
                     if tails[bucket] >= 0:
@@ -335,50 +256,8 @@ def match(
                         heads[bucket] = p
                     tails[bucket] = p
                 else:
-                    _enter_heap(p, slot * stages + stage + 1, value, kind, pool, roots)
+                    enter_heap(p, slot * stages + stage + 1, value, kind, pool, roots)
     return stop, m
-
-
-@kernel
-def _enter_heap(p, at, value, kind, pool, roots):
-    """Let p wait by order; a missing value is in no order, and so in no heap."""
-    if value <= NAN:
-        pool[p, CHILD] = NOT_IN_HEAP
-        return
-    pool[p, VALUE] = ~value if kind == HIGH else value  # ~ reverses the order without overflow
-    pool[p, CHILD], pool[p, NEXT], pool[p, PREV] = -1, -1, -1
-    roots[at] = _meld(roots[at], p, pool)
-
-
-@kernel
-def _leave_heap(p, at, pool, roots):
-    if pool[p, CHILD] != NOT_IN_HEAP:
-        roots[at] = _cut(p, roots[at], pool)
-
-
-@kernel
-def _in_reach(at, value, kind, strictly, pool, roots, found):
-    """Write the partial matches whose value lies below this one's, in the order they came to their stage."""
-    if value <= NAN:
-        return 0
-    if kind == HIGH:
-        value = ~value
-    n = 0
-    while roots[at] >= 0:
-        p = roots[at]
-        if pool[p, VALUE] > value or (strictly and pool[p, VALUE] == value):
-            break
-        roots[at] = _cut(p, p, pool)
-        found[n] = p
-        n += 1
-    if n > 1:
-        found[:n] = found[:n][np.argsort(pool[:, ENTRY][found[:n]])]
-    # they stay in the heap until they move on
-    for i in range(n):
-        p = found[i]
-        pool[p, CHILD], pool[p, NEXT], pool[p, PREV] = -1, -1, -1
-        roots[at] = _meld(roots[at], p, pool)
-    return n
 
 
 @kernel
@@ -386,13 +265,8 @@ def rehang(order, index, pool, heads, tails):
     """Hang partial matches, in the order given, into new and empty chains."""
     for p in order:
         if index[pool[p, STATE], 0] <= HASH:
-            bucket = _bucket(pool[p, STATE], pool[p, SLOT], pool[p, VALUE], len(heads))
-            pool[p, BUCKET], pool[p, NEXT], pool[p, PREV] = bucket, -1, tails[bucket]
-            if tails[bucket] >= 0:
-                pool[tails[bucket], NEXT] = p
-            else:
-                heads[bucket] = p
-            tails[bucket] = p
+            bucket = bucket_of(pool[p, STATE], pool[p, SLOT], pool[p, VALUE], len(heads))
+            enter_chain(p, bucket, pool, heads, tails)
 
 
 @kernel
@@ -411,7 +285,7 @@ def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, p
         if kind <= HASH:
             pool[p, VALUE] = value
         else:
-            _enter_heap(p, slots[p] * stages + waits_for[p], value, kind, pool, roots)
+            enter_heap(p, slots[p] * stages + waits_for[p], value, kind, pool, roots)
     if len(slots):
         pool[len(slots) - 1, YOUNGER] = -1
         meta[OLDEST], meta[YOUNGEST] = 0, len(slots) - 1

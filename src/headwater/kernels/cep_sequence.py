@@ -4,7 +4,7 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
-from headwater.kernels.cep_pattern import holds
+from headwater.kernels.cep_waiting import holds
 from headwater.kernels.jit import kernel
 
 

@@ -65,6 +65,11 @@ class KeyIndex:
         columns.append(_key_column(self._parts[0], at, self.kinds[0]))
         return columns[::-1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables, room to grow included."""
+        return sum(part.nbytes for part in (*self._parts, *self._pairs))
+
     def subset(self, slots: NDArray[np.int64]) -> KeyIndex:
         """Return an index of the keys of `slots` alone, in which `slots[i]` has become slot i.
 
@@ -116,6 +121,10 @@ class _Ints:
         self.values = np.empty(_LEAST_TABLE // 2, np.int64)
         self._table = np.full(_LEAST_TABLE, _EMPTY)
 
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self._table.nbytes
+
     def look_up(self, values: NDArray[np.int64], add: bool) -> NDArray[np.int64]:
         out = np.empty(len(values), np.int64)
         done = 0
@@ -140,6 +149,10 @@ class _Texts:
         self._ends = np.zeros(_LEAST_TABLE // 2 + 1, np.int64)
         self._known = np.empty(1024, np.uint8)
         self._table = np.full(_LEAST_TABLE, _EMPTY)
+
+    @property
+    def nbytes(self) -> int:
+        return self._hashes.nbytes + self._ends.nbytes + self._known.nbytes + self._table.nbytes
 
     def look_up(self, texts: TextColumn, add: bool) -> NDArray[np.int64]:
         data, offsets = texts.data, texts.offsets

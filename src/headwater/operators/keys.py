@@ -57,6 +57,11 @@ class KeySlots:
             for name, kind, column in zip(self.names, self._types, found, strict=True)
         }
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the index."""
+        return self._index.nbytes if self.names else 0
+
     def keep(self, slots: Array) -> None:
         """Forget all keys but those of `slots`; `slots[i]` becomes slot i."""
         if self.names:
