@@ -5,12 +5,9 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-import numpy as np
-
 from headwater.flow.batch import END, Batch
-from headwater.flow.column import Nullable, Text
-from headwater.flow.steps import Read, Write
-from headwater.operators.operator import rejected
+from headwater.flow.steps import Read
+from headwater.operators.operator import DEAD, rejected
 from headwater.spark.executor import Executor
 from headwater.spark.parcel import FIRST_SINK, Parcel
 from headwater.spark.stages import cut
@@ -38,7 +35,7 @@ def run(flow, *, buckets=3, batching=None, seed=0):
                 rows += _read_part(layout, name, part, seq)
                 seq += 1000
             if not rest:
-                rows += _read_part(layout, name, [Batch.mark(END)], seq)
+                rows += _read_part(layout, name, [(0, Batch.mark(END))], seq)
                 seq += 1000
         for level in range(1, layout.levels + 1):
             rows = _level(layout, level, rows, states)
@@ -57,18 +54,16 @@ def _read(layout, step):
     reader = step.kind.source.open(lambda text, why: letters.append(rejected(step.name, text, why)))
     batches = []
     while (batch := reader.read(3, 0.0)) is not None:
-        batches += [("letter", letter) for letter in letters]
+        batches += [(DEAD, letter) for letter in letters]
         letters.clear()
         if batch.length:
-            batches.append(batch)
+            batches.append((0, batch))
     return batches, False
 
 
 def _read_part(layout, name, batches, seq):
     executor = Executor(layout, layout.source_stage(name))
-    for batch in batches:
-        executor.reject(batch[1]) if isinstance(batch, tuple) else executor.emit(batch)
-    return list(executor.flush(seq))
+    return list(executor.read(seq, batches))
 
 
 def _level(layout, level, rows, states):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import pathlib
+import sys
 from collections import Counter, defaultdict
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater import Count, Flow, Session, Sliding, Tumbling, agg, engine, io
 from strategies import build, flows, records
 
-import importlib.util, sys, pathlib
 spec = importlib.util.spec_from_file_location("inline", pathlib.Path(__file__).with_name("inline.py"))
-inline = importlib.util.module_from_spec(spec); sys.modules["inline"] = inline; spec.loader.exec_module(inline)
+inline = importlib.util.module_from_spec(spec)
+sys.modules["inline"] = inline
+spec.loader.exec_module(inline)
 
 
 def multiset(rows):
@@ -57,7 +60,8 @@ timed = st.lists(
     max_size=80,
 ).map(
     lambda rows: [
-        {"n": i, "key": k, "site": s, "x": float(x), "at": (i + jump) * 1_000_000} for i, (k, s, x, jump) in enumerate(rows)
+        {"n": i, "key": k, "site": s, "x": float(x), "at": (i + jump) * 1_000_000}
+        for i, (k, s, x, jump) in enumerate(rows)
     ]
 )
 TIMED = {"n": int, "key": str, "site": str, "x": float, "at": "time"}
@@ -90,7 +94,11 @@ def windows(rows, lateness):
     outer.write("outer out", sinks["outer"])
     first = stream.key_by("key").process("first", last_of_each)
     second = first.key_by("site").process("second", last_of_each)
-    third = second.event_time("again", "at", lateness=f"{lateness} s").key_by("key").window("third", Tumbling("5 s"), x=agg.sum("x"))
+    third = (
+        second.event_time("again", "at", lateness=f"{lateness} s")
+        .key_by("key")
+        .window("third", Tumbling("5 s"), x=agg.sum("x"))
+    )
     for name, made in {"second": second, "third": third, "third late": third.late}.items():
         sinks[name] = io.Collect()
         made.write(f"{name} out", sinks[name])

@@ -1,1 +1,34 @@
-"""Runs a flow on Spark; the only folder that imports pyspark."""
+"""Runs a flow on Spark; the only folder that imports pyspark.
+
+`nature` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `executor` runs a stage and
+`parcel` is what moves between stages; none of these needs Spark. `shipped` brings a flow to workers, `keyed` makes stages
+Spark's operators, `query` is a run, `tally` its counts, `checkpoint` what a later run goes on from. `session`, `gateway`,
+`java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater.flow.flow import Flow
+from headwater.metrics import Report
+from headwater.spark.options import Options
+
+if TYPE_CHECKING:
+    from headwater.spark.query import SparkRun
+
+__all__ = ["Options", "run", "start"]
+
+
+def start(flow: Flow, **options: Any) -> SparkRun:
+    """Start a flow on Spark and return the run in progress; options are those of `Options`."""
+    from headwater.spark.query import SparkRun
+
+    return SparkRun(flow, Options(**options))
+
+
+def run(flow: Flow, **options: Any) -> Report:
+    """Run a flow on Spark to its end and return the report."""
+    report = start(flow, **options).wait()
+    assert report is not None
+    return report

@@ -42,6 +42,7 @@ class Executor:
         self.stations, self._channels = self._wired()
         self._at = 0  #: the place in the order that is being worked on
         self._emitted_ns = 0
+        self.ended = False  #: whether the source has come to its end
         self.examples: list[dict[str, str]] = []
         self.reset_counts()
 
@@ -92,17 +93,19 @@ class Executor:
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
-    def read(self, batches: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
-        """Run a source's stage on one part of the source: its batches, each at its place in the source's order."""
-        seq, waiting = 0, 0
-        for number, batch in batches:
-            if not waiting:
-                seq, waiting = number, 1
-            self.emit(batch)
+    def read(self, seq: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
+        """Run a source's stage on one piece of the source: batches and dead letters, from place `seq` in its order on."""
+        waiting = 0
+        for port, batch in put_out:
+            if port == DEAD:
+                self.reject(batch)
+            else:
+                self.emit(batch)
             waiting += batch.length
             if waiting > _FULL:
                 yield from self.flush(seq)
                 waiting = 0
+                seq += 1
         yield from self.flush(seq)
 
     def emit(self, batch: Batch) -> None:
@@ -113,6 +116,7 @@ class Executor:
                 self._emitted_ns = int(batch.stamps[0, EMITTED])
             self._run(station.emit(batch))
         if batch.watermark == END:
+            self.ended = True
             deliveries: list[Delivery] = []
             self._at = LAST
             station.send_mark(END, deliveries)
@@ -257,6 +261,7 @@ class Executor:
         told = {
             "steps": {name: _counted(station.counters) for name, station in self.stations.items()},
             "examples": self.examples,
+            "ended": self.stage.steps[0] if self.ended else None,
         }
         self.reset_counts()
         return msgspec.msgpack.encode(told)

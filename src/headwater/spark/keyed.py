@@ -1,0 +1,92 @@
+"""Stages with state on Spark: each bucket of keys is one group, and its state one value in our own format."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from headwater.flow.batch import Batch
+from headwater.operators import Operator
+from headwater.spark.executor import Executor
+from headwater.spark.parcel import COUNTS, ROW, Row
+from headwater.spark.shipped import Shipped
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+STATE = "token binary, state binary"
+
+#: Operators that keep no state, by flow and stage: building them again for each part of a source would take time.
+_idle: dict[tuple[str, int], dict[str, Operator]] = {}
+#: Stages as the last micro-batch left them in this worker, by flow and bucket, each with the token of its state.
+_live: dict[tuple[str, int], tuple[bytes, Executor]] = {}
+
+
+class SourceStage:
+    """What happens to the records of a source where they are read."""
+
+    def __init__(self, shipped: Shipped, stage: int) -> None:
+        self.shipped, self.stage = shipped, stage
+
+    def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+        """Run the stage on one piece of the source."""
+        layout = self.shipped.layout()
+        stage = layout.stages[self.stage]
+        idle = _idle.setdefault((self.shipped.file, self.stage), {})
+        executor = Executor(layout, stage, idle)
+        idle |= {name: made for name, made in executor.operators.items() if layout.natures[name].place != "time"}
+        yield from executor.read(number << 32, put_out)
+        yield -1, COUNTS, number, executor.counts()
+
+
+def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
+    """Add the stages of one level to a query."""
+    run = _on_bucket(shipped, level)
+    made = rows.groupBy("bucket").applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
+    # computing something makes plain rows of Arrow's, which is what a second level's shuffle can take
+    return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
+
+
+def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
+    def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        (bucket,) = key
+        layout = shipped.layout()
+        stage = layout.stage_of_bucket(bucket)
+        if stage is None or stage.level != level:  # on the way to a later level, or to a sink
+            for frame in frames:
+                yield frame.assign(bucket=frame["bucket"] + 1)
+            return
+        executor = _executor(shipped, bucket, state)
+        came = [row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True)]
+        made = list(executor.take(came))
+        made.append((-1, COUNTS, 0, executor.counts()))
+        token = secrets.token_bytes(8)
+        state.update((token, executor.save()))
+        _live[shipped.file, bucket] = token, executor
+        yield _frame(made)
+
+    return run
+
+
+def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
+    """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
+    token, saved = state.get if state.exists else (b"", b"")
+    last, executor = _live.pop((shipped.file, bucket), (None, None))
+    if executor is not None and last == bytes(token):
+        return executor
+    layout = shipped.layout()
+    stage = layout.stage_of_bucket(bucket)
+    assert stage is not None
+    executor = Executor(layout, stage)
+    if saved:
+        executor.load(bytes(saved))
+    return executor
+
+
+def _frame(rows: list[Row]) -> pd.DataFrame:
+    import pandas as pd
+
+    bucket, target, seq, frame = zip(*rows, strict=True)
+    return pd.DataFrame({"bucket": [b + 1 for b in bucket], "target": target, "seq": seq, "frame": list(frame)})

@@ -1,0 +1,36 @@
+"""What can be chosen for a run on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a flow is run on Spark; every field has a default that works."""
+
+    #: where it runs: `local[*]`, `local[4]`, `spark://host:7077`, `yarn`, `k8s://…`
+    master: str | None = None
+    #: Spark's own settings, which go before ours
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    #: the folder from which a later run goes on where this one was stopped; None keeps nothing
+    checkpoint: str | Path | None = None
+    #: into how many parts keys are spread, fixed for the life of a checkpoint; Spark's shuffle partitions by default
+    buckets: int | None = None
+    #: how often a micro-batch begins, at most; at once after the last one by default
+    every: str = "0 seconds"
+    #: stop reading after this long; None reads to the end
+    seconds: float | None = None
+    #: take what is there now and end, even if a source could bring more
+    available_now: bool = False
+    #: how often a sample of all measurements is kept
+    sample_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.buckets is not None and (not isinstance(self.buckets, int) or self.buckets < 1):
+            raise RunError(f"buckets must be a whole number of at least 1; got {self.buckets!r}")

@@ -1,0 +1,266 @@
+"""A run on Spark: one flow is one streaming query, whose last rows the driver takes, writes and counts."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import threading
+import time
+from collections import defaultdict, deque
+from functools import reduce
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.flow import Flow
+from headwater.flow.steps import Read
+from headwater.metrics import Report, Sample
+from headwater.spark import sources
+from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.keyed import SourceStage, with_level
+from headwater.spark.options import Options
+from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel
+from headwater.spark.session import session
+from headwater.spark.shipped import ship
+from headwater.spark.stages import cut
+from headwater.spark.tally import Tally
+from headwater.spark.writing import Sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+_WATCH_S = 0.02
+_ENOUGH_S = 10.0  # for a last micro-batch to be committed
+
+
+class SparkRun:
+    """A flow at work on Spark. `wait` for its report; `stop` ends it in order, `abort` at once."""
+
+    runner = "spark"
+
+    def __init__(self, flow: Flow, options: Options) -> None:
+        self.flow, self.options = flow, options
+        self.stopping = threading.Event()
+        self.done = threading.Event()
+        self.error: HeadwaterError | None = None
+        self.samples: deque[Sample] = deque(maxlen=3600)
+        self._temporary = None if options.checkpoint else Path(tempfile.mkdtemp(prefix="headwater-checkpoint-"))
+        self.checkpoint = Checkpoint(Path(options.checkpoint or self._temporary))  # type: ignore[arg-type]
+        self._feeds: dict[str, sources.Feed] = {}
+        self._sinks: Sinks | None = None
+        self._last_batch = -1  #: the micro-batch after which nothing follows
+        self._aborted = False
+        try:
+            self._query = self._prepared()
+        except BaseException:
+            self._close()
+            raise
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._watcher.start()
+
+    def _prepared(self) -> StreamingQuery:
+        """Check all that can be checked, then start the query."""
+        cores = self.options.buckets or self.checkpoint.buckets()
+        self.layout = cut(self.flow, cores or 1)  # refuses before Java has to be started
+        spark = session(self.options.master, self.options.settings)
+        if cores is None:
+            cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            self.layout = cut(self.flow, cores)
+        self.checkpoint.claim(self.flow, cores)
+        shipped = ship(spark, self.layout)
+        for index, step in enumerate(self.flow.steps.values()):
+            if isinstance(step.kind, Read):
+                self._feeds[step.name] = sources.open_source(
+                    spark,
+                    step.name,
+                    step.kind.source,
+                    step_index=index,
+                    checkpoint=self.checkpoint.folder,
+                    available_now=self.options.available_now,
+                    prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
+                )
+        self._sinks = Sinks(self.flow, self.checkpoint.folder)
+        self.tally = Tally(self.flow)
+        self._began = time.perf_counter()
+        rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))
+        for level in range(1, self.layout.levels + 1):
+            rows = with_level(rows, shipped, level)
+        return self._started(spark, rows)
+
+    def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
+        # several stages with state, one after the other, are safe as ours need none of Spark's own event time
+        name = "spark.sql.streaming.unsupportedOperationCheck"
+        before = spark.conf.get(name, "true")
+        spark.conf.set(name, "false")
+        try:
+            return (
+                rows.writeStream.foreachBatch(self._take)
+                .option("checkpointLocation", str(self.checkpoint.query))
+                .trigger(processingTime=self.options.every)
+                .start()
+            )
+        finally:
+            spark.conf.set(name, before)
+
+    # -- micro-batches ------------------------------------------------------------------------------------------------
+
+    def _take(self, rows: DataFrame, batch_id: int) -> None:
+        """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
+        parcels: dict[str, list[tuple[int, Parcel]]] = defaultdict(list)
+        for batch in rows.toArrow().to_batches():
+            targets, seqs, frames = (batch.column(name) for name in ("target", "seq", "frame"))
+            for target, seq, frame in zip(targets.to_pylist(), seqs.to_pylist(), frames, strict=True):
+                if target == COUNTS:
+                    self.tally.add(frame.as_buffer().to_pybytes())
+                else:
+                    parcel = Parcel.unpack(frame.as_buffer())
+                    parcels[self.layout.sinks[target - FIRST_SINK]].append((seq, parcel))
+        assert self._sinks is not None
+        in_order = {sink: [p for _, p in sorted(found, key=lambda f: f[0])] for sink, found in parcels.items()}
+        self._sinks.write(batch_id, in_order, self.tally)
+        if self.tally.ended == set(self._feeds):
+            self._last_batch = batch_id
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop reading; what was read is still processed. With a checkpoint to go on from, windows stay open."""
+        self.stopping.set()
+
+    def abort(self) -> None:
+        """Stop at once; with a checkpoint, the next run begins with the micro-batch that was not finished."""
+        self.stopping.set()
+        self._aborted = True
+
+    def wait(self, timeout_s: float | None = None) -> Report | None:
+        """Wait for the end and return the report; None when the time was up first."""
+        if not self.done.wait(timeout_s):
+            return None
+        self._watcher.join()
+        if self.error is not None:
+            raise self.error
+        return self.report()
+
+    def _watch(self) -> None:
+        """Keep samples, and end the run when its sources have ended, its time is up, or something broke."""
+        try:
+            self._watch_till_the_end()
+        except HeadwaterError as error:
+            self.error = error
+        except Exception as error:
+            log.exception("the run on Spark broke")
+            self.error = RunError(f"the run on Spark broke: {type(error).__name__}: {error}")
+        finally:
+            try:
+                self._close()
+            except HeadwaterError as error:
+                self.error = self.error or error
+            self._seconds = time.perf_counter() - self._began
+            self.done.set()
+
+    def _watch_till_the_end(self) -> None:
+        due, told = self.options.seconds, False
+        next_sample = self.options.sample_s
+        while self._query.isActive and not self._aborted:
+            self._query.awaitTermination(_WATCH_S)
+            elapsed = time.perf_counter() - self._began
+            if elapsed >= next_sample:
+                self.samples.append(self.tally.sample())
+                next_sample = elapsed + self.options.sample_s
+            for feed in self._feeds.values():
+                feed.check()
+            if due is not None and elapsed >= due:
+                self.stop()
+            if self.stopping.is_set() and not told:
+                told = True
+                if self.options.checkpoint:
+                    self._wait_until_idle()
+                    return
+                for feed in self._feeds.values():
+                    feed.finish()
+            if self._last_batch >= 0 and self._is_committed(self._last_batch):
+                self.checkpoint.end()
+                return
+        if not self._aborted:
+            raise self._explained()
+
+    def _is_committed(self, batch: int) -> bool:
+        return (self.checkpoint.query / "commits" / str(batch)).exists()
+
+    def _wait_until_idle(self) -> None:
+        """Let the micro-batch that is under way come to its end."""
+        until = time.perf_counter() + _ENOUGH_S
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
+            self._query.awaitTermination(_WATCH_S)
+
+    def _explained(self) -> HeadwaterError:
+        error = self._query.exception()
+        if error is None:
+            return RunError("Spark ended the query without saying why")
+        log.debug("the query failed: %s", error)
+        return RunError(f"Spark stopped the flow: {cause_in(str(error))}")
+
+    def _close(self) -> None:
+        query = getattr(self, "_query", None)
+        if query is not None:
+            query.stop()
+        for feed in self._feeds.values():
+            feed.close()
+        try:
+            if self._sinks is not None:
+                self._sinks.close()
+        finally:
+            if self._temporary is not None:
+                rmtree(self._temporary, ignore_errors=True)
+
+    # -- measurements -------------------------------------------------------------------------------------------------
+
+    def sample(self) -> Sample:
+        """Return all measurements as they are now."""
+        return self.tally.sample()
+
+    def report(self) -> Report:
+        """Return what the run has done so far, or in all when it is over."""
+        return Report(
+            flow=self.flow.name,
+            runner=self.runner,
+            seconds=getattr(self, "_seconds", time.perf_counter() - self._began),
+            last=self.tally.sample(),
+            samples=list(self.samples),
+            dead_letters=self.tally.dead_letters,
+            examples=self.tally.examples,
+            extra={"spark": self._progress()},
+        )
+
+    def _progress(self) -> dict[str, Any]:
+        """Return what Spark says of the query: micro-batches, their duration, the state that is kept."""
+        told = [p for p in self._query.recentProgress if p.numInputRows or p.durationMs.get("addBatch")]
+        if not told:
+            return {"batches": 0, "stages": self.layout.levels + 1}
+        times = sorted(p.durationMs["triggerExecution"] for p in told)
+        state = told[-1].stateOperators
+        return {
+            "batches": told[-1].batchId + 1,
+            "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]},
+            "stages": self.layout.levels + 1,
+            "state_bytes": sum(operator.memoryUsedBytes for operator in state),
+            "state_buckets": sum(operator.numRowsTotal for operator in state),
+        }
+
+
+def cause_in(message: str) -> str:
+    """Return what broke, out of the long text in which Spark tells it.
+
+    >>> cause_in("... Traceback ...\\n  File x\\nheadwater.errors.RunError: no such file\\n\\tat org.apache")
+    'no such file'
+    """
+    ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
+    if ours:
+        return str(ours[-1]).strip()
+    python = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE)
+    return str(python[-1]).strip() if python else message.strip().splitlines()[0]

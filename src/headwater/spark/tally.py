@@ -1,0 +1,100 @@
+"""What the steps of a run on Spark have done, added up by the driver from what each task counted."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from headwater.flow.batch import CREATED, Batch
+from headwater.flow.flow import Flow
+from headwater.metrics import Histogram, Sample, StepMetrics
+
+_EXAMPLES = 5
+
+
+class Tally:
+    """Counts of all steps, and the latencies of what sinks have taken."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._lock = Lock()
+        self._began_ns = time.perf_counter_ns()
+        self._flow = flow
+        self._steps = {name: StepMetrics(name) for name in flow.steps}
+        self._latency, self._emit_latency = Histogram(), Histogram()
+        self.examples: list[dict[str, str]] = []
+        self.ended: set[str] = set()  #: sources that have come to their end
+
+    def add(self, told: bytes) -> None:
+        """Add what one task counted."""
+        counted = msgspec.msgpack.decode(told)
+        with self._lock:
+            for name, (came, went, turns, busy_ns, t_c_ns, dead) in counted["steps"].items():
+                step = self._steps[name]
+                step.records_in += came
+                step.records_out += went
+                step.activations += turns
+                step.busy_ns += busy_ns
+                step.t_c_ns += t_c_ns
+                step.dead_letters += dead
+            self.examples += counted["examples"][: _EXAMPLES - len(self.examples)]
+            if counted["ended"] is not None:
+                self.ended.add(counted["ended"])
+
+    def wrote(self, sink: str, batch: Batch, emitted_ns: int, busy_ns: int) -> None:
+        """Count records that a sink has taken."""
+        now = time.time_ns()
+        with self._lock:
+            step = self._steps[sink]
+            step.records_in += batch.length
+            step.records_out += batch.length
+            step.activations += 1
+            step.busy_ns += busy_ns
+            step.t_c_ns += busy_ns * batch.length
+            self._latency.add(now - batch.stamps[:, CREATED])
+            self._emit_latency.add(np.full(batch.length, now - emitted_ns))
+
+    def broke(self, sink: str, letters: Batch) -> None:
+        """Count records that a sink could not take."""
+        with self._lock:
+            self._steps[sink].records_in += letters.length
+            self._steps[sink].dead_letters += letters.length
+            self.examples += letters.rows()[: _EXAMPLES - len(self.examples)]
+
+    @property
+    def dead_letters(self) -> int:
+        """How many records broke a step so far."""
+        return sum(step.dead_letters for step in self._steps.values())
+
+    def sample(self) -> Sample:
+        """Return all counts as they are now."""
+        with self._lock:
+            span_ns = time.perf_counter_ns() - self._began_ns
+            steps = {name: _at(step, span_ns) for name, step in self._steps.items()}
+            sources = [name for name, step in self._flow.steps.items() if step.is_source]
+            sinks = [name for name, step in self._flow.steps.items() if step.is_sink]
+            return Sample(
+                at_s=span_ns / 1e9,
+                steps=steps,
+                latency=self._latency.copy(),
+                emit_latency=self._emit_latency.copy(),
+                records_in=sum(steps[name].records_in for name in sources),
+                records_out={name: steps[name].records_out for name in sinks},
+            )
+
+
+def _at(step: StepMetrics, span_ns: int) -> StepMetrics:
+    """Return a step's counts as of now; what it was not busy, it had nothing to do."""
+    now: dict[str, Any] = {name: getattr(step, name) for name in ("records_in", "records_out", "activations")}
+    return StepMetrics(
+        step.name,
+        **now,
+        busy_ns=step.busy_ns,
+        t_c_ns=step.t_c_ns,
+        dead_letters=step.dead_letters,
+        span_ns=span_ns,
+        t_empty_ns=max(0, span_ns - step.busy_ns),
+    )
