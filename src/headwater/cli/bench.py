@@ -57,6 +57,19 @@ def scheduler(
 
 
 @app.command()
+def rehearsal(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+    topology: Annotated[list[str] | None, typer.Option(help="only this one, such as 'chain of 20'")] = None,
+) -> None:
+    """Policies and threads for real and in the simulator, side by side: does it rank them as the engine does?"""
+    _report("rehearsal", quick, output, as_json, seconds=seconds, repeats=repeats, only=topology)
+
+
+@app.command()
 def aels(
     quick: Quick = False,
     output: Output = None,
@@ -120,3 +133,15 @@ def cep(
 ) -> None:
     """The 21 queries of Ghosh & Simmhan: peak rates beside the paper's, and growth over the length of the stream."""
     _report("cep", quick, output, as_json, only=query, records=records)
+
+
+@app.command()
+def peers(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats or pred; several by repeating")] = None,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+) -> None:
+    """ETL, STATS and PRED beside Bytewax and Pathway, which it installs for itself: the highest rate of each."""
+    _report("peers", quick, output, as_json, flows=flow, seconds=seconds)

@@ -1,0 +1,94 @@
+"""ETL, STATS and PRED on Headwater, run like the peers: the same messages, one child process, a null sink."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from headwater import engine
+from headwater.flow import Flow
+from headwater.flow.column import Text
+from headwater.io import Collect
+from headwater.riot.etl import etl
+from headwater.riot.pred import pred
+from headwater.riot.sources import repeated
+from headwater.riot.stats import stats
+
+_WARM_S = 1.0  #: of a run that are not measured
+#: Larger turns than the engine's own 50 records, as the peers too take hundreds at a time where that helps them.
+_OPTIONS: dict[str, Any] = {"take": 1000, "chunk": 1000, "queue_records": 100_000}
+_RESULTS = {"etl": 2, "stats": 3, "pred": 2}  #: that each message gives
+
+
+def build(name: str, source: Any, notes: dict[str, tuple[str, ...]], sinks: dict[str, Any]) -> Flow:
+    """Build a flow in the form that suits the engine best: rows of whole messages."""
+    if name == "etl":
+        return etl(source, notes=notes, wide=True, **sinks)
+    return stats(source, wide=True, **sinks) if name == "stats" else pred(source, instances={"parse": 1}, **sinks)
+
+
+def measure(name: str, texts: Text, notes: dict[str, tuple[str, ...]], rate: float, seconds: float) -> dict[str, Any]:
+    """Run at a rate; return what came out per second after the warm-up, and how late."""
+    engine.run(
+        build(name, repeated(texts, 1e9, count=5000), notes, {}), **_OPTIONS
+    )  # compiles what is not compiled yet
+    flow = build(name, repeated(texts, rate), notes, {})
+    running = engine.start(flow, seconds=60.0, **_OPTIONS)
+    time.sleep(_WARM_S)
+    first = running.sample()
+    time.sleep(seconds)
+    last = running.sample()
+    running.stop()
+    report = running.wait()
+    assert report is not None
+    if report.dead_letters or report.left or report.shed:
+        raise AssertionError(f"{name}: {report.dead_letters} dead, {report.left} left, {report.shed} shed")
+    latency = last.latency.minus(first.latency)
+    out = sum(last.records_out.values()) - sum(first.records_out.values())
+    return {
+        "out_hz": out / (last.at_s - first.at_s) / _RESULTS[name],
+        "p50_ms": latency.percentile(50) / 1e6,
+        "p99_ms": latency.percentile(99) / 1e6,
+        "sent": report.last.records_in,
+        "steps": {
+            step.name: 1e9 * step.records_in / step.busy_ns
+            for step in report.last.steps.values()
+            if step.busy_ns and step.name not in ("messages", "insert", "publish")
+        },
+    }
+
+
+def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path) -> int:
+    """Send all messages once and write all results in the peers' form; return how many there were."""
+    sinks = {"insert": Collect(), "publish": Collect()} if name == "etl" else {"publish": Collect()}
+    engine.run(build(name, repeated(texts, 1e9, count=len(texts)), notes, sinks), workers=1, **_OPTIONS)
+    results = [list(record.values()) for sink in sinks.values() for record in sink.records]
+    path.write_text("\n".join(json.dumps(result) for result in results))
+    return len(results)
+
+
+def main() -> None:
+    """Read the command line, run, and print one JSON document."""
+    options = argparse.ArgumentParser()
+    options.add_argument("flow", choices=["etl", "stats", "pred"])
+    options.add_argument("--messages", type=Path, required=True)
+    options.add_argument("--notes", type=Path, required=True)
+    options.add_argument("--rate", type=float, default=1000.0)
+    options.add_argument("--seconds", type=float, default=2.0)
+    options.add_argument("--check", type=Path)
+    options.add_argument("--steps", action="store_true", help="only say what each step does per second")
+    given = options.parse_args()
+    texts = Text.of_bytes(given.messages.read_bytes().splitlines())
+    notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
+    if given.check is not None:
+        print(json.dumps({"results": check(given.flow, texts, notes, given.check)}))
+        return
+    answer = measure(given.flow, texts, notes, given.rate, given.seconds)
+    print(json.dumps(answer["steps"] if given.steps else answer))
+
+
+if __name__ == "__main__":
+    main()
