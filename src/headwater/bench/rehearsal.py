@@ -1,14 +1,15 @@
 """Experiment `rehearsal`: does the simulator rank policies as the engine does?
 
 Every policy and the thread-per-step baseline run for real and in virtual time, on the same topologies at the same rates,
-real runs interleaved. The simulator is told what each step costs and what a turn costs on this machine, nothing about
-policies.
+real runs interleaved. The simulator is told what each step costs, what a turn costs on this machine and how often it
+stands still, nothing about policies.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from headwater import net as nets
 from headwater.bench.prepared import Prepared
 from headwater.bench.scheduler import measure
 from headwater.bench.topologies import Topology, Work, topologies
-from headwater.bench.trial import BOUND_MS, CONFIGS
+from headwater.bench.trial import BOUND_MS, CONFIGS, Trial
 from headwater.errors import RunError, listed
 from headwater.flow import Batch, Schema
 from headwater.flow.profile import Profile, StepProfile
-from headwater.metrics import Report
+from headwater.metrics import Report, Sample
 from headwater.operators import Operator, build
 from headwater.place.from_flow import problem_of
 from headwater.place.problem import Problem
@@ -32,6 +33,9 @@ from headwater.place.problem import Problem
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TAKE, TICK_S = 50, 1e-3
 _TRIES = 7
+_GAP_S = 5e-4
+#: Every machine stands still at times, if only because Python's lock may be kept for its switch interval of 5 ms.
+LEAST_STALLS = sim.Stalls(every_s=0.1, length_s=0.005)
 _NUMBERS = Schema.of({"n": int})
 
 
@@ -68,15 +72,20 @@ def run(
         raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(known)}")
     chosen = [t for t in topologies() if t.name in (only or few)]
     workers = engine.Options().workers
-    costs = calibrated(workers)
+    costs, (stalls, share) = calibrated(workers), stalls_here(workers)
     pairs: list[Pair] = []
     for topology in chosen:
         asked = problem_of_topology(topology)
         for load in (0.6, 0.8, 0.95) if quick else LOADS:
             rate_hz = load * topology.capacity_hz(workers)
             for repeat in range(repeats):
-                pairs += [_pair(topology, asked, c, load, repeat, rate_hz, seconds, workers, costs) for c in CONFIGS]
+                for config in CONFIGS:
+                    real = measure(topology, config, rate_hz, seconds, repeat)
+                    played = simulated(asked, config, rate_hz, seconds, workers, costs[_runner(config)], stalls).last
+                    pairs.append(_pair(load, real, played, topology.copies_out() * 1.4 * seconds * rate_hz))
     answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
+    answer["stalls_ms"] = {"every": 1e3 * stalls.every_s, "length": 1e3 * stalls.length_s}
+    answer["share_of_cores"] = round(share, 3)
     answer["costs_us"] = {k: {"turn": 1e6 * c.turn_s, "ride": 1e6 * c.ride_s} for k, c in costs.items()}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -129,6 +138,33 @@ class _Spent:
         self.clock_s = min(self.clock_s, report.seconds / turns)
 
 
+def stalls_here(workers: int) -> tuple[sim.Stalls, float]:
+    """Watch threads that only compute for a second: how often and how long do they stand still, and what share is left?"""
+    gaps: list[list[float]] = [[] for _ in range(workers)]
+    work = Work(10e-6)
+    batch = Batch.of({"n": np.arange(1)}, _NUMBERS)
+
+    def watch(own: list[float]) -> None:
+        last, end = time.perf_counter(), time.perf_counter() + 1.0
+        while last < end:
+            work.process(batch, 0)
+            now = time.perf_counter()
+            if now - last > _GAP_S:
+                own.append(now - last)
+            last = now
+
+    threads = [threading.Thread(target=watch, args=(own,)) for own in gaps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seen = [gap for own in gaps for gap in own]
+    share = max(0.0, 1 - sum(seen) / workers)
+    if sum(seen) / workers <= LEAST_STALLS.length_s / LEAST_STALLS.every_s:
+        return LEAST_STALLS, share
+    return sim.Stalls(every_s=workers / len(seen), length_s=sum(seen) / len(seen)), share
+
+
 def problem_of_topology(topology: Topology) -> Problem:
     """Put a topology's flow on one device; it brings one record per second."""
     flow, net = topology.flow(Prepared([], _NUMBERS)), nets.cloud_edge(1, 1, 1)
@@ -141,10 +177,18 @@ def _cost_s(operator: Operator) -> float:
     return operator.cost_s if isinstance(operator, Work) else 1e-9
 
 
-def simulated(problem: Problem, config: str, rate_hz: float, seconds: float, workers: int, costs: sim.Costs) -> Report:
+def simulated(
+    problem: Problem,
+    config: str,
+    rate_hz: float,
+    seconds: float,
+    workers: int,
+    costs: sim.Costs,
+    stalls: sim.Stalls,
+) -> Report:
     """Play a flow on one device as long, and look at the same stretch of it, as a measurement does."""
     loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * rate_hz, stream_hz=problem.stream_hz * rate_hz)
-    on, policy = ("threads", engine.Options().policy) if config == "threads" else ("engine", config)
+    policy = engine.Options().policy if config == "threads" else config
     options = sim.EngineOptions(
         seconds=1.4 * seconds,
         warm_up=0.4 / 1.4,
@@ -155,35 +199,26 @@ def simulated(problem: Problem, config: str, rate_hz: float, seconds: float, wor
         costs=costs,
         tick_s=TICK_S,
         drain=False,
-        runner=on,
+        stalls=stalls,
+        runner=_runner(config),
     )
     return sim.run_engine(loaded, np.zeros(len(problem.steps), int), options)
 
 
-def _pair(
-    topology: Topology,
-    problem: Problem,
-    config: str,
-    load: float,
-    repeat: int,
-    rate_hz: float,
-    seconds: float,
-    workers: int,
-    costs: dict[str, sim.Costs],
-) -> Pair:
-    real = measure(topology, config, rate_hz, seconds, repeat)
-    kind = costs["threads" if config == "threads" else "engine"]
-    played = simulated(problem, config, rate_hz, seconds, workers, kind).last
-    kept = sum(played.records_out.values()) / topology.copies_out() / (1.4 * seconds * rate_hz)
+def _runner(config: str) -> str:
+    return "threads" if config == "threads" else "engine"
+
+
+def _pair(load: float, real: Trial, played: Sample, offered: float) -> Pair:
     return Pair(
-        topology=topology.name,
-        config=config,
+        topology=real.subject,
+        config=real.config,
         load=load,
-        repeat=repeat,
+        repeat=real.repeat,
         real_p99_ms=real.p99_ms,
-        real_kept=real.out_hz / rate_hz,
+        real_kept=real.out_hz / real.offered_hz,
         sim_p99_ms=played.latency.percentile(99) / 1e6,
-        sim_kept=kept,
+        sim_kept=sum(played.records_out.values()) / offered,
     )
 
 
@@ -283,7 +318,8 @@ def table(answer: dict[str, Any]) -> str:
         f"{answer['rank_correlation_sustained_policies_alone']}",
         f"rank correlation of p99 over all cases {answer['rank_correlation_of_cases']}; of the clear differences between "
         f"two configurations the simulator has {answer['pairs_in_order']} the right way round",
-        "costs, µs: "
+        f"this process had {answer['share_of_cores']:.0%} of its cores; below 90 % the real figures say little",
+        f"stalls: {answer['stalls_ms']['length']:.1f} ms every {answer['stalls_ms']['every']:.0f} ms; costs, µs: "
         + "; ".join(f"{k}: turn {c['turn']:.1f}, ride {c['ride']:.1f}" for k, c in answer["costs_us"].items()),
     ]
     return "\n".join(lines)

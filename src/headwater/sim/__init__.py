@@ -10,7 +10,7 @@ from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded
 from headwater.sim.engine import run as run_engine
 from headwater.sim.queues import Options, Service
 from headwater.sim.queues import run as run_queues
-from headwater.sim.settings import Costs, EngineOptions
+from headwater.sim.settings import Costs, EngineOptions, Stalls
 
 __all__ = [
     "Arrivals",
@@ -21,6 +21,7 @@ __all__ = [
     "Poisson",
     "Recorded",
     "Service",
+    "Stalls",
     "run_engine",
     "run_queues",
 ]

@@ -44,16 +44,14 @@ class _World:
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = problem.stream_hz / problem.rate_hz[problem.stream_from]
         self._ratio = np.where(np.isfinite(ratio), ratio, 0.0).tolist()
-        self._random = np.random.default_rng(options.seed)
+        self.random = np.random.default_rng(options.seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._link_free_s = [0.0] * len(problem.stream_from)
         self._arrived: dict[int, list[tuple[float, Floats]]] = {step: [] for step in problem.sinks}
         self.sites = {int(d): self._site(int(d)) for d in np.unique(device)}
         self._inlets = [
-            Inlet(self, step, self.sites[int(device[step])], self._random)
-            for step in problem.sources
-            if problem.rate_hz[step] > 0
+            Inlet(self, step, self.sites[int(device[step])]) for step in problem.sources if problem.rate_hz[step] > 0
         ]
 
     def _site(self, device: int) -> Site:
@@ -93,7 +91,7 @@ class _World:
         return parcels
 
     def _thinned(self, born: Floats, ratio: float) -> Floats:
-        return np.repeat(born, int(ratio) + (self._random.random(len(born)) < ratio % 1.0))
+        return np.repeat(born, int(ratio) + (self.random.random(len(born)) < ratio % 1.0))
 
     def travel(self, parcel: Parcel) -> None:
         """Let records wait for their link, be sent, and arrive at another device."""

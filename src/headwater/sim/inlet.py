@@ -12,11 +12,11 @@ from headwater.sim.site import Site, World
 class Inlet:
     """Brings one source's records to its device; records keep the moment they were due, so that waiting counts."""
 
-    def __init__(self, world: World, step: int, site: Site, random: np.random.Generator) -> None:
+    def __init__(self, world: World, step: int, site: Site) -> None:
         options = world.options
         self._world, self._step, self._site = world, step, site
         rate = float(world.problem.rate_hz[step])
-        self._times = options.arrivals.times_s(rate, options.seconds, random)
+        self._times = options.arrivals.times_s(rate, options.seconds, world.random)
         self._next = 0
 
     @property
@@ -32,7 +32,7 @@ class Inlet:
     def _when(self, due_s: float) -> float:
         """The moment at which a sleeping source sees a record."""
         tick = self._world.options.tick_s
-        return due_s if tick <= 0 else math.ceil(due_s / tick) * tick
+        return self._site.after(due_s if tick <= 0 else math.ceil(due_s / tick) * tick, 0.0)
 
     def _look(self) -> None:
         """Hand over what is due, at most a chunk, if there is room."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from headwater.engine.machine import Take
 from headwater.engine.policy import DEFAULT, policy_named
 from headwater.errors import RunError, listed, suggestion
+from headwater.net.arrays import Floats
 from headwater.sim.arrivals import Arrivals, Poisson
 
 RUNNERS = ("engine", "threads")
@@ -28,6 +31,27 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalls:
+    """A device that stands still now and then: other programs, a hypervisor, an interpreter that tidies up."""
+
+    every_s: float
+    """Seconds between two stalls, on average."""
+    length_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.every_s > self.length_s >= 0):
+            raise RunError(
+                f"stalls of {self.length_s} s cannot come every {self.every_s} s; they must be shorter than that"
+            )
+
+    def times_s(self, until_s: float, random: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return when stalls begin and end, one after the other."""
+        gaps = random.standard_exponential(int(2 * until_s / self.every_s) + 10) * (self.every_s - self.length_s)
+        begin = np.cumsum(gaps + self.length_s) - self.length_s
+        return begin, begin + self.length_s
+
+
+@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """How devices schedule, and how long the flow is played."""
 
@@ -46,6 +70,7 @@ class EngineOptions:
     """Records that a source hands over at once, at most."""
     drain: bool = True
     """Whether to go on until nothing is left. If not, latency counts what arrived in time, as a look at a run does."""
+    stalls: Stalls | None = None
     runner: str = "engine"
     """Or `threads`: a thread per step on `workers` cores; whoever has been ready longest runs."""
 

@@ -7,6 +7,7 @@ goes into queues when the activation ends, and a queue near its bound holds the 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -33,6 +34,7 @@ class World(Protocol):
     problem: Problem
     options: EngineOptions
     now: float
+    random: np.random.Generator
     counts: list[StepMetrics]
     work_s: Floats
     """Per step, seconds per record where it is placed."""
@@ -142,6 +144,10 @@ class Site:
         self._stations = [Station(step, len(problem.inputs[step]) == 1) for step in steps]
         self._running = 0
         self._lock_free_s = 0.0
+        self._stalls: tuple[list[float], list[float]] = ([], [])
+        if options.stalls is not None:
+            begin, end = options.stalls.times_s(options.seconds, world.random)
+            self._stalls = begin.tolist(), end.tolist()
         self._crowded: set[int] = set()
         self._held: list[Callable[[], None]] = []
         """What sources do that wait for room."""
@@ -154,6 +160,15 @@ class Site:
     def when_room(self, act: Callable[[], None]) -> None:
         """Do something once no queue is near its bound."""
         self._held.append(act)
+
+    def after(self, time_s: float, seconds: float) -> float:
+        """Return when work that begins at a moment is done, stalls of the device counted in."""
+        begin, end = self._stalls
+        at = bisect_right(end, time_s)
+        while at < len(begin) and begin[at] < time_s + seconds:
+            seconds += end[at] - max(begin[at], time_s)
+            at += 1
+        return time_s + seconds
 
     def receive(self, step: int, born: Floats, *, from_source: bool = False) -> float:
         """Take records for a step, or from a source; return the seconds that the bringer is busy with them."""
@@ -207,7 +222,7 @@ class Site:
 
         def turn(at: int) -> None:
             seconds = self._work(station, len(turns[at]))
-            world.at(max(world.now, start_s) + seconds, lambda: done(at))
+            world.at(self.after(max(world.now, start_s), seconds), lambda: done(at))
 
         def done(at: int) -> None:
             nonlocal out
@@ -217,7 +232,7 @@ class Site:
             left.extend(rest)
             go_on: Callable[[], None] = (lambda: turn(at + 1)) if at + 1 < len(turns) else finish
             if spent_s:
-                world.at(world.now + spent_s, go_on)
+                world.at(self.after(world.now, spent_s), go_on)
             else:
                 go_on()
 
