@@ -63,6 +63,17 @@ class MqttWriter:
             self._waiting.extend(messages)
             self._changed.notify_all()
 
+    def flush(self) -> None:
+        """Wait until the broker has everything; raises InputError if it does not come to that in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.waiting or self._connection.refused, self._sink.patience_s)
+            left = self.waiting
+        if left:
+            self._connection.check()
+            raise InputError(
+                f"{left:,} records wait for {self._sink}: the broker did not take them in time; is it running?"
+            )
+
     def close(self) -> None:
         """Wait until the broker has everything, and leave; raises InputError if it does not come to that."""
         with self._changed:

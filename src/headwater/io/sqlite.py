@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,6 +19,7 @@ from headwater.io.records import guessed_kind, json_texts
 
 _GUESS_FROM = 1000  # rows
 _WAIT_S = 30.0  # for another process that writes
+_BATCHES = "CREATE TABLE IF NOT EXISTS headwater_batches (writer TEXT PRIMARY KEY, batch INTEGER)"
 _TYPES: dict[Type, str] = {
     "bool": "BOOLEAN",
     "int": "INTEGER",
@@ -151,11 +153,45 @@ class SqliteWriter:
 
     def write(self, batch: Batch) -> None:
         """Write the records in one transaction, all or none."""
+        with self._asking() as connection, connection:
+            self.insert(batch)
+
+    def insert(self, batch: Batch) -> None:
+        """Add the records to the transaction, all or none."""
         columns = [_shown(batch[name], kind) for name, kind in self._schema.fields]
+        connection = self._connection
         try:
-            with self._connection:
-                self._connection.executemany(self._insert, zip(*columns, strict=True))
+            if not connection.in_transaction:
+                connection.execute("BEGIN")  # else the end of the savepoint would be a commit
+            connection.execute("SAVEPOINT batch")
+            try:
+                connection.executemany(self._insert, zip(*columns, strict=True))
+            except Exception:
+                connection.execute("ROLLBACK TO batch")
+                raise
+            finally:
+                connection.execute("RELEASE batch")
         except (sqlite3.Error, OverflowError) as error:
+            raise InputError(f"cannot write {self._sink}: {error}{_fix(error)}") from None
+
+    def begin(self, writer: str) -> int:
+        """Start a transaction anew; return the number that `writer` committed last, -1 if none."""
+        with self._asking() as connection:
+            connection.rollback()
+            connection.execute(_BATCHES)
+            found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
+            return -1 if found is None else int(found[0])
+
+    def commit(self, writer: str, number: int) -> None:
+        """End the transaction; `number` is written with it, so that one is there exactly if the other is."""
+        with self._asking() as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO headwater_batches VALUES (?, ?)", [writer, number])
+
+    @contextmanager
+    def _asking(self) -> Iterator[sqlite3.Connection]:
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
             raise InputError(f"cannot write {self._sink}: {error}{_fix(error)}") from None
 
     def close(self) -> None:

@@ -99,10 +99,14 @@ class TableWriter:
             raise InputError(f"cannot insert into {self._table.table!r} of {self._table.path}: {error}") from error
         del self._waiting[:count]
 
+    def flush(self) -> None:
+        """Insert what is left of a group."""
+        if self._waiting:
+            self._flush(len(self._waiting))
+
     def close(self) -> None:
         """Insert what is left and close the file."""
         try:
-            if self._waiting:
-                self._flush(len(self._waiting))
+            self.flush()
         finally:
             self._connection.close()

@@ -1,0 +1,88 @@
+"""Where records go on Spark: each micro-batch once, by its number, in every sink that can take it back.
+
+| sink | written by | after a kill and a restart with the same checkpoint |
+|---|---|---|
+| `JsonLines`, `Csv` (a file) | the driver | exactly once: what is behind the last whole micro-batch is cut off |
+| `ParquetTable`, `Parquet` | tasks, in parallel | exactly once: files appear when their micro-batch is committed |
+| `Sqlite` | the driver | exactly once: the number of the micro-batch is in the same transaction |
+| `InOrder` and what writes at its end | the driver | exactly once: kept on disk until then |
+| `Mqtt`, `Console`, standard output, others | the driver | at least once: a micro-batch that was cut short comes again |
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+from uuid import uuid4
+
+from headwater.flow.batch import Batch
+from headwater.flow.steps import Step, Write
+from headwater.io.csv import Csv
+from headwater.io.jsonl import JsonLines
+from headwater.io.parquet import Parquet
+from headwater.io.sqlite import Sqlite
+from headwater.io.table import ParquetTable
+from headwater.riot.in_order import InOrder
+from headwater.spark.sinks.direct import DirectSink
+from headwater.spark.sinks.files import LineFile
+from headwater.spark.sinks.spool import SpooledSink
+from headwater.spark.sinks.sqlite import SqliteTable
+from headwater.spark.sinks.table import Staging, TableSink
+
+__all__ = ["OpenSink", "Staging", "TableSink", "guarantee", "open_sink"]
+
+
+class OpenSink(Protocol):
+    """An open sink that is written micro-batch by micro-batch."""
+
+    def begin(self, batch_id: int) -> bool:
+        """Say whether this micro-batch has still to be written; what an earlier attempt left of it is gone."""
+
+    def write(self, batch: Batch) -> None:
+        """Write some of its records; raises InputError when it cannot, and then none of these counts as written."""
+
+    def commit(self, batch_id: int) -> None:
+        """Take note that all of it is written."""
+
+    def close(self) -> None:
+        """Finish what is written and release what was opened."""
+
+
+def open_sink(step: Step, checkpoint: Path) -> OpenSink:
+    """Open a step's sink; what it has written already is kept in the checkpoint, or in the sink itself."""
+    assert isinstance(step.kind, Write)
+    sink, schema = step.kind.sink, step.inputs[0].schema
+    run = _run_name(checkpoint)
+    folder = checkpoint / "sinks" / quote(step.name, safe=" ")
+    if isinstance(sink, JsonLines | Csv) and str(sink.path) != "-":
+        return LineFile(sink, schema, folder)
+    if isinstance(sink, ParquetTable | Parquet):
+        return TableSink(sink, schema, f"{run}-{sha256(step.name.encode()).hexdigest()[:4]}")
+    if isinstance(sink, Sqlite):
+        return SqliteTable(sink, schema, f"{run}/{step.name}")
+    if isinstance(sink, InOrder):
+        return SpooledSink(sink, schema, folder)
+    return DirectSink(sink, schema, folder)
+
+
+def guarantee(step: Step) -> str:
+    """Return what holds for a step's sink after a kill, in words."""
+    assert isinstance(step.kind, Write)
+    sink = step.kind.sink
+    exact = isinstance(sink, ParquetTable | Parquet | Sqlite | InOrder) or (
+        isinstance(sink, JsonLines | Csv) and str(sink.path) != "-"
+    )
+    return "exactly once" if exact else "at least once"
+
+
+def _run_name(checkpoint: Path) -> str:
+    """Return a name for all runs that share a checkpoint, by which they know their own in a table of others."""
+    path = checkpoint / "sinks" / "run"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name("run.new")
+        fresh.write_text(uuid4().hex[:8])
+        fresh.replace(path)
+    return path.read_text()

@@ -1,0 +1,190 @@
+"""Sinks hold each record once, however often and wherever writing was cut off."""
+
+import csv
+import json
+import random
+import sqlite3
+
+import pyarrow.dataset as ds
+import pytest
+
+from headwater import Batch, Flow, Schema, io
+from headwater.errors import InputError
+from headwater.riot.in_order import InOrder
+from headwater.spark.sinks import guarantee, open_sink
+from headwater.spark.sinks.journal import Journal
+from headwater.spark.sinks.table import TableSink
+
+SCHEMA = Schema.of({"n": int, "city": str})
+BATCHES = 12
+
+
+def of(numbers):
+    return Batch.of({"n": list(numbers), "city": [f"c{n % 3}" for n in numbers]}, SCHEMA)
+
+
+def micro_batch(number):
+    """Two batches, the same whenever a micro-batch is processed again."""
+    first = number * 20
+    return [of(range(first, first + 7)), of(range(first + 7, first + 20))]
+
+
+def step_for(sink, name="out/1"):
+    flow = Flow("f")
+    flow.read("in", io.Items([], SCHEMA)).write(name, sink)
+    return flow.steps[name]
+
+
+def json_numbers(path):
+    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
+
+
+def csv_numbers(path):
+    with path.open() as file:
+        return [int(row["n"]) for row in csv.DictReader(file)]
+
+
+def sqlite_numbers(path):
+    return [n for (n,) in sqlite3.connect(path).execute("SELECT n FROM t")]
+
+
+def table_numbers(path):
+    return ds.dataset(path, partitioning="hive").to_table()["n"].to_pylist()
+
+
+KINDS = {
+    "json lines": (lambda path: io.JsonLines(path), json_numbers),
+    "csv": (lambda path: io.Csv(path), csv_numbers),
+    "sqlite": (lambda path: io.Sqlite(path, "t"), sqlite_numbers),
+    "parquet": (lambda path: io.Parquet(path), table_numbers),
+    "table": (lambda path: io.ParquetTable(path, by="city"), table_numbers),
+    "in order": (lambda path: InOrder(io.JsonLines(path), ["n"]), json_numbers),
+}
+
+
+class Killed(Exception):  # noqa: N818  no error, but an end
+    """Stands for a kill -9 at this place."""
+
+
+def write_all(sink, batch_id, kill_at, monkeypatch):
+    """Write a micro-batch as the runner does, up to the place where the process is killed."""
+    if sink.begin(batch_id):
+        for number, batch in enumerate(micro_batch(batch_id)):
+            if kill_at == f"write {number}":
+                raise Killed
+            if isinstance(sink, TableSink) and number:
+                sink.stage(sink.staging.write([batch]))
+            else:
+                sink.write(batch)
+        if kill_at == "before commit":
+            raise Killed
+        if kill_at == "in commit":
+            with monkeypatch.context() as patch:
+                patch.setattr(TableSink, "_publish", lambda self: (_ for _ in ()).throw(Killed))
+                sink.commit(batch_id)
+        else:
+            sink.commit(batch_id)
+    if kill_at is not None:
+        raise Killed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_record_is_there_once_however_often_the_process_was_killed(tmp_path, monkeypatch, kind):
+    make, numbers = KINDS[kind]
+    step = step_for(make(tmp_path / "out"))
+    assert guarantee(step) == "exactly once"
+    choose = random.Random(kind)
+    places = ["write 0", "write 1", "before commit", "in commit", "after commit"]
+    sink, batch_id, kills = open_sink(step, tmp_path / "checkpoint"), 0, 0
+    while batch_id < BATCHES:
+        kill_at = choose.choice([None, *places])
+        try:
+            write_all(sink, batch_id, kill_at, monkeypatch)
+            batch_id += 1
+        except Killed:
+            kills += 1
+            if kind == "sqlite":
+                sink.close()  # as the system does; uncommitted records are gone
+            step = step_for(make(tmp_path / "out"))
+            sink = open_sink(step, tmp_path / "checkpoint")
+    sink.close()
+    assert kills >= 10
+    assert sorted(numbers(tmp_path / "out")) == list(range(BATCHES * 20))
+
+
+@pytest.mark.parametrize("kind", ["json lines", "csv", "parquet"])
+def test_a_new_checkpoint_begins_a_file_anew(tmp_path, kind):
+    make, numbers = KINDS[kind]
+    for run in ("a", "b"):
+        sink = open_sink(step_for(make(tmp_path / "out")), tmp_path / run)
+        assert sink.begin(0)
+        sink.write(of([1, 2]))
+        sink.commit(0)
+        sink.close()
+    assert numbers(tmp_path / "out") == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "table"])
+def test_a_new_checkpoint_adds_to_a_table(tmp_path, kind):
+    make, numbers = KINDS[kind]
+    for run in ("a", "b"):
+        sink = open_sink(step_for(make(tmp_path / "out")), tmp_path / run)
+        assert sink.begin(0)
+        sink.write(of([1, 2]))
+        sink.commit(0)
+        sink.close()
+    assert sorted(numbers(tmp_path / "out")) == [1, 1, 2, 2]
+
+
+def test_a_reader_never_sees_files_of_a_micro_batch_that_is_not_committed(tmp_path):
+    sink = open_sink(step_for(io.ParquetTable(tmp_path / "t", by="city")), tmp_path / "checkpoint")
+    assert sink.begin(0)
+    sink.stage(sink.staging.write([of(range(9))]))
+    assert ds.dataset(tmp_path / "t").files == []
+    sink.commit(0)
+    assert sorted(table_numbers(tmp_path / "t")) == list(range(9))
+    assert not any((tmp_path / "t").rglob("part.parquet"))
+
+
+def test_a_file_that_is_shorter_than_it_was_is_not_written_on(tmp_path):
+    step = step_for(io.JsonLines(tmp_path / "out"))
+    sink = open_sink(step, tmp_path / "checkpoint")
+    sink.begin(0)
+    sink.write(of([1]))
+    sink.commit(0)
+    (tmp_path / "out").write_text("")
+    with pytest.raises(InputError, match="was it replaced"):
+        open_sink(step, tmp_path / "checkpoint")
+
+
+def test_what_sqlite_cannot_take_does_not_take_the_rest_with_it(tmp_path):
+    schema = Schema.of({"n": "any"})
+    flow = Flow("f")
+    flow.read("in", io.Items([], schema)).write("out", io.Sqlite(tmp_path / "db", "t"))
+    sink = open_sink(flow.steps["out"], tmp_path / "checkpoint")
+    sink.begin(0)
+    sink.write(Batch.of({"n": [1]}, schema))
+    with pytest.raises(InputError):
+        sink.write(Batch.of({"n": [2, object()]}, schema))
+    sink.write(Batch.of({"n": [3]}, schema))
+    sink.commit(0)
+    assert sqlite_numbers(tmp_path / "db") == ["1", "3"]
+
+
+def test_other_sinks_get_a_micro_batch_again_only_if_it_was_cut_short(tmp_path):
+    kept = io.Collect()
+    step = step_for(kept)
+    assert guarantee(step) == "at least once"
+    sink = open_sink(step, tmp_path)
+    assert sink.begin(0)
+    sink.write(of([1]))
+    sink.commit(0)
+    assert not open_sink(step, tmp_path).begin(0)
+    assert open_sink(step, tmp_path).begin(1)
+    assert [row["n"] for row in kept.records] == [1]
+
+
+def test_a_journal_that_is_no_journal_is_said_to_be_one(tmp_path):
+    (tmp_path / "written").write_text("{")
+    with pytest.raises(InputError, match="what a sink has written"):
+        Journal(tmp_path / "written")
