@@ -11,7 +11,7 @@ import numpy as np
 from headwater.flow.column import Column, Nullable, Text, column_of
 from headwater.flow.schema import DTYPES, Type
 from headwater.io.moments import is_moment, micros_of_text, moments_as_text
-from headwater.io.records import json_texts
+from headwater.io.records import json_texts, short_floats
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _FILL = {"bool": "false", "any": "null"}
@@ -115,4 +115,4 @@ def texts_of_column(column: Column, kind: Type) -> list[Any]:
         return [None if value is None else "true" if value else "false" for value in values]
     if kind == "any":
         return json_texts(column)
-    return values
+    return short_floats(column) if kind == "float32" else values

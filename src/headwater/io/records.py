@@ -12,7 +12,7 @@ import numpy as np
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Column, Nullable, Text, column_of
+from headwater.flow.column import Column, Nullable, Text, column_of, parts
 from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.io.memory import guessed_type
 from headwater.io.moments import is_moment, micros, moments_as_text
@@ -140,11 +140,28 @@ def json_texts(column: Column) -> list[str | None]:
 def json_lines(batch: Batch, schema: Schema) -> list[bytes]:
     """Encode each record as a JSON object; moments are ISO text, NaN and infinity are null."""
     names = list(schema)
-    columns = [moments_as_text(batch[name]) if kind == "time" else batch[name].tolist() for name, kind in schema.fields]
+    columns = [_json_values(batch[name], kind) for name, kind in schema.fields]
     try:
         return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
     except _UNFIT as error:
         raise InputError(f"a record cannot be written as JSON: {error}") from None
+
+
+def _json_values(column: Column, kind: Type) -> list[Any]:
+    if kind == "time":
+        return moments_as_text(column)
+    return short_floats(column) if kind == "float32" else column.tolist()
+
+
+def short_floats(column: Column) -> list[Any]:
+    """Return 32-bit floats as Python's, which are 64 bits wide, so that they print no more digits than 32 bits have.
+
+    >>> short_floats(np.array([0.1, 8], np.float32))
+    [0.1, 8.0]
+    """
+    values, valid = parts(column)
+    short = np.asarray(values, np.float32).astype("U").astype(np.float64)
+    return short.tolist() if valid is None else Nullable(short, valid).tolist()
 
 
 def _plain(value: Any) -> Any:
