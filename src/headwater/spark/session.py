@@ -70,6 +70,7 @@ def _streaming() -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ansi.enabled": "false",  # whole numbers wrap around, as they do in a batch
         "spark.sql.streaming.stateStore.providerClass": _STATE,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
