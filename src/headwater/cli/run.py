@@ -11,7 +11,7 @@ import typer
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import err, live, print_json, print_report, progress
-from headwater.engine import RUNNERS, Run, start
+from headwater.engine import RUNNERS, Options, start
 from headwater.engine.machine import Take
 from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -20,12 +20,15 @@ from headwater.flow.duration import microseconds
 from headwater.metrics import Report
 
 FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
+_SPARK = "spark"
 JSON = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
 
 
 def run(
     flow: FLOW,
-    on: Annotated[str, typer.Option(help="which runner: engine (worker pool) or threads (one per step)")] = "engine",
+    on: Annotated[
+        str, typer.Option(help="which runner: engine (worker pool), threads (one per step) or spark")
+    ] = "engine",
     policy: Annotated[str, typer.Option(help=f"who is served next: {', '.join(POLICIES)}")] = DEFAULT,
     take: Annotated[str, typer.Option(help="records per turn: all, half, or a number")] = "50",
     workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
@@ -38,26 +41,41 @@ def run(
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     queue_records: Annotated[int, typer.Option(help="bound of each queue in records")] = 10_000,
     queue_mb: Annotated[int, typer.Option(help="bound of each queue in megabytes")] = 64,
+    master: Annotated[
+        str | None, typer.Option(help="where Spark runs, such as spark://host:7077 [default: here]")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="on Spark: keep in this folder how far the run has come, and go on from there")
+    ] = None,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
     prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
     as_json: JSON = False,
 ) -> None:
     """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once."""
-    if on not in RUNNERS:
-        raise RunError(f"there is no runner {on!r}; runners are {listed(RUNNERS)}{suggestion(on, RUNNERS)}")
-    options: dict[str, Any] = {
+    share_arenas()
+    seconds = microseconds(duration) / 1e6 if duration else None
+    engines: dict[str, Any] = {
         "policy": policy,
         "take": parsed_take(take),
         "when_full": when_full,
         "queue_records": queue_records,
         "queue_bytes": queue_mb * 2**20,
-        "seconds": microseconds(duration) / 1e6 if duration else None,
+        "workers": workers,
     }
-    if workers is not None:
-        options["workers"] = workers
+    if on not in (*RUNNERS, _SPARK):
+        known = (*RUNNERS, _SPARK)
+        raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
+    _refuse_others(on, engines, {"master": master, "checkpoint": checkpoint})
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
-    share_arenas()
-    running = start(chosen, on=on, **options)
+    running: Any
+    if on == _SPARK:
+        from headwater import spark
+
+        with progress("starting Spark"):
+            running = spark.start(chosen, master=master, checkpoint=checkpoint, seconds=seconds)
+    else:
+        given = {name: value for name, value in engines.items() if value is not None}
+        running = start(chosen, on=on, seconds=seconds, **given)
     stop_on_interrupt(running)
     if prometheus is not None:
         from headwater.web.prometheus import serve
@@ -72,6 +90,20 @@ def run(
         err.print(f"stopped with {report.left:,} records left in queues")
 
 
+def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:
+    """Refuse options that the chosen runner would not heed."""
+    usual = Options()
+    others = (
+        [name for name, value in engines.items() if value is not None and value != getattr(usual, name)]
+        if on == _SPARK
+        else [name for name, value in sparks.items() if value is not None]
+    )
+    if others:
+        name = others[0].replace("queue_bytes", "queue_mb").replace("_", "-")
+        whose = "the engine's" if on == _SPARK else "Spark's"
+        raise RunError(f"--{name} is {whose} and means nothing with --on {on}")
+
+
 def parsed_take(text: str) -> Take:
     """Read `--take`."""
     if text in ("all", "half"):
@@ -81,7 +113,7 @@ def parsed_take(text: str) -> Take:
     return int(text)
 
 
-def stop_on_interrupt(running: Run) -> None:
+def stop_on_interrupt(running: Any) -> None:
     """Let the first Ctrl-C drain the flow and the second stop it."""
 
     def stop(signum: int, frame: Any) -> None:
@@ -95,8 +127,9 @@ def stop_on_interrupt(running: Run) -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _waited(running: Run) -> Report:
+def _waited(running: Any) -> Report:
     with progress(f"running {running.flow.name}"):
+        report: Report | None
         while (report := running.wait(0.2)) is None:
             pass
     return report

@@ -101,5 +101,5 @@ def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
 
 
 def _columns(step: dict[str, Any]) -> str:
-    main = next(iter(step["outputs"].values()), {})
+    main: dict[str, str] = next(iter(step["outputs"].values()), {})
     return "(" + ", ".join(f"{name}: {kind}" for name, kind in main.items()) + ")"

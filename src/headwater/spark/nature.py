@@ -74,8 +74,8 @@ def _refuse_copies(step: Step, operator: Operator) -> None:
     """Refuse what has as many results as it has instances, a number that Spark chooses."""
     if step.parallel > 1 and any(given.grouping == "all" for given in step.inputs) and not operator.replicable:
         raise RunError(
-            f"{step.where}: step {step.name!r} cannot run on Spark: all records go to each of its {step.parallel} instances, "
-            "and Spark has no such instances; let it have one",
+            f"{step.where}: step {step.name!r} cannot run on Spark: all records go to each of its {step.parallel} "
+            "instances, and Spark has no such instances; let it have one",
             step=step.name,
         )
 
