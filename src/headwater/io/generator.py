@@ -21,6 +21,7 @@ from headwater.io.rates import Rate, rate_of
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
 
 _BLOCK = 2**14  # records made, or repeated, at once; what is handed out are slices of it
+_BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
 
 class Generate:
@@ -127,16 +128,19 @@ class _Made:
         self._schema = source.schema.only(tuple(name for name in source.schema if name != time))
         self._first = 0
         self._block = Batch.none(self._schema)
+        self._most = 16  # until it is known how large records are
 
     def take(self, start: int, count: int) -> Batch:
         if not self._first <= start <= start + count <= self._first + len(self._block):
-            numbers = np.arange(start, start + max(_BLOCK, count))
+            numbers = np.arange(start, start + max(self._most, count))
             self._block, self._first = Batch.of(self._make(numbers), self._schema), start
             if len(self._block) != len(numbers):
                 raise InputError(
                     f"make was asked for {len(numbers)} records and returned columns of {len(self._block)}; "
                     "it takes an array of record numbers and returns one value per number"
                 )
+            per_record = max(1, self._block.nbytes // len(self._block))
+            self._most = max(1, min(_BLOCK, _BLOCK_BYTES // per_record))
         return self._block.slice(start - self._first, start - self._first + count)
 
 
@@ -146,7 +150,7 @@ class _Looped:
     def __init__(self, batch: Batch, origin: object) -> None:
         if not len(batch):
             raise InputError(f"there is nothing to replay: {origin} has no records")
-        repeats = -(-_BLOCK // len(batch))
+        repeats = max(1, min(-(-_BLOCK // len(batch)), _BLOCK_BYTES // max(1, batch.nbytes)))
         # a short batch is laid end to end, so that few runs have to wrap
         self._batch = batch if repeats == 1 else batch.take(np.tile(np.arange(len(batch)), repeats))
 

@@ -11,6 +11,8 @@ from headwater.kernels.jit import kernel
 
 Array = npt.NDArray[Any]
 
+_LARGEST = 2**31 - 1  # bytes that 32-bit offsets reach
+
 
 @kernel
 def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
@@ -21,6 +23,8 @@ def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
     for i in range(len(rows)):
         total += offsets[rows[i] + 1] - offsets[rows[i]]
         out_offsets[i + 1] = total
+    if total > _LARGEST:
+        raise OverflowError("a text column holds 2 GiB at most; these texts have more")
     out = np.empty(total, np.uint8)
     for i in range(len(rows)):
         start = offsets[rows[i]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,6 +33,7 @@ def observation_schema(dataset: Dataset) -> Schema:
 class ParseRows(Operator):
     """SenML in, one row for each message out; what is not a message is a dead letter.
 
+    So is a message from a clock that runs more than a minute ahead: it would end windows of time too early.
     With `csv`, a message that begins like a number is a line of CSV, with the columns of the joined and
     annotated row: the form in which the benchmark feeds STATS.
     """
@@ -72,10 +74,12 @@ class ParseRows(Operator):
         for name in self._dataset.numbers:
             columns[name] = np.asarray(found[name]).astype(np.float32)
         rows = Batch(columns, batch.length, batch.stamps)
-        if not status.any():
+        ahead = clocks_ahead(time_ms)
+        if ahead is None and not status.any():
             return [(0, rows)]
-        bad = status != 0
-        letters = dead_letters(self._step, [explain(int(s)) for s in status[bad]], batch.filter(bad))
+        bad = status != 0 if ahead is None else (status != 0) | ahead
+        reasons = [explain(int(s)) if s else AHEAD for s in status[bad]]
+        letters = dead_letters(self._step, reasons, batch.filter(bad))
         return [(0, rows.filter(~bad)), (DEAD, letters)]
 
     def spread(self, rows: Batch) -> Batch:
@@ -100,6 +104,9 @@ class ParseXml(Operator):
         for name in self._dataset.numbers:
             columns[name] = np.asarray(found[name]).astype(np.float32)
         rows = Batch(columns, batch.length, batch.stamps)
+        ahead = clocks_ahead(time_ms)
+        if ahead is not None:
+            errors = [error or (AHEAD if early else "") for error, early in zip(errors, ahead.tolist(), strict=True)]
         bad = np.array([error != "" for error in errors], np.bool_)
         if not bad.any():
             return rows
@@ -128,6 +135,16 @@ class ParseObservations(ParseRows):
         columns["obs"] = np.tile(np.arange(many), rows.length)
         columns["value"] = values.ravel()
         return Batch(columns, len(repeat), np.repeat(rows.stamps, many, axis=0))
+
+
+_AHEAD_MS = 60_000  #: how far a sensor's clock may run before ours; as much as event time allows
+AHEAD = "the message's time is more than 1 min ahead of this machine's clock"
+
+
+def clocks_ahead(time_ms: Array) -> Array | None:
+    """Return which messages were written by a clock that runs too far ahead, or None when none was."""
+    limit = time.time_ns() // 1_000_000 + _AHEAD_MS
+    return time_ms > limit if len(time_ms) and time_ms.max() > limit else None
 
 
 _NONE = np.zeros(1, np.bool_)

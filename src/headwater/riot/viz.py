@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwater.flow import Flow
-from headwater.flow.batch import END, Batch
+from headwater.flow.batch import END, Batch, stamped
 from headwater.flow.column import Array, Column, Text
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.schema import Schema
@@ -76,10 +76,12 @@ class Plot(Operator):
         self._points: dict[str, dict[str, list[tuple[float, float]]]] = {}
         self._count = self._archives = self._made = 0
         self._drawn: dict[str, str] = {}
+        self._last = Batch({"msg": np.zeros(1, np.int64)}, 1, stamped(1))  #: the last record, for the last archive
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the archives that became full."""
         made: list[tuple[int, bytes, int]] = []
+        self._last = batch.slice(batch.length - 1, batch.length)
         rows = zip(batch["timestamp"].tolist(), batch[self._id].tolist(), batch["obs"].tolist(), strict=True)
         for i, ((time, sensor, obs), kind, result) in enumerate(
             zip(rows, batch["kind"].tolist(), batch["result"].tolist(), strict=True)
@@ -99,8 +101,7 @@ class Plot(Operator):
         if watermark != END or not (self._points or self._drawn):
             return None
         self._draw()
-        last = Batch({"msg": np.zeros(1, np.int64)}, 1, np.zeros((1, 2), np.int64))
-        return self._batch(last, [(0, self._zip(len(self._drawn)), self._archives)])
+        return self._batch(self._last, [(0, self._zip(len(self._drawn)), self._archives)])
 
     def _draw(self) -> None:
         for label, series in self._points.items():
