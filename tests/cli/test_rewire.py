@@ -2,11 +2,35 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+import zipfile
 
 import numpy as np
+import pytest
 
-from headwater import Flow, engine, io
+from headwater import Flow, cli, engine, io
 from headwater.cli.rewire import rewired
+from headwater.riot.city import CityStream
+from headwater.riot.datasets import CITY
+from headwater.riot.generate import messages
+
+
+@pytest.fixture
+def headwater(monkeypatch, capsys, tmp_path):
+    """Run the command line; return exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    cli.add_commands()
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["headwater", *words])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
 
 
 def a_flow(schema):
@@ -35,3 +59,33 @@ def test_a_32_bit_float_is_written_with_no_more_digits_than_it_has(tmp_path):
     engine.run(rewired(flow, output=tmp_path / "json"))
     found = [json.loads(line) for line in (tmp_path / "json" / "out.jsonl").read_text().splitlines()]
     assert [record["x"] for record in found] == [0.1, None]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_stats_viz_runs_from_the_command_line_on_a_file(headwater, tmp_path, workers):
+    lines = messages(CityStream(sensors=5), 0, 200).tolist()
+    (tmp_path / "messages.txt").write_text("\n".join(lines))
+    options = ("--input", "messages.txt", "--output", "out", "--workers", workers, "--json")
+    code, out, _ = headwater("run", "riot:stats-viz", *options)
+    report = json.loads(out)
+    assert (code, report["records_in"], report["dead_letters"], report["left"]) == (0, 200, 0, 0)
+    archives = sorted((tmp_path / "out").glob("charts-*.zip"))
+    assert len(archives) == report["records_out"]["upload"] > 1
+    names = [name for path in archives for name in zipfile.ZipFile(path).namelist()]
+    assert len(set(names)) == len(names) > 100
+    assert {name.rsplit("-", 1)[1] for name in names} == {f"{name}.svg" for name in (*CITY.numbers, CITY.id)}
+
+
+@pytest.mark.parametrize("name", ["etl", "stats", "pred"])
+def test_every_sink_of_a_bundled_flow_is_written_in_the_order_of_the_input(headwater, tmp_path, name):
+    lines = messages(CityStream(sensors=9), 0, 400).tolist()
+    (tmp_path / "messages.txt").write_text("\n".join(lines))
+    code, _, _ = headwater("run", f"riot:{name}", "--input", "messages.txt", "--output", "out", "--take", "7")
+    assert code == 0
+    files = sorted((tmp_path / "out").glob("*.csv"))
+    assert files
+    for path in files:
+        with path.open() as rows:
+            numbers = [int(row["msg"]) for row in csv.DictReader(rows)]
+        assert numbers == sorted(numbers)
+        assert set(numbers) == set(range(1, 401))
