@@ -57,6 +57,12 @@ class Arena(NamedTuple):
     """Pairs of steps that must share a device."""
     caps: Floats
     """Per target the weights of the measures and, last, the limit."""
+    kind: Ints
+    """The class of each device."""
+    service_of: Floats
+    """As `service` and `draw`, but a column per class: small enough to stay near the processor."""
+    draw_of: Floats
+    all_allowed: bool
     turns_only: bool
     """Whether only the slowest path, turns and batteries matter, as for Ghosh and Simmhan."""
     twin: Ints
@@ -79,10 +85,11 @@ def arena(problem: Problem, devices: Ints, goal: Objective | None = None) -> Are
     send, way, latency = _ways(problem, devices, kinds, zone)
     starts = np.cumsum([0] + [len(streams) for streams in problem.inputs])
     fixed = np.array([column.get(int(d), -1) if d >= 0 else -1 for d in problem.pinned])
+    finite = np.where(np.isfinite(problem.service_s), problem.service_s, 0.0)
     return Arena(
         model=list(Model).index(problem.model),
         device=devices.astype(np.int64),
-        service=np.where(np.isfinite(problem.service_s), problem.service_s, 0.0)[:, kinds],
+        service=finite[:, kinds],
         rate=problem.rate_hz.astype(float),
         draw=problem.rate_hz[:, None] * problem.charge_mas[:, kinds],
         memory=problem.memory_bytes.astype(float),
@@ -115,6 +122,10 @@ def arena(problem: Problem, devices: Ints, goal: Objective | None = None) -> Are
         fixed=fixed.astype(np.int64),
         together=_pairs(problem),
         caps=_caps(problem),
+        kind=kinds,
+        service_of=finite,
+        draw_of=problem.rate_hz[:, None] * problem.charge_mas,
+        all_allowed=bool(allowed.all()),
         turns_only=_turns_only(problem, goal),
         twin=_twins(problem, devices, kinds, zone, fixed),
     )

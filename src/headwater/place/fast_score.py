@@ -30,13 +30,16 @@ def evaluate_all(arena: Arena, places: Ints, sums: Floats, until: Floats, outs: 
 
 @kernel
 def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, outs: Floats) -> None:
-    """Write only the slowest path, full turns and empty batteries."""
+    """Write only the slowest path, full turns and empty batteries.
+
+    Indices are unsigned, since a signed one might count from the end, and asking takes as long as the rest.
+    """
     turn, fastest, drawn = sums[0], sums[1], sums[2]
-    service, rate, draw, allowed = arena.service, arena.rate, arena.draw, arena.allowed
+    service, rate, draw, allowed = arena.service_of, arena.rate, arena.draw_of, arena.allowed
     draw_0, budget, window, order = arena.draw_0, arena.budget, arena.window, arena.order
-    tail, send, way = arena.tail, arena.send, arena.way
-    in_start, in_stream = arena.in_start, arena.in_stream
-    n, r = service.shape
+    kind, zone, tail, send = arena.kind, arena.zone, arena.tail, arena.send
+    in_start, in_stream, all_allowed = arena.in_start, arena.in_stream, arena.all_allowed
+    n, r = arena.service.shape
     for row in range(len(places)):
         place, out = places[row], outs[row]
         for k in range(r):
@@ -45,12 +48,14 @@ def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, out
         late = empty = forbidden = 0
         excess = 0.0
         for i in range(n):
-            k = place[i]
-            turn[k] += service[i, k]
-            drawn[k] += draw[i, k]
-            if rate[i] > fastest[k] and service[i, k] > 0:
+            k = np.uint64(place[i])
+            c = np.uint64(kind[k])
+            takes = service[i, c]
+            turn[k] += takes
+            drawn[k] += draw[i, c]
+            if rate[i] > fastest[k] and takes > 0:
                 fastest[k] = rate[i]
-            if not allowed[i, k]:
+            if not all_allowed and not allowed[i, k]:
                 forbidden = 1
                 excess += 1.0
         for k in range(r):
@@ -62,16 +67,16 @@ def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, out
                 excess += drawn[k] / budget[k] - 1
         critical = 0.0
         for at in range(n):
-            i = order[at]
-            k = place[i]
+            i = np.uint64(order[at])
+            k = np.uint64(place[i])
             start = 0.0
-            for at_stream in range(in_start[i], in_start[i + 1]):
-                e = in_stream[at_stream]
-                before = tail[e]
-                reached = until[before] + send[e, way[place[before], k]]
-                if reached > start:
-                    start = reached
-            if service[i, k] > 0:
+            for at_stream in range(np.uint64(in_start[i]), np.uint64(in_start[i + np.uint64(1)])):
+                e = np.uint64(in_stream[at_stream])
+                before = np.uint64(tail[e])
+                a = np.uint64(place[before])
+                way = np.uint64((a != k) * (1 + (zone[a] != zone[k])))
+                start = max(start, until[before] + send[e, way])
+            if service[i, np.uint64(kind[k])] > 0:
                 start += turn[k]
             start += window[i]
             until[i] = start

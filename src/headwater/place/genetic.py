@@ -70,9 +70,10 @@ def _evolve(
             now[j, gene] = np.random.randint(columns)
     generation = 0
     while True:
-        for j in range(POPULATION):
-            for gene in range(genes):
-                places[j, field.free[gene]] = now[j, gene]
+        for gene in range(genes):
+            step = np.uint64(field.free[gene])
+            for j in range(POPULATION):
+                places[j, step] = now[j, gene]
         evaluate_all(field, places, sums, until, outs)
         for j in range(POPULATION):
             value = 0.0
@@ -102,13 +103,13 @@ def _evolve(
 @kernel
 def _mutate(population: Ints, columns: int) -> None:
     """Redraw each gene with a fixed chance; the gaps between hits are drawn, not every gene."""
-    genes = population.shape[1]
+    genes = population.reshape(-1)
     gene = -1
     while True:
         gene += 1 + int(np.log(1 - np.random.random()) / np.log(1 - MUTATION))
-        if gene >= population.shape[0] * genes:
+        if gene >= len(genes):
             return
-        population[gene // genes, gene % genes] = int(np.random.random() * columns)
+        genes[np.uint64(gene)] = int(np.random.random() * columns)
 
 
 @kernel
@@ -122,5 +123,6 @@ def _cross(population: Ints, joined: Ints) -> None:
     np.random.shuffle(joined[:count])
     for pair in range(count // 2):
         a, b = joined[2 * pair], joined[2 * pair + 1]
+        one, other = population[a], population[b]
         for gene in range(np.random.randint(population.shape[1]) + 1):
-            population[a, gene], population[b, gene] = population[b, gene], population[a, gene]
+            one[gene], other[gene] = other[gene], one[gene]
