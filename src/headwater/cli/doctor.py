@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import subprocess
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ def doctor(
 ) -> None:
     """Say what is installed and works, and how to mend what does not."""
     with progress("looking around"):
+        figures: dict[str, Any] | None = None
         checks = [_python(), *(_package(*each) for each in _PACKAGES), _compiler(), _java()]
         if not quick:
-            checks += [_flow(), _start_up()]
+            on_spark, figures = _spark()
+            checks += [_flow(), _start_up(), *on_spark]
     broken = [check for check in checks if check.needed and not check.works]
     if as_json:
-        print_json({"works": not broken, "checks": [asdict(check) for check in checks]})
+        print_json({"works": not broken, "checks": [asdict(check) for check in checks], "spark": figures})
     else:
         _print(checks)
     if broken:
@@ -97,12 +101,36 @@ def _compiler() -> Check:
 
 
 def _java() -> Check:
-    mend = "needed for Spark only: install a Java 17 or 21 runtime, or set JAVA_HOME"
+    from headwater.spark.java import find
+
     try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return Check("Java", False, "not found", mend, needed=False)
-    return Check("Java", True, said.splitlines()[0] if said else "found", needed=False)
+        found = find()
+    except RunError as error:
+        return Check("Java (for Spark)", False, "none that fits", str(error), needed=False)
+    return Check("Java (for Spark)", True, f"{found.version}, {found.origin}", needed=False)
+
+
+def _spark() -> tuple[list[Check], dict[str, Any] | None]:
+    """Run a small flow on Spark for real, in a process of its own; return what was seen, and the figures."""
+    from headwater.spark.checkup import PACKAGES, checkup, installed_mb
+
+    if importlib.util.find_spec("pyspark") is None:
+        return [], None  # which its package's own line says already
+    try:
+        found = checkup()
+    except RunError as error:
+        return [Check("a flow on Spark", False, "does not run", str(error), needed=False)], None
+    first = f"Spark there after {found.session_s:.1f} s, first output after {found.first_output_s:.1f} s"
+    workers = f"{found.workers} Python worker processes {found.workers_mb:.0f} MB"
+    memory = f"driver {found.driver_mb:.0f} MB, Java {found.jvm_mb:.0f} MB, {workers}"
+    size_mb = installed_mb()
+    disk = f"{size_mb:.0f} MB ({', '.join(PACKAGES)})"
+    checks = [
+        Check("a flow on Spark", True, f"Spark {found.version} on Java {found.java}: {first}", needed=False),
+        Check("Spark's memory", True, memory, needed=False),
+        Check("Spark on disk", True, disk, needed=False),
+    ]
+    return checks, {**asdict(found), "installed_mb": size_mb}
 
 
 def _flow() -> Check:

@@ -36,6 +36,12 @@ def launch(conf: Any) -> JavaSide:
     return _running
 
 
+def java_pid() -> int:
+    """Return the number of the Java process, 0 where this process did not start it."""
+    process = None if _running is None else _running.gateway.proc
+    return 0 if process is None else int(process.pid)
+
+
 def _launched(conf: Any) -> JavaSide:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -45,12 +51,13 @@ def _launched(conf: Any) -> JavaSide:
     listener = Thread(target=_pass_on, args=(reading, said), name="what spark says", daemon=True)
     listener.start()
     try:
-        return JavaSide(launch_gateway(conf, {"stderr": writing}), said)
+        # its standard output too: ours may have to hold one JSON document and nothing else
+        return JavaSide(launch_gateway(conf, {"stdout": writing, "stderr": writing}), said)
     except PySparkRuntimeError as error:
         os.close(writing)
         writing = -1
         listener.join(5)
-        why = next((line for line in said if "rror" in line), "".join(said)[-300:]).strip()
+        why = " ".join(line.strip() for line in said if not line.startswith(_NOISE))[:300]
         raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more") from error
     finally:
         if writing >= 0:

