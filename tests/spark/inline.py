@@ -9,7 +9,7 @@ from headwater.flow.batch import END, Batch
 from headwater.flow.steps import Read
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.executor import Executor
-from headwater.spark.parcel import FIRST_SINK, Parcel
+from headwater.spark.parcel import FIRST_SINK, Parcel, in_order
 from headwater.spark.stages import cut
 
 
@@ -33,14 +33,17 @@ def run(flow, *, buckets=3, batching=None, seed=0):
             parts = _thirds(take)
             for part in parts:
                 rows += _read_part(layout, name, part, seq)
-                seq += 1000
+                seq += 1
             if not rest:
                 rows += _read_part(layout, name, [(0, Batch.mark(END))], seq)
-                seq += 1000
+                seq += 1
         for level in range(1, layout.levels + 1):
             rows = _level(layout, level, rows, states)
-        for _, target, at, frame in sorted(rows, key=lambda row: row[2]):
-            out[layout.sinks[target - FIRST_SINK]] += Parcel.unpack(frame).batch.rows()
+        parcels = defaultdict(list)
+        for _, target, _, frame in rows:
+            parcels[target].append(Parcel.unpack(frame))
+        for target, found in parcels.items():
+            out[layout.sinks[target - FIRST_SINK]] += in_order(found).batch.rows()
     return out
 
 
@@ -79,6 +82,6 @@ def _level(layout, level, rows, states):
         executor = Executor(layout, stage)
         if bucket in states:
             executor.load(states[bucket])
-        out += executor.take((target, seq, frame) for _, target, seq, frame in mine)
+        out += executor.take((target, frame) for _, target, _, frame in mine)
         states[bucket] = executor.save()
     return out

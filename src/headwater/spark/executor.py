@@ -20,10 +20,11 @@ from headwater.flow.column import Nullable
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.operator import partitions
-from headwater.spark.parcel import FIRST_SINK, LAST, Parcel, Row, in_order
+from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, Parcel, Row, in_order
 from headwater.spark.stages import Entry, Layout, Stage
 
 _EXAMPLES = 5
+_FLUSHES = 10  #: bits of a place for how often one piece of a source was handed over
 _FULL = 2**18  #: records for which a source's stage does not wait any longer before it sends them on
 
 
@@ -93,9 +94,10 @@ class Executor:
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
-    def read(self, seq: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
-        """Run a source's stage on one piece of the source: batches and dead letters, from place `seq` in its order on."""
-        waiting = 0
+    def read(self, number: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
+        """Run a source's stage on one piece of the source, its `number`-th in a micro-batch: batches and dead letters."""
+        waiting, piece = 0, number << _FLUSHES
+        self._begin(piece << PIECE)
         for port, batch in put_out:
             if port == DEAD:
                 self.reject(batch)
@@ -103,10 +105,15 @@ class Executor:
                 self.emit(batch)
             waiting += batch.length
             if waiting > _FULL:
-                yield from self.flush(seq)
-                waiting = 0
-                seq += 1
-        yield from self.flush(seq)
+                yield from self.flush()
+                waiting, piece = 0, piece + 1
+                self._begin(piece << PIECE)
+        yield from self.flush()
+
+    def _begin(self, place: int) -> None:
+        self._at = place
+        for leaving in self._exits:
+            leaving.last = place - 1
 
     def emit(self, batch: Batch) -> None:
         """Take a batch that the source has read; an empty one with the watermark END is its last."""
@@ -118,7 +125,6 @@ class Executor:
         if batch.watermark == END:
             self.ended = True
             deliveries: list[Delivery] = []
-            self._at = LAST
             station.send_mark(END, deliveries)
             self._run(deliveries)
 
@@ -126,24 +132,20 @@ class Executor:
         """Take a dead letter that the source wrote."""
         self._run(self.stations[self.stage.steps[0]].reject(letter))
 
-    def take(self, rows: Iterable[tuple[int, int, bytes]]) -> Iterator[Row]:
-        """Run the stage on what has come for its bucket, (target, seq, frame) each, in the source's order."""
-        by_seq: dict[int, dict[tuple[int, int], list[Parcel]]] = defaultdict(lambda: defaultdict(list))
-        for target, seq, frame in rows:
+    def take(self, frames: Iterable[tuple[int, bytes]]) -> Iterator[Row]:
+        """Run the stage on what has come for its bucket in a micro-batch, (target, frame) each, in the source's order."""
+        ways: dict[tuple[int, int], list[Parcel]] = defaultdict(list)
+        for target, frame in frames:
             parcel = Parcel.unpack(frame)
-            by_seq[seq][target, parcel.sender].append(parcel)
-        for seq in sorted(by_seq):
-            for way in sorted(by_seq[seq]):
-                self._enter(way, in_order(by_seq[seq][way]))
-            if self._exits and not self._ends_here:
-                yield from self.flush(seq)
-        if by_seq and self._ends_here:
-            yield from self.flush(min(by_seq))
-
-    @property
-    def _ends_here(self) -> bool:
-        """Whether all goes to sinks: then the order of parcels from several buckets no longer matters."""
-        return all(leaving.entry is None for leaving in self._exits)
+            ways[target, parcel.sender].append(parcel)
+        self._begin(0)
+        given = {way: in_order(ways[way]) for way in sorted(ways)}
+        if len(given) == 1:
+            self._enter(*given.popitem())
+        else:  # from several streams: piece by piece of the source, so that none runs far ahead
+            for way, parcel in _alternating(given):
+                self._enter(way, parcel)
+        yield from self.flush()
 
     def _enter(self, way: tuple[int, int], parcel: Parcel) -> None:
         batch, start = parcel.batch, 0
@@ -185,7 +187,7 @@ class Executor:
     def _placed(self, delivery: Delivery) -> Delivery:
         """Give what came of a mark the mark's own place: its records' stamps are older."""
         to, channel, batch, watermark, count = delivery
-        if batch is None or self._makes_order:
+        if batch is None:
             return delivery
         stamps = batch.stamps.copy()
         stamps[:, EMITTED] = self._at
@@ -193,42 +195,39 @@ class Executor:
 
     def _leave(self, leaving: _Exit, batch: Batch | None, watermark: int) -> None:
         if batch is not None:
-            leaving.add(batch, None if self._makes_order else self._at)
+            leaving.add(batch, None if self.stage.kind == "source" else self._at)
         if watermark != NO_WATERMARK and leaving.entry is not None and leaving.entry.timed:
-            place = LAST if watermark == END else leaving.last if self._makes_order else self._at
-            leaving.marks.append((place, watermark))
-
-    @property
-    def _makes_order(self) -> bool:
-        """Whether all that leaves passes through here alone, so that this stage says what comes after what."""
-        return self.stage.kind in ("source", "one")
+            # the buckets of a stage must agree on a mark's place, and do: all have got it from the stage before
+            place = self._at if self.stage.buckets > 1 else leaving.last
+            leaving.marks.append((LAST if watermark == END else place, watermark))
 
     # -- records out --------------------------------------------------------------------------------------------------
 
-    def flush(self, seq: int) -> Iterator[Row]:
+    def flush(self) -> Iterator[Row]:
         """Hand over what has left the stage, cut by the buckets that it goes to."""
         for leaving in self._exits:
             batches, marks = leaving.taken()
             batch = concat_batches(batches) if batches else None
             if leaving.entry is None:
                 if batch is not None:
-                    yield -1 - leaving.target % 2, leaving.target, seq, self._packed(batch, [])
+                    yield -1 - leaving.target % 2, leaving.target, _first(batch), self._packed(batch, [])
             elif batch is not None or marks:
-                for bucket, part in self._by_bucket(leaving.entry, batch, seq):
+                for bucket, part in self._by_bucket(leaving.entry, batch):
                     if part is not None or marks:
-                        yield bucket, leaving.target, seq, self._packed(part, marks)
+                        yield bucket, leaving.target, _first(part), self._packed(part, marks)
         self._emitted_ns = 0
 
     def _packed(self, batch: Batch | None, marks: list[tuple[int, int]]) -> bytes:
         return Parcel(self.stage.number, self._emitted_ns, batch, marks).pack()
 
-    def _by_bucket(self, entry: Entry, batch: Batch | None, seq: int) -> Iterator[tuple[int, Batch | None]]:
+    def _by_bucket(self, entry: Entry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
         stage = self.layout.stages[entry.stage]
         count, first = stage.buckets, stage.first_bucket
-        if entry.spread == "all" or count == 1:
+        if entry.spread == "all" or count == 1 or batch is None:
             yield from ((first + i, batch) for i in range(count))
-        elif entry.spread == "even" or batch is None:
-            yield from ((first + i, batch if i == seq % count else None) for i in range(count))
+        elif entry.spread == "even":
+            edges = [batch.length * i // count for i in range(count + 1)]
+            yield from ((first + i, batch.slice(edges[i], edges[i + 1]) or None) for i in range(count))
         else:
             columns = [batch.columns[name] for name in entry.keys]
             plain = [column.values if isinstance(column, Nullable) else column for column in columns]
@@ -282,21 +281,33 @@ class _Exit:
 
     def add(self, batch: Batch, at: int | None) -> None:
         """Take a batch; its records keep their places up to `at`, or get new ones where the order is made."""
-        if self.entry is not None:
-            stamps = batch.stamps.copy()
-            if at is None:
-                stamps[:, EMITTED] = np.arange(self.last + 1, self.last + 1 + batch.length)
-            else:  # a result may carry the stamps of a record long past
-                stamps[:, EMITTED] = np.maximum.accumulate(np.clip(stamps[:, EMITTED], self.last, at))
-            self.last = int(stamps[-1, EMITTED])
-            batch = Batch(batch.columns, batch.length, stamps)
-        self.batches.append(batch)
+        stamps = batch.stamps.copy()
+        if at is None:
+            stamps[:, EMITTED] = np.arange(self.last + 1, self.last + 1 + batch.length)
+        else:  # a result may carry the stamps of a record long past
+            stamps[:, EMITTED] = np.maximum.accumulate(np.clip(stamps[:, EMITTED], self.last, at))
+        self.last = int(stamps[-1, EMITTED])
+        self.batches.append(Batch(batch.columns, batch.length, stamps))
 
     def taken(self) -> tuple[list[Batch], list[tuple[int, int]]]:
         """Return what has gone this way, and begin anew."""
         taken = self.batches, self.marks
-        self.batches, self.marks, self.last = [], [], -1
+        self.batches, self.marks = [], []
         return taken
+
+
+def _alternating(given: dict[tuple[int, int], Parcel]) -> Iterator[tuple[tuple[int, int], Parcel]]:
+    """Cut the parcels of several streams where the pieces of the source meet; return the parts in turn."""
+    cuts = sorted({piece for parcel in given.values() for piece in parcel.pieces()})
+    for piece in cuts:
+        for way, parcel in given.items():
+            part = parcel.part(piece)
+            if part is not None:
+                yield way, part
+
+
+def _first(batch: Batch | None) -> int:
+    return LAST if batch is None else int(batch.stamps[0, EMITTED])
 
 
 def _counted(counters: Counters) -> list[int]:

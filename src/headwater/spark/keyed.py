@@ -37,7 +37,7 @@ class SourceStage:
         idle = _idle.setdefault((self.shipped.file, self.stage), {})
         executor = Executor(layout, stage, idle)
         idle |= {name: made for name, made in executor.operators.items() if layout.natures[name].place != "time"}
-        yield from executor.read(number << 32, put_out)
+        yield from executor.read(number, put_out)
         yield -1, COUNTS, number, executor.counts()
 
 
@@ -59,7 +59,7 @@ def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFr
                 yield frame.assign(bucket=frame["bucket"] + 1)
             return
         executor = _executor(shipped, bucket, state)
-        came = [row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True)]
+        came = [row for frame in frames for row in zip(frame["target"], frame["frame"], strict=True)]
         made = list(executor.take(came))
         made.append((-1, COUNTS, 0, executor.counts()))
         token = secrets.token_bytes(8)

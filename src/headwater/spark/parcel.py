@@ -1,9 +1,9 @@
 """What moves between stages: the records of one stream for one bucket, as bytes, with marks of event time among them.
 
-A row of the stream that Spark sees is `(bucket, target, seq, frame)`: a whole parcel, addressed to an entry of a stage,
-at a place in the order of the source. While records are under way, the second of their stamps is their place within
-`seq`, so that those that took different ways can be put into one order again; when they were emitted is kept once for
-the parcel.
+A row of the stream that Spark sees is `(bucket, target, seq, frame)`: a whole parcel, addressed to an entry of a stage.
+While records are under way, the second of their stamps is their place in the order of the micro-batch, so that those
+that took different ways can be put into one order again; when they were emitted is kept once for the parcel. `seq` is
+the place of its first record.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Row = tuple[int, int, int, bytes]
 COUNTS = -1  #: the target of rows that hold what steps counted
 FIRST_SINK = 1_000_000  #: targets from here on are sinks
 
+PIECE = 36  #: bits of a place within one piece of a source
 LAST = 2**62  #: the place of what comes after all records
 _LENGTH = Struct("<Q")
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
@@ -56,9 +57,25 @@ class Parcel:
             batch = unpack(np.frombuffer(bytearray(memoryview(frame)[start + PREFIX.size :]), np.uint8), header)
         return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks])
 
+    def pieces(self) -> set[int]:
+        """Return the pieces of the source from which it has something."""
+        found = {place >> PIECE for place, _ in self.marks}
+        if self.batch is not None:
+            found.update(np.unique(self.batch.stamps[:, EMITTED] >> PIECE).tolist())
+        return found
+
+    def part(self, piece: int) -> Parcel | None:
+        """Return what it has from one piece of the source."""
+        marks = [mark for mark in self.marks if mark[0] >> PIECE == piece]
+        batch = None
+        if self.batch is not None:
+            edges = np.searchsorted(self.batch.stamps[:, EMITTED] >> PIECE, [piece, piece + 1]).tolist()
+            batch = self.batch.slice(*edges) if edges[1] > edges[0] else None
+        return None if batch is None and not marks else Parcel(self.sender, self.emitted_ns, batch, marks)
+
 
 def in_order(parcels: Sequence[Parcel]) -> Parcel:
-    """Make one parcel of those that several buckets of a stage sent at one place of the source's order."""
+    """Make one parcel of those that the buckets of a stage, or the pieces of a source, sent in a micro-batch."""
     if len(parcels) == 1:
         return parcels[0]
     batches = [parcel.batch for parcel in parcels if parcel.batch is not None]

@@ -21,7 +21,7 @@ from headwater.spark import sources
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Options
-from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel
+from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel, in_order
 from headwater.spark.session import session
 from headwater.spark.shipped import ship
 from headwater.spark.stages import cut
@@ -111,18 +111,15 @@ class SparkRun:
 
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
-        parcels: dict[str, list[tuple[int, Parcel]]] = defaultdict(list)
+        parcels: dict[str, list[Parcel]] = defaultdict(list)
         for batch in rows.toArrow().to_batches():
-            targets, seqs, frames = (batch.column(name) for name in ("target", "seq", "frame"))
-            for target, seq, frame in zip(targets.to_pylist(), seqs.to_pylist(), frames, strict=True):
+            for target, frame in zip(batch.column("target").to_pylist(), batch.column("frame"), strict=True):
                 if target == COUNTS:
                     self.tally.add(frame.as_buffer().to_pybytes())
                 else:
-                    parcel = Parcel.unpack(frame.as_buffer())
-                    parcels[self.layout.sinks[target - FIRST_SINK]].append((seq, parcel))
+                    parcels[self.layout.sinks[target - FIRST_SINK]].append(Parcel.unpack(frame.as_buffer()))
         assert self._sinks is not None
-        in_order = {sink: [p for _, p in sorted(found, key=lambda f: f[0])] for sink, found in parcels.items()}
-        self._sinks.write(batch_id, in_order, self.tally)
+        self._sinks.write(batch_id, {sink: in_order(found) for sink, found in parcels.items()}, self.tally)
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
 

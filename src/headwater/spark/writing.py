@@ -26,16 +26,16 @@ class Sinks:
             self.close()
             raise
 
-    def write(self, batch_id: int, parcels: dict[str, list[Parcel]], tally: Tally) -> None:
+    def write(self, batch_id: int, parcels: dict[str, Parcel], tally: Tally) -> None:
         """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
         due = {name: sink for name, sink in self._open.items() if sink.begin(batch_id)}
         letters: list[Parcel] = []
         for name in due:
             if name not in self._for_letters:
-                letters += self._write(name, parcels.get(name, []), tally)
+                letters += self._write(name, [parcels[name]] if name in parcels else [], tally)
         for name in self._for_letters:
             if name in due:
-                self._write(name, [*parcels.get(name, []), *letters], tally)
+                self._write(name, [parcels[name], *letters] if name in parcels else letters, tally)
         for sink in due.values():
             sink.commit(batch_id)
 
