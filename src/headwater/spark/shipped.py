@@ -54,7 +54,7 @@ def ship(spark: SparkSession, layout: Layout) -> Shipped:
 
     steps = {name: _without_ends(step) for name, step in layout.flow.steps.items()}
     light = replace(layout, flow=Flow.of_steps(layout.flow.name, steps.values()))
-    with _by_value():
+    with by_value():
         _refuse_unsendable(steps, cloudpickle)
         data = cloudpickle.dumps(light)
     path = _folder() / f"headwater-{sha256(data).hexdigest()[:24]}.flow"
@@ -92,13 +92,13 @@ def _refuse_unsendable(steps: dict[str, Step], cloudpickle: Any) -> None:
             ) from None
 
 
-class _by_value:  # noqa: N801  reads like a function
+class by_value:  # noqa: N801  reads like a function
     """While it lasts, functions of the user's own modules are sent whole: workers could not import them."""
 
     def __enter__(self) -> None:
         from pyspark import cloudpickle
 
-        known = cloudpickle.list_registry_pickle_by_value()
+        known = cloudpickle.list_registry_pickleby_value()
         self._modules = [m for n, m in list(sys.modules.items()) if n not in known and _is_users(n, m)]
         for module in self._modules:
             cloudpickle.register_pickle_by_value(module)

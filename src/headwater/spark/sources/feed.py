@@ -14,6 +14,7 @@ from headwater.flow.batch import END, Batch, concat_batches
 from headwater.io.frames import pack
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
+from headwater.spark.shipped import by_value
 from headwater.spark.sources.ranges import Offset, Ranges
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, fini
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
             return FrameReader(step, ranges, prefix, finish)
 
-    spark.dataSource.register(Frames)
+    with by_value():
+        spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
 
 
