@@ -157,11 +157,11 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
 
 
 def _edge_use(problem: Problem, found: Placement) -> float | None:
-    """The share of edge devices that host a query."""
+    """The share of edge devices that host a vertex; the paper counts sources as queries (its figure 6 sums to |V|)."""
     if found.device is None:
         return None
-    edge = len(problem.net) - 1
-    return len({int(d) for i, d in enumerate(found.device) if problem.solid[i] and d != edge}) / edge
+    vm = len(problem.net) - 1
+    return len({int(d) for d in found.device if d != vm}) / vm
 
 
 def _counts(problem: Problem, found: Placement) -> dict[str, int]:
@@ -169,7 +169,7 @@ def _counts(problem: Problem, found: Placement) -> dict[str, int]:
     if found.device is None:
         return {}
     vm, out = len(problem.net) - 1, dict[str, int]()
-    hosted = [int(d) for i, d in enumerate(found.device) if problem.solid[i]]
+    hosted = found.device.tolist()
     for d in hosted:
         key = "vm" if d == vm else str(hosted.count(d))
         out[key] = out.get(key, 0) + 1
