@@ -145,3 +145,15 @@ def peers(
 ) -> None:
     """ETL, STATS and PRED beside Bytewax and Pathway, which it installs for itself: the highest rate of each."""
     _report("peers", quick, output, as_json, flows=flow, seconds=seconds)
+
+
+@app.command()
+def length(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats or pred; several by repeating")] = None,
+    times: Annotated[int | None, typer.Option(help="how many times a thousand messages [default: 1000]")] = None,
+) -> None:
+    """Cost of a message and memory as a stream gets a thousand times as long."""
+    _report("length", quick, output, as_json, flows=flow, times=times)
