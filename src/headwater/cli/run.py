@@ -128,8 +128,8 @@ def stop_on_interrupt(running: Any) -> None:
 
 
 def _waited(running: Any) -> Report:
+    report: Report | None = None
     with progress(f"running {running.flow.name}"):
-        report: Report | None
-        while (report := running.wait(0.2)) is None:
-            pass
+        while report is None:
+            report = running.wait(0.2)
     return report

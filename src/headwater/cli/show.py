@@ -11,7 +11,7 @@ from headwater.cli.locate import find_flow
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json
 from headwater.errors import FlowError, listed
-from headwater.flow import draw
+from headwater.flow import Flow, draw
 
 _FORMS = {"tree": draw.tree, "mermaid": draw.mermaid, "svg": draw.svg}
 
@@ -20,13 +20,21 @@ def show(
     flow: FLOW,
     form: Annotated[str, typer.Option(help=f"one of {', '.join(_FORMS)}")] = "tree",
     output: Annotated[Path | None, typer.Option(help="write the picture to this file")] = None,
+    on: Annotated[
+        str | None, typer.Option(help="spark: say how the flow would run there, in which stages and why")
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Draw a flow: as a text tree, as Mermaid or as SVG; or describe it as JSON."""
     if form not in _FORMS:
         raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
+    if on not in (None, "spark"):
+        raise FlowError(f"show can say how a flow runs on 'spark'; got {on!r}")
     found = find_flow(flow)
     found.check()
+    if on is not None:
+        _show_stages(found, as_json)
+        return
     if as_json:
         print_json(found.to_json())
         return
@@ -36,3 +44,13 @@ def show(
         console.print(f"wrote {output}")
     else:
         typer.echo(picture)
+
+
+def _show_stages(flow: Flow, as_json: bool) -> None:
+    from headwater.spark.explain import explained, told
+
+    answer = explained(flow)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(told(answer))

@@ -210,12 +210,19 @@ class Executor:
             batch = concat_batches(batches) if batches else None
             if leaving.entry is None:
                 if batch is not None:
-                    yield -1 - leaving.target % 2, leaving.target, _first(batch), self._packed(batch, [])
+                    yield -1 - leaving.target % 2, leaving.target, _first(batch), self._for_sink(leaving, batch)
             elif batch is not None or marks:
                 for bucket, part in self._by_bucket(leaving.entry, batch):
                     if part is not None or marks:
                         yield bucket, leaving.target, _first(part), self._packed(part, marks)
         self._emitted_ns = 0
+
+    def _for_sink(self, leaving: _Exit, batch: Batch) -> bytes:
+        staging = self.layout.stagings.get(self.layout.sinks[leaving.target - FIRST_SINK])
+        if staging is None:
+            return self._packed(batch, [])
+        said = staging.write([batch])
+        return Parcel(self.stage.number, self._emitted_ns, batch.of_columns({}), said=said).pack()
 
     def _packed(self, batch: Batch | None, marks: list[tuple[int, int]]) -> bytes:
         return Parcel(self.stage.number, self._emitted_ns, batch, marks).pack()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import RunError
+from headwater.spark.sources.ranges import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Options:
     checkpoint: str | Path | None = None
     #: into how many parts keys are spread, fixed for the life of a checkpoint; Spark's shuffle partitions by default
     buckets: int | None = None
+    #: how much of a source is read at once; large micro-batches by default
+    sizes: Sizes | None = None
     #: how often a micro-batch begins, at most; at once after the last one by default
     every: str = "0 seconds"
     #: stop reading after this long; None reads to the end

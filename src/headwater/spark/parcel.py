@@ -39,10 +39,12 @@ class Parcel:
     emitted_ns: int
     batch: Batch | None
     marks: list[tuple[int, int]] = field(default_factory=list)
+    #: what a task said of the records, when it has written them itself; only their stamps travel then
+    said: bytes = b""
 
     def pack(self) -> bytes:
         """Return the parcel as bytes."""
-        header = _encode([self.sender, self.emitted_ns, self.marks])
+        header = _encode([self.sender, self.emitted_ns, self.marks, self.said])
         return b"".join([_LENGTH.pack(len(header)), header, b"" if self.batch is None else pack(self.batch)])
 
     @classmethod
@@ -50,12 +52,12 @@ class Parcel:
         """Return the parcel of these bytes; its columns can be written."""
         (length,) = _LENGTH.unpack_from(frame)
         start = _LENGTH.size + length
-        sender, emitted_ns, marks = _decode(memoryview(frame)[_LENGTH.size : start])
+        sender, emitted_ns, marks, said = _decode(memoryview(frame)[_LENGTH.size : start])
         batch = None
         if len(frame) > start:
             _, header = PREFIX.unpack_from(frame, start)
             batch = unpack(np.frombuffer(bytearray(memoryview(frame)[start + PREFIX.size :]), np.uint8), header)
-        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks])
+        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks], said)
 
     def pieces(self) -> set[int]:
         """Return the pieces of the source from which it has something."""

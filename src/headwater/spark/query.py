@@ -72,6 +72,8 @@ class SparkRun:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
             self.layout = cut(self.flow, cores)
         self.checkpoint.claim(self.flow, cores)
+        self._sinks = Sinks(self.flow, self.checkpoint.folder)
+        self.layout.stagings = self._sinks.stagings()
         shipped = ship(spark, self.layout)
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read):
@@ -82,9 +84,9 @@ class SparkRun:
                     step_index=index,
                     checkpoint=self.checkpoint.folder,
                     available_now=self.options.available_now,
+                    sizes=self.options.sizes,
                     prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
                 )
-        self._sinks = Sinks(self.flow, self.checkpoint.folder)
         self.tally = Tally(self.flow)
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))
@@ -119,7 +121,8 @@ class SparkRun:
                 else:
                     parcels[self.layout.sinks[target - FIRST_SINK]].append(Parcel.unpack(frame.as_buffer()))
         assert self._sinks is not None
-        self._sinks.write(batch_id, {sink: in_order(found) for sink, found in parcels.items()}, self.tally)
+        ordered = {sink: found if found[0].said else [in_order(found)] for sink, found in parcels.items()}
+        self._sinks.write(batch_id, ordered, self.tally)
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
 

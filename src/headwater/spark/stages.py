@@ -7,9 +7,11 @@ level, the number of moves before it; all stages of one level are one operator o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
+from headwater.flow.batch import Batch
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Step
 from headwater.spark.nature import Nature, kept, nature_of
@@ -20,6 +22,13 @@ Kind = Literal["source", "key", "one", "even"]
 #: How a stream is spread over the buckets of the stage that it enters.
 Spread = Literal["key", "one", "all", "even"]
 Stream = tuple[str, str]  #: a step and one of its outputs
+
+
+class Staging(Protocol):
+    """Writes records where they are made; the driver lets them appear."""
+
+    def write(self, batches: Sequence[Batch]) -> bytes:
+        """Write records; return what the driver needs to know of them."""
 
 
 @dataclass(slots=True)
@@ -63,6 +72,8 @@ class Layout:
     entries: list[Entry]
     sinks: list[str]
     natures: dict[str, Nature]
+    #: how tasks themselves write what goes to a sink, for sinks that let them
+    stagings: Mapping[str, Staging] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:

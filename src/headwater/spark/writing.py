@@ -8,7 +8,7 @@ from pathlib import Path
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.operators.operator import dead_letters
 from headwater.spark.parcel import Parcel
-from headwater.spark.sinks import OpenSink, open_sink
+from headwater.spark.sinks import OpenSink, Staging, TableSink, open_sink
 from headwater.spark.tally import Tally
 
 
@@ -26,16 +26,20 @@ class Sinks:
             self.close()
             raise
 
-    def write(self, batch_id: int, parcels: dict[str, Parcel], tally: Tally) -> None:
+    def stagings(self) -> dict[str, Staging]:
+        """Return what tasks need to write records themselves, for the sinks that let them."""
+        return {name: sink.staging for name, sink in self._open.items() if isinstance(sink, TableSink)}
+
+    def write(self, batch_id: int, parcels: dict[str, list[Parcel]], tally: Tally) -> None:
         """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
         due = {name: sink for name, sink in self._open.items() if sink.begin(batch_id)}
         letters: list[Parcel] = []
         for name in due:
             if name not in self._for_letters:
-                letters += self._write(name, [parcels[name]] if name in parcels else [], tally)
+                letters += self._write(name, parcels.get(name, []), tally)
         for name in self._for_letters:
             if name in due:
-                self._write(name, [parcels[name], *letters] if name in parcels else letters, tally)
+                self._write(name, [*parcels.get(name, []), *letters], tally)
         for sink in due.values():
             sink.commit(batch_id)
 
@@ -47,7 +51,10 @@ class Sinks:
             assert batch is not None
             start = time.perf_counter_ns()
             try:
-                self._open[name].write(batch)
+                if parcel.said:
+                    _staged(self._open[name], parcel.said)
+                else:
+                    self._open[name].write(batch)
             except Exception as error:
                 told = dead_letters(name, [f"{type(error).__name__}: {error}"] * batch.length, batch)
                 letters.append(Parcel(parcel.sender, parcel.emitted_ns, told))
@@ -60,3 +67,8 @@ class Sinks:
         """Finish what is written."""
         for sink in self._open.values():
             sink.close()
+
+
+def _staged(sink: OpenSink, said: bytes) -> None:
+    assert isinstance(sink, TableSink)
+    sink.stage(said)
