@@ -157,3 +157,19 @@ def length(
 ) -> None:
     """Cost of a message and memory as a stream gets a thousand times as long."""
     _report("length", quick, output, as_json, flows=flow, times=times)
+
+
+@app.command()
+def spark(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="etl, stats, pred, keyed or latency; several by repeating")
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
+    sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """Flows on Spark beside the same logic written by hand in PySpark; state by key; latency of micro-batches."""
+    _report("spark", quick, output, as_json, only=only, messages=messages, sensors=sensors, repeats=repeats)

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812  # everybody's name for it
+from pyspark.sql import functions as F
 
 from headwater.riot.models import Fork, Leaf, LinearModel, Model, TreeModel
 

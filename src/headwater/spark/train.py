@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.ml.classification import DecisionTreeClassifier
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from headwater.errors import InputError, ModelError, listed
 from headwater.flow.column import Array
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TRIGGERS = Schema.of({"start": int, "end": int})
 
 _DEPTH = 8
+_ROWS_OF_TASK = 250_000
 _BINS = 512  # borders that a tree tries for each feature; where it has fewer values, all of them
 
 
@@ -81,19 +82,21 @@ class Trainer:
         The models' facts say how many rows there were, and how far the new and the previous revision are off on
         the rows of `test`.
         """
-        rows = self._rows(learn).cache()
+        learned = rows = self._rows(learn).cache()
         tested = rows if test is None else self._rows(test).cache()
         try:
             values, counts = _counted(rows, self.dataset.features[-1])
             if not len(values):
                 raise ModelError(f"there are no rows to learn from in {self.by} {learn}")
+            count = int(counts.sum())
+            rows = _gathered(rows, count)
             borders = class_borders(values, counts)
             label = _label(self.dataset.features[-1], borders)
             ends = np.searchsorted(borders, values[[0, -1]], side="right")
             models: list[Model] = [_regression(rows, self.dataset), _tree(rows, self.dataset, label, *ends.tolist())]
-            self._measure(models, tested, label, int(counts.sum()))
+            self._measure(models, tested, label, count)
         finally:
-            rows.unpersist()
+            learned.unpersist()
             tested.unpersist()
         kept = [self.store.add(self.names[model.kind], model) for model in models]
         if self.broker is not None:
@@ -144,6 +147,12 @@ class Trainer:
             mine = [name for name in errors if name.startswith(f"{number} ")]
             facts = {name.partition(" ")[2]: float(found[name]) for name in mine}
             model.facts.update({"rows": float(rows), "tested": float(found["tested"]), **facts})
+
+
+def _gathered(rows: DataFrame, count: int) -> DataFrame:
+    """Let few tasks read rows that lie in many small files: a tree needs a job for each of its levels."""
+    spark = session()
+    return rows.coalesce(max(spark.sparkContext.defaultParallelism, count // _ROWS_OF_TASK))
 
 
 def _regression(rows: DataFrame, dataset: Dataset) -> LinearModel:

@@ -1,0 +1,96 @@
+"""ETL by hand: parse, take out values outside their ranges, interpolate by sensor, annotate, write SenML.
+
+Interpolation remembers the last valid values of each sensor, so it needs Spark's arbitrary state; all the rest are
+Spark's own functions, or a mapInArrow for the parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import senml
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+RANGES = {
+    "temperature": (0.7, 35.1),
+    "humidity": (20.3, 69.1),
+    "light": (0.0, 5153.0),
+    "dust": (83.36, 3322.67),
+    "airquality_raw": (12.0, 49.0),
+}
+UNITS = {"source": "string", "longitude": "lon", "latitude": "lat", "temperature": "far"} | {
+    "humidity": "per",
+    "light": "per",
+    "dust": "per",
+    "airquality_raw": "per",
+}
+WINDOW = 5
+
+Parse = Callable[[DataFrame], DataFrame]
+
+
+def native(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
+    return _etl(senml.native(messages), notes)
+
+
+def arrow(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
+    return _etl(senml.arrow(messages), notes)
+
+
+def _etl(rows: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
+    ranged = rows.withColumns({name: _within(name, *bounds) for name, bounds in RANGES.items()})
+    filled = ranged.groupBy("source").applyInPandasWithState(
+        interpolate, senml.ROW, "history binary", "append", GroupStateTimeout.NoTimeout
+    )
+    known = rows.sparkSession.createDataFrame(
+        [(name, *told) for name, told in notes.items()], "source string, location string, type string"
+    )
+    return filled.join(F.broadcast(known), "source").withColumn("senml", _senml())
+
+
+def _within(name: str, low: float, high: float) -> Column:
+    value = F.col(name)
+    least, most = F.lit(low).cast("float"), F.lit(high).cast("float")
+    return F.when((value >= least) & (value <= most), value)
+
+
+def interpolate(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    rows = senml.in_order(frames)
+    kept = np.full((len(RANGES), WINDOW), np.nan, np.float32)
+    if state.exists:
+        kept = np.frombuffer(state.get[0], np.float32).reshape(kept.shape).copy()
+    for k, name in enumerate(RANGES):
+        rows[name], kept[k] = filled(rows[name].astype(np.float32, copy=False), kept[k])
+    state.update((kept.tobytes(),))
+    yield pd.DataFrame(rows)
+
+
+def filled(values: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replace gaps by the mean of the last valid values; `last` holds those from before, NaN where there are fewer."""
+    valid = ~np.isnan(values)
+    before = last[~np.isnan(last)]
+    sequence = np.concatenate([before, values[valid]])
+    if not valid.all():
+        values = values.copy()
+        seen = len(before) + np.cumsum(valid)
+        for i in np.flatnonzero(~valid):
+            window = sequence[max(0, seen[i] - WINDOW) : seen[i]]
+            values[i] = window.sum() / np.float32(len(window)) if len(window) else 0
+    kept = np.full(WINDOW, np.nan, np.float32)
+    tail = sequence[-WINDOW:]
+    kept[WINDOW - len(tail) :] = tail
+    return values, kept
+
+
+def _senml() -> Column:
+    parts, before = [], '{"e":['
+    for name, unit in {**UNITS, "location": "string", "type": "string"}.items():
+        kind = "sv" if name in ("source", "location", "type") else "v"
+        parts += [F.lit(f'{before}{{"{kind}":"'), F.col(name).cast("string")]
+        before = f'","u":"{unit}","n":"{name}"}},'
+    return F.concat(*parts, F.lit(before[:-1] + '],"bt":"'), F.col("timestamp").cast("string"), F.lit('"}'))

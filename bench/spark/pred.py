@@ -1,0 +1,110 @@
+"""PRED by hand: a class by a decision tree, and the error of a regression in units of the latest average.
+
+Class and forecast are expressions, or numpy on Arrow batches; the averages by sensor, and the latest of them all, are
+state that every record has to pass in order: one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import senml
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+LABELS = ("BAD", "GOOD", "VERYGOOD")
+BORDERS = (22.0, 29.0)
+WEIGHTS = {"temperature": -0.5106896760749683, "humidity": 0.1550345386077423, "dust": -0.0043941074441107295}
+INTERCEPT = 37.442739000196276
+BLOCK = 5
+
+_PREDICTED = "msg long, source string, klass int, measured float, predicted float"
+_STATE = "latest float, open binary"
+_ESTIMATED = "msg long, source string, klass int, predicted float, error float"
+
+
+def native(messages: DataFrame) -> DataFrame:
+    rows = senml.native(messages)
+    air = F.col("airquality_raw")
+    klass = F.when(air <= BORDERS[0], 0).when(air <= BORDERS[1], 1).otherwise(2)
+    forecast = F.lit(INTERCEPT)
+    for name, weight in WEIGHTS.items():
+        forecast = forecast + F.col(name).cast("double") * weight
+    predicted = rows.select(
+        "msg",
+        "source",
+        klass.alias("klass"),
+        air.alias("measured"),
+        forecast.cast("float").alias("predicted"),
+    )
+    return _results(predicted)
+
+
+def arrow(messages: DataFrame) -> DataFrame:
+    return _results(messages.mapInArrow(_predict, _PREDICTED))
+
+
+def _predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        columns = senml.parsed_columns(batch)
+        air = columns["airquality_raw"].to_numpy()
+        forecast = np.full(len(air), INTERCEPT)
+        for name, weight in WEIGHTS.items():
+            forecast += weight * columns[name].to_numpy().astype(np.float64)
+        made = {
+            "msg": columns["msg"],
+            "source": columns["source"],
+            "klass": pa.array(np.searchsorted(BORDERS, air, side="left").astype(np.int32)),
+            "measured": columns["airquality_raw"],
+            "predicted": pa.array(forecast.astype(np.float32)),
+        }
+        yield pa.RecordBatch.from_pydict(made)
+
+
+def _results(predicted: DataFrame) -> DataFrame:
+    """Return two results for each message."""
+    all_together = predicted.withColumn("one", F.lit(0)).groupBy("one")
+    estimated = all_together.applyInPandasWithState(estimate, _ESTIMATED, _STATE, "append", GroupStateTimeout.NoTimeout)
+    labels = F.array(*(F.lit(label) for label in LABELS))
+    dtc = F.struct(
+        F.lit("DTC").alias("kind"), F.col("klass").cast("float").alias("result"), labels[F.col("klass")].alias("label")
+    )
+    mlr = F.struct(F.lit("MLR").alias("kind"), F.col("error").alias("result"), F.lit("").alias("label"))
+    both = estimated.select("msg", "source", "predicted", F.explode(F.array(dtc, mlr)).alias("r"))
+    return both.select("msg", "source", "predicted", "r.*")
+
+
+def estimate(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    rows = pd.concat(list(frames)).sort_values("msg", ignore_index=True)
+    latest, sums, counts = 0.0, {}, {}
+    if state.exists:
+        latest, (sums, counts) = state.get[0], msgspec.msgpack.decode(state.get[1])
+    # what is left of a block from before goes in front as rows of its own
+    open_ = pd.DataFrame({"source": list(sums), "sum": list(sums.values()), "count": [counts[s] for s in sums]})
+    mine = pd.DataFrame({"source": rows["source"], "sum": rows["measured"], "count": 1})
+    every = pd.concat([open_, mine], ignore_index=True) if sums else mine
+    by = every.groupby("source", sort=False)
+    seen = by["count"].cumsum().to_numpy()
+    total = by["sum"].cumsum().to_numpy(np.float64)
+    ends = seen % BLOCK == 0
+    complete = every[ends].assign(total=total[ends])
+    means = (complete["total"] - complete.groupby("source", sort=False)["total"].shift(fill_value=0.0)) / BLOCK
+    averages = np.full(len(every), np.nan, np.float32)
+    averages[ends] = means
+    averages = pd.Series(averages[len(open_) :]).shift(fill_value=latest).ffill().to_numpy()
+    left = every.assign(seen=seen, total=total).groupby("source", sort=False).last()
+    done = complete.groupby("source", sort=False)["total"].last().reindex(left.index, fill_value=0.0)
+    rest = left["seen"] % BLOCK
+    still = rest > 0
+    last = means.iloc[-1] if len(means) else latest
+    unfinished = (left["total"] - done)[still].to_dict(), rest[still].to_dict()
+    state.update((float(last), msgspec.msgpack.encode(unfinished)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows["error"] = ((rows["measured"] - rows["predicted"]) / averages).astype(np.float32)
+    yield rows[["msg", "source", "klass", "predicted", "error"]]

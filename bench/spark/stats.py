@@ -1,0 +1,119 @@
+"""STATS by hand: for every observation a Kalman filter and a sliding regression, a moment, and a distinct count.
+
+The first three remember something of each sensor, the last of each kind of observation. So there are two stages with
+state: one group for each sensor, which goes through its five observations, and one for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha1
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import senml
+from keyed import kalman, sliding_regression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+PLACES, BITS = 10, 5
+_RESULT = "msg long, source string, obs string, kind string, result string"
+_KEPT = 2 + 11 + 2 * PLACES + 2  # numbers that are kept of each observation of a sensor
+
+
+def native(messages: DataFrame) -> DataFrame:
+    return _stats(senml.native(messages))
+
+
+def arrow(messages: DataFrame) -> DataFrame:
+    return _stats(senml.arrow(messages))
+
+
+def _stats(rows: DataFrame) -> DataFrame:
+    lean = rows.select("msg", "source", *senml.NUMBERS)
+    by_sensor = lean.groupBy("source").applyInPandasWithState(
+        of_sensor, _RESULT, "kept binary", "append", GroupStateTimeout.NoTimeout
+    )
+    names = F.array(*(F.lit(name) for name in senml.NUMBERS))
+    observed = rows.select("msg", "source", F.explode(names).alias("obs"))
+    counted = observed.groupBy("obs").applyInPandasWithState(
+        distinct, _RESULT, "ranks binary", "append", GroupStateTimeout.NoTimeout
+    )
+    return by_sensor.union(counted)
+
+
+def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    rows = senml.in_order(frames)
+    kept = np.zeros((len(senml.NUMBERS), _KEPT))
+    kept[:, 1] = 30.0
+    if state.exists:
+        kept = np.frombuffer(state.get[0]).reshape(kept.shape).copy()
+    numbers: list[np.ndarray] = []
+    names: list[str] = []
+    kinds: list[str] = []
+    results: list[str] = []
+    for k, name in enumerate(senml.NUMBERS):
+        values = rows[name]
+        smooth, kept[k, :2] = kalman(values, kept[k, :2])
+        which, lines, kept[k, 2:13] = sliding_regression(smooth, kept[k, 2:13])
+        moments, kept[k, 13:] = second_moment(values, kept[k, 13:])
+        numbers += [rows["msg"][which], rows["msg"]]
+        kinds += ["SLR"] * len(which) + ["SOM"] * len(values)
+        names += [name] * (len(which) + len(values))
+        results += ["#".join(map(repr, line)) + "#" for line in lines.astype(np.float32).tolist()]
+        results += map(repr, moments)
+    state.update((kept.tobytes(),))
+    made = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
+    yield pd.DataFrame(made)
+
+
+def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np.ndarray]:
+    from headwater.kernels.hashing import hash_int, place_of  # the same choice of whom to replace
+
+    items, counts = kept[:PLACES].tolist(), kept[PLACES : 2 * PLACES].tolist()
+    seen, used = int(kept[-2]), int(kept[-1])
+    total = 2 * sum(counts) - PLACES
+    out = []
+    for value, bits in zip(values.tolist(), values.view(np.int32).tolist(), strict=True):
+        seen += 1
+        try:
+            place = items.index(value, 0, used)
+            counts[place] += 1
+            total += 2
+        except ValueError:
+            if used < PLACES:
+                place = used
+                used += 1
+            else:
+                place = place_of(hash_int(seen, hash_int(bits, np.uint64(1))), PLACES)
+            total += 2 * (1 - counts[place])
+            items[place], counts[place] = value, 1
+        out.append(seen * (total / used))
+    return out, np.array([*items, *counts, seen, used])
+
+
+def distinct(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    rows = senml.in_order(frames)
+    ranks = list(state.get[0]) if state.exists else [0] * 2**BITS
+    known: dict[str, tuple[int, int]] = {}
+    total, estimate, out = sum(ranks), "", []
+    for source in rows["source"]:
+        place = known.get(source)
+        if place is None:
+            place = known[source] = _place(source)
+        bucket, rank = place
+        if rank > ranks[bucket]:
+            total += rank - ranks[bucket]
+            ranks[bucket] = rank
+            estimate = ""
+        out.append(estimate := estimate or str(int(0.79402 * 2**BITS * 2 ** (total / 2**BITS))))
+    state.update((bytes(ranks),))
+    yield pd.DataFrame({"msg": rows["msg"], "source": rows["source"], "obs": key[0], "kind": "DA", "result": out})
+
+
+def _place(source: str) -> tuple[int, int]:
+    head = int.from_bytes(sha1(source.encode()).digest()[:4], "little", signed=True)
+    bucket, rest = head & (2**BITS - 1), head >> BITS
+    return bucket, 31 if rest == 0 else (rest & -rest).bit_length() - 1
