@@ -6,7 +6,7 @@ Steps are the engine's own stations, so broken records, event time and counts ar
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -16,11 +16,11 @@ import numpy as np
 from headwater.engine.plan import Instance, Route
 from headwater.engine.station import Counters, Delivery, Station
 from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Nullable
+from headwater.flow.column import Array, Nullable
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.operator import partitions
-from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, Parcel, Row, in_order
+from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, SUB, Parcel, Row, in_order
 from headwater.spark.stages import Entry, Layout, Stage
 
 _EXAMPLES = 5
@@ -96,17 +96,13 @@ class Executor:
 
     def read(self, number: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
         """Run a source's stage on one piece of the source, its `number`-th in a micro-batch: batches and dead letters."""
-        waiting, piece = 0, number << _FLUSHES
+        piece = number << _FLUSHES
         self._begin(piece << PIECE)
         for port, batch in put_out:
-            if port == DEAD:
-                self.reject(batch)
-            else:
-                self.emit(batch)
-            waiting += batch.length
-            if waiting > _FULL:
+            self.emit(batch, port)
+            if self._at - (piece << PIECE) > _FULL << SUB:
                 yield from self.flush()
-                waiting, piece = 0, piece + 1
+                piece += 1
                 self._begin(piece << PIECE)
         yield from self.flush()
 
@@ -115,22 +111,22 @@ class Executor:
         for leaving in self._exits:
             leaving.last = place - 1
 
-    def emit(self, batch: Batch) -> None:
-        """Take a batch that the source has read; an empty one with the watermark END is its last."""
+    def emit(self, batch: Batch, port: int) -> None:
+        """Take what the source has read: records, or dead letters; an empty batch with the watermark END is its last."""
         station = self.stations[self.stage.steps[0]]
         if batch.length:
             if not self._emitted_ns:
                 self._emitted_ns = int(batch.stamps[0, EMITTED])
-            self._run(station.emit(batch))
+            stamps = batch.stamps.copy()
+            stamps[:, EMITTED] = self._at + (np.arange(1, batch.length + 1) << SUB)
+            self._at = int(stamps[-1, EMITTED])
+            placed = Batch(batch.columns, batch.length, stamps)
+            self._run(station.reject(placed) if port == DEAD else station.emit(placed))
         if batch.watermark == END:
             self.ended = True
             deliveries: list[Delivery] = []
             station.send_mark(END, deliveries)
             self._run(deliveries)
-
-    def reject(self, letter: Batch) -> None:
-        """Take a dead letter that the source wrote."""
-        self._run(self.stations[self.stage.steps[0]].reject(letter))
 
     def take(self, frames: Iterable[tuple[int, bytes]]) -> Iterator[Row]:
         """Run the stage on what has come for its bucket in a micro-batch, (target, frame) each, in the source's order."""
@@ -142,47 +138,60 @@ class Executor:
         given = {way: in_order(ways[way]) for way in sorted(ways)}
         if len(given) == 1:
             self._enter(*given.popitem())
-        else:  # from several streams: piece by piece of the source, so that none runs far ahead
-            for way, parcel in _alternating(given):
-                self._enter(way, parcel)
+        else:
+            self._enter_in_turn(given)
         yield from self.flush()
 
     def _enter(self, way: tuple[int, int], parcel: Parcel) -> None:
-        batch, start = parcel.batch, 0
+        """Take the records of one stream, with the marks among them."""
         self._emitted_ns = self._emitted_ns or parcel.emitted_ns
         for place, watermark in parcel.marks:
-            if batch is not None:
-                stop = int(np.searchsorted(batch.stamps[:, EMITTED], place, side="right"))
-                if stop > start:
-                    self._enter_batch(way, batch.slice(start, stop))
-                    start = stop
-            self._at = place
-            self._run([(*to, None, watermark, 1) for to in self._channels[way]])
-        if batch is not None and start < batch.length:
-            self._enter_batch(way, batch.slice(start, batch.length))
+            self._enter_up_to(way, parcel, place)
+            self._mark(way, place, watermark)
+        self._enter_up_to(way, parcel, LAST)
 
-    def _enter_batch(self, way: tuple[int, int], batch: Batch) -> None:
-        self._at = int(batch.stamps[-1, EMITTED])
-        self._run([(*to, batch, NO_WATERMARK, batch.length) for to in self._channels[way]])
+    def _enter_in_turn(self, given: dict[tuple[int, int], Parcel]) -> None:
+        """Take several streams in turn, from mark to mark, so that none runs ahead of the others in time."""
+        for place in sorted({place for parcel in given.values() for place in parcel.places()}):
+            for way, parcel in given.items():
+                self._emitted_ns = self._emitted_ns or parcel.emitted_ns
+                self._enter_up_to(way, parcel, place)
+            for way, parcel in given.items():
+                for at, watermark in parcel.marks:
+                    if at == place:
+                        self._mark(way, place, watermark)
+
+    def _enter_up_to(self, way: tuple[int, int], parcel: Parcel, place: int) -> None:
+        batch = parcel.taken_up_to(place)
+        if batch is not None:
+            self._at = int(batch.stamps[-1, EMITTED])
+            self._run([(*to, batch, NO_WATERMARK, batch.length) for to in self._channels[way]])
+
+    def _mark(self, way: tuple[int, int], place: int, watermark: int) -> None:
+        self._at = place
+        self._run([(*to, None, watermark, 1) for to in self._channels[way]])
 
     # -- records on their way -----------------------------------------------------------------------------------------
 
     def _run(self, given: list[Delivery]) -> None:
-        """Walk records and marks through the steps, first come, first served, until they have left the stage."""
-        stations, waiting = list(self.stations.values()), deque(given)
+        """Walk records and marks through the steps, each to the end of its way before the next begins."""
+        stations, waiting = list(self.stations.values()), given[::-1]
         with np.errstate(all="ignore"):
             while waiting:
-                to, channel, batch, watermark, count = waiting.popleft()
+                to, channel, batch, watermark, count = waiting.pop()
+                if batch is not None and watermark != NO_WATERMARK:
+                    # the step before has set the time: the mark has its place behind these records
+                    self._at = int(batch.stamps[-1, EMITTED]) | self._subs
+                    waiting.append((to, channel, None, watermark, 1))
+                    watermark = NO_WATERMARK
                 if to >= len(stations):
                     self._leave(self._exits[to - len(stations)], batch, watermark)
                     continue
-                now = time.perf_counter_ns()
-                if batch is not None:
-                    made, _ = stations[to].run([(channel, batch, NO_WATERMARK, now, count, 0)])
-                    waiting += made
-                if watermark != NO_WATERMARK:
-                    made, _ = stations[to].run([(channel, None, watermark, now, 1, 0)])
-                    waiting += [self._placed(delivery) for delivery in made]
+                entry = channel, batch, watermark, time.perf_counter_ns(), count, 0
+                made, _ = stations[to].run([entry])
+                if batch is None:
+                    made = [self._placed(delivery) for delivery in made]
+                waiting += made[::-1]
 
     def _placed(self, delivery: Delivery) -> Delivery:
         """Give what came of a mark the mark's own place: its records' stamps are older."""
@@ -197,9 +206,12 @@ class Executor:
         if batch is not None:
             leaving.add(batch, None if self.stage.kind == "source" else self._at)
         if watermark != NO_WATERMARK and leaving.entry is not None and leaving.entry.timed:
-            # the buckets of a stage must agree on a mark's place, and do: all have got it from the stage before
-            place = self._at if self.stage.buckets > 1 else leaving.last
-            leaving.marks.append((LAST if watermark == END else place, watermark))
+            leaving.marks.append((LAST if watermark == END else self._at, watermark))
+
+    @property
+    def _subs(self) -> int:
+        """The last of the places that results of one record may have, where places are given out."""
+        return (1 << SUB) - 1 if self.stage.kind == "source" else 0
 
     # -- records out --------------------------------------------------------------------------------------------------
 
@@ -287,10 +299,10 @@ class _Exit:
     last: int = -1  #: the place of the last record that went this way
 
     def add(self, batch: Batch, at: int | None) -> None:
-        """Take a batch; its records keep their places up to `at`, or get new ones where the order is made."""
+        """Take a batch; its records keep their places up to `at`, and those of one record get one each at a source."""
         stamps = batch.stamps.copy()
         if at is None:
-            stamps[:, EMITTED] = np.arange(self.last + 1, self.last + 1 + batch.length)
+            stamps[:, EMITTED] = _told_apart(stamps[:, EMITTED], self.last)
         else:  # a result may carry the stamps of a record long past
             stamps[:, EMITTED] = np.maximum.accumulate(np.clip(stamps[:, EMITTED], self.last, at))
         self.last = int(stamps[-1, EMITTED])
@@ -303,14 +315,18 @@ class _Exit:
         return taken
 
 
-def _alternating(given: dict[tuple[int, int], Parcel]) -> Iterator[tuple[tuple[int, int], Parcel]]:
-    """Cut the parcels of several streams where the pieces of the source meet; return the parts in turn."""
-    cuts = sorted({piece for parcel in given.values() for piece in parcel.pieces()})
-    for piece in cuts:
-        for way, parcel in given.items():
-            part = parcel.part(piece)
-            if part is not None:
-                yield way, part
+def _told_apart(places: Array, last: int) -> Array:
+    """Return places after `last` in which the results of one record follow each other."""
+    subs = (1 << SUB) - 1
+    places = np.maximum.accumulate(np.maximum(places, last & ~subs))
+    if places[0] > last and (places[1:] > places[:-1]).all():
+        return places
+    rows = np.arange(len(places))
+    first = np.maximum.accumulate(np.where(np.diff(places, prepend=-1) > 0, rows, 0))
+    more = (last & subs) + 1 if places[0] == last & ~subs and last >= 0 else 0
+    rank = rows - first + np.where(places == places[0], more, 0)
+    result: Array = places + np.minimum(rank, subs)
+    return result
 
 
 def _first(batch: Batch | None) -> int:

@@ -25,7 +25,8 @@ Row = tuple[int, int, int, bytes]
 COUNTS = -1  #: the target of rows that hold what steps counted
 FIRST_SINK = 1_000_000  #: targets from here on are sinks
 
-PIECE = 36  #: bits of a place within one piece of a source
+SUB = 12  #: bits of a place for the results of one record
+PIECE = 24 + SUB  #: bits of a place within one piece of a source
 LAST = 2**62  #: the place of what comes after all records
 _LENGTH = Struct("<Q")
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
@@ -59,21 +60,18 @@ class Parcel:
             batch = unpack(np.frombuffer(bytearray(memoryview(frame)[start + PREFIX.size :]), np.uint8), header)
         return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks], said)
 
-    def pieces(self) -> set[int]:
-        """Return the pieces of the source from which it has something."""
-        found = {place >> PIECE for place, _ in self.marks}
-        if self.batch is not None:
-            found.update(np.unique(self.batch.stamps[:, EMITTED] >> PIECE).tolist())
-        return found
+    def places(self) -> set[int]:
+        """Return where something changes: at its marks, and behind its last record."""
+        return {place for place, _ in self.marks} | {LAST}
 
-    def part(self, piece: int) -> Parcel | None:
-        """Return what it has from one piece of the source."""
-        marks = [mark for mark in self.marks if mark[0] >> PIECE == piece]
-        batch = None
-        if self.batch is not None:
-            edges = np.searchsorted(self.batch.stamps[:, EMITTED] >> PIECE, [piece, piece + 1]).tolist()
-            batch = self.batch.slice(*edges) if edges[1] > edges[0] else None
-        return None if batch is None and not marks else Parcel(self.sender, self.emitted_ns, batch, marks)
+    def taken_up_to(self, place: int) -> Batch | None:
+        """Take the records up to a place; None when there are none."""
+        if self.batch is None:
+            return None
+        whole = self.batch
+        stop = int(np.searchsorted(whole.stamps[:, EMITTED], place, side="right"))
+        self.batch = whole.slice(stop, whole.length) if stop < whole.length else None
+        return (whole.slice(0, stop) if stop < whole.length else whole) if stop else None
 
 
 def in_order(parcels: Sequence[Parcel]) -> Parcel:

@@ -1,0 +1,6 @@
+"""What the tests of all runners share: running a flow on each, and comparing what came out."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))

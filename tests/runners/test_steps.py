@@ -1,0 +1,162 @@
+"""Every kind of step gives on Spark what it gives on the engine."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from both import SMALL, Made, assert_same
+from headwater import Count, Session, Sliding, Tumbling, agg, col, io
+from headwater.flow.state import Cell
+from headwater.operators import Operator
+
+SCHEMA = {"n": int, "key": str, "site": int, "x": float, "at": "time"}
+
+
+def records(count, seed, *, jump_s=0):
+    """Make records of six keys; every so often one lacks its key or its value, or comes from far back in time."""
+    draw = random.Random(seed)
+    rows = []
+    for n in range(count):
+        second = n / 4 - (draw.randint(0, jump_s) if draw.random() < 0.2 else 0)
+        rows.append(
+            {
+                "n": n,
+                "key": None if draw.random() < 0.01 else draw.choice("abcdef"),
+                "site": draw.randint(0, 2),
+                "x": None if draw.random() < 0.05 else round(draw.uniform(-50, 50), 2),
+                "at": int(max(second, 0) * 1_000_000),
+            }
+        )
+    return rows
+
+
+def shifted(record):
+    return {"n": record["n"], "key": record["key"], "share": 100 / (record["n"] % 50)}
+
+
+def tripled(record):
+    return [{"n": record["n"], "copy": i} for i in range(record["n"] % 3)]
+
+
+def doubled(batch):
+    return {"n": batch["n"] * 2}
+
+
+def numbered(state, record):
+    """Number the records of a key: tells loss, doubling and disorder apart."""
+    seen = (state or 0) + 1
+    if record["n"] % 97 == 0:
+        raise ValueError(f"record {record['n']} is cursed")
+    return seen, {"n": record["n"], "key": record["key"], "site": record["site"], "seen": seen}
+
+
+class RunningSum:
+    """A scan of a user's own."""
+
+    state = {"total": Cell("float64")}
+
+    def run(self, batch, slots, state):
+        out = np.empty(batch.length)
+        values = np.asarray(batch["n"], np.float64)
+        for i, slot in enumerate(slots):
+            state["total"][slot] += values[i]
+            out[i] = state["total"][slot]
+        return {"x": out}
+
+
+class Odd(Operator):
+    """An operator of a user's own, with a second output."""
+
+    def process(self, batch, port):
+        odd = batch["n"] % 2 == 1
+        return [(0, batch.filter(odd)), (1, batch.filter(~odd))]
+
+
+def every_kind(source):
+    def build():
+        made = Made("every kind")
+        read = made.flow.read("r", source)
+        _stateless(made, read)
+        _keyed(made, read)
+        _timed(made, read)
+        made.end("dead", made.flow.dead_letters)
+        return made
+
+    return build
+
+
+def _stateless(made, read):
+    made.end("filter", read.filter("filter", (col.x > 0) | (col.site == 1)), "key")
+    made.end("select", read.select("select", "n", y=col.x * 2 + col.site, z=col.key.upper()))
+    with_ = read.with_columns("with", half=col.n // 2, part=col.x / 3, missing=col.x.is_null())
+    made.end("with", with_, "key")
+    made.end("map", read.map("map", shifted, out={"n": int, "key": str, "share": float}), "key")
+    made.end("flat_map", read.flat_map("flat_map", tripled, out={"n": int, "copy": int}))
+    made.end("map_batches", read.map_batches("map_batches", doubled), "key")
+    low, high = read.split("split", col.x < 0)
+    made.end("low", low, "key")
+    made.end("union", high.union("union", low))
+    odd = read.apply("odd", Odd, sides={"even": SCHEMA})
+    made.end("odd", odd, "key")
+    made.end("even", odd.side("even"), "key")
+
+
+def _keyed(made, read):
+    out = {"n": int, "key": str, "site": int, "seen": int}
+    first = read.key_by("key").process("process", numbered, out=out)
+    made.end("process", first, "key")
+    # by another key: the order of records that met by the first one must still be the source's
+    made.end("rekeyed", first.key_by("site").process("again", numbered, out=out), "site")
+    summed = read.key_by("key").scan("scan", RunningSum())
+    made.end("scan", summed, "key")
+    made.end("both keys", summed.key_by("key", "site").scan("scan both", RunningSum()), "key", "site")
+    made.end("all", read.key_by().process("one place", numbered, out=out), "key")
+    made.end("count", read.key_by("key").window("count", Count(4), n=agg.count(), x=agg.mean("x")), "key")
+    made.end("moving", read.key_by("site").window("moving", Count(5, 2), low=agg.min("x"), last=agg.last("n")), "site")
+
+
+def _timed(made, read):
+    timed = read.event_time("time", "at", lateness="3 s")
+    for name, window in {"tumbling": Tumbling("10 s"), "sliding": Sliding("9 s", "3 s"), "session": Session("2 s")}.items():
+        windowed = timed.key_by("key").window(name, window, n=agg.count(), x=agg.sum("x"), first=agg.first("n"))
+        made.end(name, windowed, "key")
+        made.end(f"{name} late", windowed.late, "key")
+    tumbled = timed.key_by("key").window("per key", Tumbling("5 s"), n=agg.count())
+    made.end("of windows", tumbled.key_by().window("of windows", Tumbling("20 s"), n=agg.sum("n"), keys=agg.count()))
+    left, right = timed.split("sides", col.site == 0)
+    joined = left.key_by("key").join("join", right.key_by("key"), within="1 s")
+    made.end("join", joined.select("pair", "n", "key", other=col.sides_n))
+
+
+def in_file(path, rows):
+    """Write records as JSON Lines, with some lines that are none: a file can be read in small ranges."""
+    lines = [msgspec.json.encode(row) for row in rows]
+    lines[100:100] = [b"{not JSON", b'{"n": "text", "key": "a"}']
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return io.JsonLines(path, SCHEMA)
+
+
+@pytest.mark.usefixtures("spark")
+def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
+    source = in_file(tmp_path / "r.jsonl", records(700, seed=1))
+    report, got = assert_same(every_kind(source), sizes=SMALL, buckets=3)
+    assert report.extra["spark"]["batches"] > 2
+    assert {letter["step"] for letter in got["dead"]} >= {"r", "map", "process", "scan", "tumbling", "join"}
+
+
+@pytest.mark.usefixtures("spark")
+def test_late_records_and_one_large_micro_batch():
+    source = io.Items(records(2000, seed=2, jump_s=30), SCHEMA)
+    report, got = assert_same(every_kind(source))
+    assert got["tumbling late"]
+    assert report.extra["spark"]["batches"] == 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_nothing_at_all():
+    _, got = assert_same(every_kind(io.Items([], SCHEMA)))
+    assert not any(got.values())
