@@ -195,16 +195,13 @@ class AttemptMatcher(PlainMatcher):
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
     def holding(self) -> Array:
-        """Return which keys hold anything: an attempt that only waits for its first record is as good as none."""
-        held = self._keys[:, k.DONE] > 0
-        held[self._pool[self._lasting(), k.KEY]] = True
-        return held
-
-    def _lasting(self) -> Array:
-        live = self._pool[:, k.POS] >= 0
+        """Return which keys hold anything: alone, an attempt that waits for its first record is as good as none."""
+        lasting = self._pool[:, k.POS] >= 0
         if not self._begins_with_wait:
-            live &= self._pool[:, k.FIRST] != k.NOTHING_YET
-        return np.flatnonzero(live)
+            lasting &= self._pool[:, k.FIRST] != k.NOTHING_YET
+        held = self._keys[:, k.DONE] > 0
+        held[self._pool[lasting, k.KEY]] = True
+        return held
 
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
@@ -278,7 +275,7 @@ class AttemptMatcher(PlainMatcher):
         if self.store.length <= COMPACT_ROWS + 2 * self._held:
             return
         if self.store.texts > COMPACT_ROWS + 2 * self._held:
-            self._rebuild([self._save(np.arange(len(self._keys)), every=True)], len(self._pool))
+            self._rebuild([self.save(np.arange(len(self._keys)))], len(self._pool))
         else:
             live = np.flatnonzero(self._pool[:, k.POS] >= 0)
             rows = self._rows[live]
@@ -291,12 +288,9 @@ class AttemptMatcher(PlainMatcher):
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys as plain arrays; `slot` counts along `slots`."""
-        return self._save(slots, every=False)
-
-    def _save(self, slots: Array, *, every: bool) -> dict[str, Any]:
         of = np.full(len(self._keys), -1, np.int64)
         of[slots] = np.arange(len(slots))
-        live = np.flatnonzero(self._pool[:, k.POS] >= 0) if every else self._lasting()
+        live = np.flatnonzero(self._pool[:, k.POS] >= 0)
         live = live[of[self._pool[live, k.KEY]] >= 0]
         live = live[np.argsort(self._pool[live, k.BORN])]
         records, taken = self.saved_records(self._rows[live])
@@ -321,7 +315,7 @@ class AttemptMatcher(PlainMatcher):
         if not len(slots):
             return
         self.reserve(int(slots.max()) + 1)
-        own = self._save(np.arange(len(self._keys)), every=True)
+        own = self.save(np.arange(len(self._keys)))
         self._keys[slots, k.DONE] = saved["done"]
         base = int(self._meta[k.SEQ])
         later = {"slot": slots[saved["slot"]], "came": saved["came"] + base, "born": saved["born"] + base}

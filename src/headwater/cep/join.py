@@ -245,7 +245,7 @@ class JoinWindowsOperator(Operator):
         slots = chosen_slots(self._arrivals.keys, select)
         state = self._save(slots, self._arrivals.clock)
         keys = self._arrivals.keys.columns(slots)
-        return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save()})
+        return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
 
     def restore(self, data: bytes) -> None:
         """Take over windows."""
@@ -258,6 +258,7 @@ class JoinWindowsOperator(Operator):
         """Drop the windows of the chosen keys."""
         every = np.arange(len(self._arrivals.keys))
         rest = np.setdiff1d(every, chosen_slots(self._arrivals.keys, select))
+        self._arrivals.forget(select)
         state = self._save(rest, self._arrivals.clock)
         self._values = KeyIndex(*self._values.kinds)
         self._clear()

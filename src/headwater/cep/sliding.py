@@ -128,7 +128,7 @@ class SlidingOperator(Operator):
     def advance(self, watermark: int) -> Output:
         """Let old records leave also the windows to which no more records come."""
         span = self._plan.span_us
-        if span and NO_WATERMARK < watermark < END and watermark - span > self._swept:
+        if span and self._meta[k.LIVE] and NO_WATERMARK < watermark < END and watermark - span > self._swept:
             self._swept = watermark
             at = self._nodes
             gone, left = (np.empty(int(self._meta[k.LIVE]), np.int64) for _ in range(2))

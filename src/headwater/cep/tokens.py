@@ -362,7 +362,7 @@ class TokenMatcher:
         rows = [
             [t.seq, t.key, t.pos, t.taken, t.first, t.scope, t.count, t.passed, t.entered, t.entry, t.deadline]
             for t in self.tokens.values()
-            if t.key in chosen and self._lasts(t)
+            if t.key in chosen
         ]
         return {"tokens": rows, "done": sorted(self.done & chosen), "clock": self._clock, "evicted": self.evicted}
 
@@ -389,13 +389,10 @@ class TokenMatcher:
         self.done |= {slots[key] for key in saved["done"]}
         self._clock = max(self._clock, saved["clock"])
 
-    def _lasts(self, token: Token) -> bool:
-        """Say whether an attempt is more than one that waits for its first record, which begins by itself."""
-        return token.first is not None or self._begins_with_wait
-
     def holding(self) -> list[int]:
-        """Return the keys that hold anything."""
-        return list({token.key for token in self.tokens.values() if self._lasts(token)} | self.done)
+        """Return the keys that hold anything: alone, an attempt that waits for its first record is as good as none."""
+        lasting = {t.key for t in self.tokens.values() if self._begins_with_wait or t.first is not None}
+        return list(lasting | self.done)
 
     def count_records(self) -> int:
         """Return how many records attempts hold."""
