@@ -7,8 +7,8 @@ import random
 import msgspec
 import numpy as np
 import pytest
-
 from both import SMALL, Made, assert_same
+
 from headwater import Count, Session, Sliding, Tumbling, agg, col, io
 from headwater.flow.state import Cell
 from headwater.operators import Operator
@@ -57,7 +57,8 @@ def numbered(state, record):
 class RunningSum:
     """A scan of a user's own."""
 
-    state = {"total": Cell("float64")}
+    def __init__(self):
+        self.state = {"total": Cell("float64")}
 
     def run(self, batch, slots, state):
         out = np.empty(batch.length)
@@ -121,7 +122,11 @@ def _keyed(made, read):
 
 def _timed(made, read):
     timed = read.event_time("time", "at", lateness="3 s")
-    for name, window in {"tumbling": Tumbling("10 s"), "sliding": Sliding("9 s", "3 s"), "session": Session("2 s")}.items():
+    for name, window in {
+        "tumbling": Tumbling("10 s"),
+        "sliding": Sliding("9 s", "3 s"),
+        "session": Session("2 s"),
+    }.items():
         windowed = timed.key_by("key").window(name, window, n=agg.count(), x=agg.sum("x"), first=agg.first("n"))
         made.end(name, windowed, "key")
         made.end(f"{name} late", windowed.late, "key")

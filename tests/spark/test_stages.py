@@ -1,0 +1,147 @@
+"""Where a flow is cut, and which flows are refused."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from headwater import Count, Flow, Tumbling, agg, col, io, riot
+from headwater.errors import RunError
+from headwater.flow.state import Cell
+from headwater.operators import Operator
+from headwater.spark.explain import explained, told
+from headwater.spark.stages import cut
+
+ROWS = [{"key": "a", "site": 1, "x": 1.0, "at": 0}]
+SCHEMA = {"key": str, "site": int, "x": float, "at": "time"}
+
+
+def numbered(state, record):
+    return (state or 0) + 1, record
+
+
+class Scan:
+    def __init__(self):
+        self.state = {"n": Cell("int64")}
+
+    def run(self, batch, slots, state):
+        return {"x": batch["x"]}
+
+
+class Renaming(Scan):
+    def run(self, batch, slots, state):
+        return {"key": batch["key"]}
+
+
+def started(name="f"):
+    flow = Flow(name)
+    return flow, flow.read("r", io.Items(ROWS, SCHEMA))
+
+
+def shape(flow, buckets=4):
+    return [(s.level, s.kind, s.keys, tuple(s.steps)) for s in cut(flow, buckets).stages]
+
+
+def test_a_flow_without_state_is_one_stage():
+    flow, read = started()
+    low, high = read.filter("f", col.x > 0).split("s", col.x < 5)
+    low.union("u", high).map("m", dict).write("out", io.Discard())
+    assert shape(flow) == [(0, "source", (), ("r", "f", "s", "u", "m", "out"))]
+
+
+def test_steps_of_one_key_share_a_stage_and_the_records_that_enter_it():
+    flow, read = started()
+    first = read.key_by("key").scan("a", Scan())
+    second = first.filter("f", col.x > 0).key_by("key").process("b", numbered)
+    third = read.key_by("key").process("c", numbered)
+    second.union("u", third).write("out", io.Discard())
+    assert shape(flow) == [
+        (0, "source", (), ("r",)),
+        (1, "key", ("key",), ("a", "c", "f", "b", "u", "out")),
+    ]
+    assert [(e.stream, e.readers) for e in cut(flow, 4).entries] == [(("r", "out"), [("a", 0), ("c", 0)])]
+
+
+def test_a_finer_key_stays_where_the_coarser_one_is():
+    flow, read = started()
+    read.key_by("key").scan("a", Scan()).key_by("key", "site").scan("b", Scan()).write("out", io.Discard())
+    assert len(cut(flow, 4).stages) == 2
+
+
+@pytest.mark.parametrize("change", ["scan", "process", "select", "map"])
+def test_records_move_again_when_the_key_may_have_changed(change):
+    flow, read = started()
+    keyed = read.key_by("key")
+    changed = {
+        "scan": lambda: keyed.scan("a", Renaming()),
+        "process": lambda: keyed.process("a", numbered),
+        "select": lambda: keyed.scan("a", Scan()).with_columns("s", key=col.key + "!"),
+        "map": lambda: keyed.scan("a", Scan()).map("m", dict),
+    }[change]()
+    changed.key_by("key").scan("b", Scan()).write("out", io.Discard())
+    assert cut(flow, 4).levels == 2
+
+
+def test_a_renamed_key_is_still_the_key():
+    flow, read = started()
+    renamed = read.key_by("key").scan("a", Scan()).select("s", "x", tank=col.key)
+    renamed.key_by("tank").window("w", Count(2), n=agg.count()).write("o", io.Discard())
+    assert cut(flow, 4).levels == 1
+
+
+def test_windows_of_windows_and_event_time_after_a_key():
+    flow, read = started()
+    timed = read.event_time("t", "at")
+    inner = timed.key_by("key").window("inner", Tumbling("1 s"), n=agg.count())
+    inner.key_by().window("outer", Tumbling("2 s"), n=agg.sum("n")).write("out", io.Discard())
+    late = timed.key_by("key").process("p", numbered).event_time("again", "at")
+    late.key_by("key").window("w", Tumbling("1 s"), n=agg.count()).write("out 2", io.Discard())
+    assert shape(flow)[2:] == [(2, "one", (), ("outer", "out")), (2, "one", (), ("again", "w", "out 2"))]
+    assert "put event_time before key_by" in told(explained(flow))
+
+
+def test_dead_letters_are_handled_where_they_are_written():
+    flow, read = started()
+    read.map("m", dict).key_by("key").process("p", numbered).write("out", io.Discard())
+    flow.dead_letters.filter("worst", col.error != "").write("dead", io.Discard())
+    assert shape(flow) == [
+        (0, "source", (), ("r", "m", "dead letters", "worst", "dead")),
+        (1, "key", ("key",), ("p", "out", "dead letters", "worst", "dead")),
+    ]
+
+
+def test_the_benchmark_flows_move_their_records_as_seldom_as_they_can():
+    assert [cut(riot.flow_named(name), 4).levels for name in ("etl", "stats", "pred")] == [2, 1, 2]
+
+
+class Forgetful(Operator):
+    stateless = False
+
+    def process(self, batch, port):
+        return batch
+
+
+def test_state_that_cannot_be_saved_is_refused():
+    flow, read = started()
+    read.apply("memory", Forgetful).write("out", io.Discard())
+    with pytest.raises(RunError, match=r"step 'memory' cannot run on Spark: it keeps state that it cannot save"):
+        cut(flow, 4)
+
+
+def test_copies_of_records_are_refused():
+    flow, read = started()
+    read.to_all().filter("f", col.x > 0, parallel=3).write("out", io.Discard())
+    with pytest.raises(RunError, match=r"step 'f' cannot run on Spark: all records go to each of its 3 instances"):
+        cut(flow, 4)
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_cannot_be_sent_is_refused_with_the_step(spark):
+    from headwater.spark.shipped import ship
+
+    lock = threading.Lock()
+    flow, read = started()
+    read.map("locked", lambda record: record if lock.locked() else None).write("out", io.Discard())
+    with pytest.raises(RunError, match=r"step 'locked' cannot run on Spark: what it uses cannot be sent"):
+        ship(spark, cut(flow, 4))
