@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headwater.errors import FlowError
 from headwater.kernels.hashing import TextArrays, TextColumn
+from headwater.kernels.senml_form import Form, form_of, read_form
 from headwater.kernels.senml_scan import gather_spans, scan
 
 Kind = Literal["float", "text"]
@@ -69,6 +70,8 @@ class SenmlParser:
         encoded = [name.encode() for name in self._names]
         self._name_bytes = np.frombuffer(b"".join(encoded), np.uint8)
         self._name_ends = np.cumsum([0] + [len(name) for name in encoded]).astype(np.int32)
+        self._form: Form | None = None  # of most messages, as far as is known
+        self._misses, self._patience = 0, 1
 
     def parse(self, messages: TextColumn) -> Parsed:
         """Read a text column of messages."""
@@ -77,8 +80,8 @@ class SenmlParser:
         values = np.empty((self._float_count, count))
         spans = np.empty((texts_wanted, count, 2), np.int64)
         times, status = np.empty(count, np.int64), np.zeros(count, np.int64)
-        sure = np.empty(count, np.bool_)
-        if scan(data, offsets, self._name_bytes, self._name_ends, values, spans, times, sure):
+        sure = np.zeros(count, np.bool_)
+        if self._scan(data, offsets, values, spans, times, sure):
             data = self._read_with_care(data, offsets, np.flatnonzero(~sure), values, spans, times, status)
         columns: dict[str, NDArray[np.float64] | TextArrays] = {}
         for field, name in enumerate(self._names):
@@ -87,6 +90,31 @@ class SenmlParser:
             else:
                 columns[name] = TextArrays(*gather_spans(data, spans[field - self._float_count]))
         return Parsed(times, {name: columns[name] for name in self.fields}, status)
+
+    def _scan(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int32],
+        values: NDArray[np.float64],
+        spans: NDArray[np.int64],
+        times: NDArray[np.int64],
+        sure: NDArray[np.bool_],
+    ) -> int:
+        # Reads by the form of earlier messages what has it, and scans the rest; returns how many are still not sure.
+        form, missed = self._form, len(sure)
+        if form is not None:
+            missed = read_form(data, offsets, form.pieces, form.ends, form.fields, values, spans, times, sure)
+        if not missed:
+            return 0
+        others = np.flatnonzero(~sure) if 2 * missed > len(sure) else None
+        unsure = scan(data, offsets, self._name_bytes, self._name_ends, values, spans, times, sure)
+        if others is not None and unsure < missed:
+            self._misses += 1
+            if self._misses >= self._patience:  # forms that change all the time are not worth learning each time
+                row = int(others[sure[others]][0])
+                self._form = form_of(data[offsets[row] : offsets[row + 1]].tobytes(), self._names)
+                self._misses, self._patience = 0, min(2 * self._patience, 1024)
+        return unsure
 
     def explain(self, status: int) -> str:
         """Say in words what a status means; nothing for 0."""

@@ -26,8 +26,8 @@ def _blank(data: NDArray[np.uint8], at: int, stop: int) -> int:
 
 
 @kernel
-def _string(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    # From behind the opening quote to the closing one; plain ASCII without escapes only.
+def string_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
+    """Return the place of the closing quote of a plain ASCII string without escapes that starts at `at`, or -1."""
     while at < stop:
         c = data[at]
         if c == _QUOTE:
@@ -40,7 +40,7 @@ def _string(data: NDArray[np.uint8], at: int, stop: int) -> int:
 
 @kernel
 def _skipped_string(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    # Like _string, for a text nobody asks for: the escape of a slash, which some writers love, may pass.
+    # Like string_end, for a text nobody asks for: the escape of a slash, which some writers love, may pass.
     while at < stop:
         c = data[at]
         if c == _QUOTE:
@@ -61,8 +61,8 @@ def _digits(data: NDArray[np.uint8], at: int, stop: int) -> int:
 
 
 @kernel
-def _number(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    # The end of a JSON number: no plus, no leading zero, digits on both sides of the point.
+def number_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
+    """Return the end of a JSON number: no plus, no leading zero, digits on both sides of the point; or -1."""
     if at < stop and data[at] == _MINUS:
         at += 1
     first = at
@@ -89,9 +89,9 @@ def _number(data: NDArray[np.uint8], at: int, stop: int) -> int:
 def _scalar(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, int]:
     # A string or number value: where its text starts and ends, and what comes after it.
     if at < stop and data[at] == _QUOTE:
-        end = _string(data, at + 1, stop)
+        end = string_end(data, at + 1, stop)
         return at + 1, end, end + 1 if end >= 0 else _UNSURE
-    end = _number(data, at, stop)
+    end = number_end(data, at, stop)
     return at, end, end
 
 
@@ -132,7 +132,7 @@ def _entry(data: NDArray[np.uint8], at: int, stop: int, spans: NDArray[np.int64]
             if at >= stop or data[at] != _QUOTE:
                 return _UNSURE
             first = at + 1
-            end = _skipped_string(data, first, stop) if key == _U else _string(data, first, stop)
+            end = _skipped_string(data, first, stop) if key == _U else string_end(data, first, stop)
             if end < 0:
                 return _UNSURE
             at = end + 1
@@ -292,7 +292,7 @@ def scan(
     times: NDArray[np.int64],
     sure: NDArray[np.bool_],
 ) -> int:
-    """Read each message's numbers into `values` and the places of its texts into `texts`.
+    """Read the numbers of each message that is not `sure` yet into `values` and the places of its texts into `texts`.
 
     `names` and `ends` hold the field names as a text column, those of numbers first. Returns how many
     messages are not of the usual form; `sure` tells which.
@@ -300,6 +300,8 @@ def scan(
     spans = np.empty(4, np.int64)
     unsure = 0
     for row in range(len(sure)):
+        if sure[row]:
+            continue
         start, stop = offsets[row], offsets[row + 1]
         sure[row] = _message(data, start, stop, names, ends, row, values, texts, times, spans)
         if not sure[row]:
