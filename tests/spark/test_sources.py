@@ -3,13 +3,14 @@
 import os
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import io
-from headwater.errors import InputError, RunError
-from headwater.flow.batch import END, Batch, concat_batches
+from headwater.errors import FlowError, InputError, RunError
+from headwater.flow.batch import CREATED, END, Batch, concat_batches
 from headwater.flow.schema import Schema
 from headwater.io.frames import unpack_frame
 from headwater.operators.operator import DEAD
@@ -17,6 +18,7 @@ from headwater.riot.sources import MessageFile, Messages
 from headwater.spark import sources
 from headwater.spark.sources import _ranges, open_source
 from headwater.spark.sources import log as logs
+from headwater.spark.sources.kafka import records
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.ranges import Sizes
@@ -280,3 +282,37 @@ def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
     assert sources.way_of(source) == ("in parallel, by ranges" if kind == "file" else "through a log, by the driver")
     again = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
     assert collected(spark, again, checkpoint) == []
+
+
+# -- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def test_kafka_without_its_connector_is_one_clear_message(spark, tmp_path):
+    source = io.Kafka("127.0.0.1:9092", "levels", {"n": int})
+    with pytest.raises(RunError, match=r"connector to Kafka is not there.*spark-sql-kafka-0-10_2.13:4\.3"):
+        open_source(spark, "read", source, step_index=0, checkpoint=tmp_path)
+
+
+def test_kafka_is_refused_on_the_engine():
+    with pytest.raises(FlowError, match="on Spark only"):
+        io.Kafka("127.0.0.1:9092", "levels", {"n": int}).open(print)
+
+
+@pytest.mark.parametrize("payload", ["json", "text"])
+def test_values_of_kafka_become_records_and_dead_letters(payload):
+    table = pa.record_batch(
+        {
+            "topic": ["t", "t", "t"],
+            "partition": pa.array([1, 1, 1], pa.int32()),
+            "offset": pa.array([7, 8, 9], pa.int64()),
+            "value": [b'{"n": 1}', b"\xff", b'{"n": 3}'],
+            "timestamp": pa.array([1000, 2000, 3000], pa.timestamp("us", "UTC")),
+        }
+    )
+    source = io.Kafka("127.0.0.1:9092", "t", {"n": int} if payload == "json" else None, payload=payload)
+    (dead, letter), (port, batch) = records("read", source, iter([table]))
+    assert (dead, port) == (DEAD, 0)
+    assert letter["error"].tolist()[0].startswith("t partition 1 offset 8: ")
+    expected = [{"n": 1}, {"n": 3}] if payload == "json" else [{"text": '{"n": 1}'}, {"text": '{"n": 3}'}]
+    assert batch.rows() == expected
+    assert batch.stamps[:, CREATED].tolist() == [1_000_000, 3_000_000]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
     from headwater.io.jsonl import JsonLines as JsonLines
+    from headwater.io.kafka import Kafka as Kafka
     from headwater.io.memory import Collect as Collect
     from headwater.io.memory import Discard as Discard
     from headwater.io.memory import Failing as Failing
@@ -34,6 +35,7 @@ _HOMES = {
     "Generate": "generator",
     "Items": "memory",
     "JsonLines": "jsonl",
+    "Kafka": "kafka",
     "Mqtt": "mqtt",
     "Parquet": "parquet",
     "ParquetTable": "table",

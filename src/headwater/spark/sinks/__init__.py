@@ -6,7 +6,7 @@
 | `ParquetTable`, `Parquet` | tasks, in parallel | exactly once: files appear when their micro-batch is committed |
 | `Sqlite` | the driver | exactly once: the number of the micro-batch is in the same transaction |
 | `InOrder` and what writes at its end | the driver | exactly once: kept on disk until then |
-| `Mqtt`, `Console`, standard output, others | the driver | at least once: a micro-batch that was cut short comes again |
+| `Mqtt`, `Kafka`, `Console`, others | the driver | at least once: a micro-batch that was cut short comes again |
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from headwater.flow.batch import Batch
 from headwater.flow.steps import Step, Write
 from headwater.io.csv import Csv
 from headwater.io.jsonl import JsonLines
+from headwater.io.kafka import Kafka
 from headwater.io.parquet import Parquet
 from headwater.io.sqlite import Sqlite
 from headwater.io.table import ParquetTable
 from headwater.riot.in_order import InOrder
 from headwater.spark.sinks.direct import DirectSink
 from headwater.spark.sinks.files import LineFile
+from headwater.spark.sinks.kafka import KafkaSink
 from headwater.spark.sinks.spool import SpooledSink
 from headwater.spark.sinks.sqlite import SqliteTable
 from headwater.spark.sinks.table import Staging, TableSink
@@ -62,6 +64,8 @@ def open_sink(step: Step, checkpoint: Path) -> OpenSink:
         return TableSink(sink, schema, f"{run}-{sha256(step.name.encode()).hexdigest()[:4]}")
     if isinstance(sink, Sqlite):
         return SqliteTable(sink, schema, f"{run}/{step.name}")
+    if isinstance(sink, Kafka):
+        return KafkaSink(sink, schema, folder)
     if isinstance(sink, InOrder):
         return SpooledSink(sink, schema, folder)
     return DirectSink(sink, schema, folder)

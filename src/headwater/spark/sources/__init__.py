@@ -15,6 +15,7 @@ from headwater.flow.endpoints import Source
 from headwater.io.csv import Csv
 from headwater.io.generator import Generate, Replay
 from headwater.io.jsonl import JsonLines
+from headwater.io.kafka import Kafka
 from headwater.io.memory import Items
 from headwater.io.parquet import Parquet
 from headwater.riot.sources import MessageFile, Messages
@@ -81,6 +82,9 @@ def open_source(
     """
     from headwater.spark.sources.feed import plain, rows_of
 
+    prefix = prefix or plain(step_index)
+    if isinstance(source, Kafka):
+        return _kafka(spark, step, source, step_index, checkpoint, prefix)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
     folder, temporary = _folder(checkpoint, step_index, lasting=not _is_ranged(source))
     ranges = _ranges(source, sizes, at_once=available_now)
@@ -91,11 +95,24 @@ def open_source(
     ranges.start()  # says now what is wrong with it, not in a process far away
     finish = folder / "finish"
     finish.unlink(missing_ok=True)
-    return Feed(rows_of(spark, step, ranges, prefix or plain(step_index), finish), finish, receiver, temporary)
+    return Feed(rows_of(spark, step, ranges, prefix, finish), finish, receiver, temporary)
+
+
+def _kafka(
+    spark: SparkSession, step: str, source: Kafka, step_index: int, checkpoint: str | Path | None, prefix: Prefix
+) -> Feed:
+    from headwater.spark.sources.kafka import kafka_rows
+
+    folder, temporary = _folder(checkpoint, step_index, lasting=False)
+    finish = folder / "finish"
+    finish.unlink(missing_ok=True)
+    return Feed(kafka_rows(spark, step, source, prefix, finish), finish, None, temporary)
 
 
 def way_of(source: Source) -> str:
     """Return how a source is read on Spark, in words."""
+    if isinstance(source, Kafka):
+        return "by Spark's own connector"
     return "in parallel, by ranges" if _is_ranged(source) else "through a log, by the driver"
 
 

@@ -1,0 +1,132 @@
+"""Kafka, through Spark's own connector: it keeps the offsets, we make records of the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headwater.errors import RunError
+from headwater.flow.batch import Batch, stamped
+from headwater.flow.column import Text
+from headwater.flow.endpoints import Reject
+from headwater.io.kafka import Kafka
+from headwater.io.mqtt import text_column
+from headwater.io.records import JsonDecoder
+from headwater.operators.operator import DEAD, rejected
+from headwater.spark.parcel import ROW, Row
+from headwater.spark.sources.feed import Prefix, in_arrow, rows_of
+from headwater.spark.sources.ranges import Offset, Piece
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LAST = 2**20  # the number of the piece that says that all is over: behind every partition of a topic
+
+
+def kafka_rows(spark: SparkSession, step: str, source: Kafka, prefix: Prefix, finish: Path) -> DataFrame:
+    """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
+    options = {"subscribe": source.topic, "startingOffsets": source.start, **source.options}
+    values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
+    read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
+        _reader(step, source, prefix), ROW
+    )
+    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), finish))
+
+
+def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
+    """Use Spark's connector to Kafka, and say how to get it where it is not there."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return use()
+    except AnalysisException as error:
+        if "kafka" not in str(error).lower():
+            raise
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        raise RunError(
+            f"Spark's connector to Kafka is not there: give the setting spark.jars.packages={package}, "
+            "or spark.jars with the files, before Spark starts"
+        ) from None
+
+
+def _reader(step: str, source: Kafka, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return in_arrow(prefix(context.partitionId(), records(step, source, tables)))
+
+    return read
+
+
+def records(step: str, source: Kafka, tables: Iterator[Any]) -> Iterator[tuple[int, Batch]]:
+    """Make batches of the values of Arrow tables, and dead letters of what is no record."""
+    decoder = None if source.payload == "text" else JsonDecoder(source.schema)
+    for table in tables:
+        letters: list[tuple[str, str]] = []
+        batch = _batch(table, source, decoder, lambda text, error, to=letters: to.append((text, error)))  # type: ignore[misc]
+        yield from ((DEAD, rejected(step, text, error)) for text, error in letters)
+        if batch.length:
+            yield 0, batch
+
+
+def _batch(table: Any, source: Kafka, decoder: JsonDecoder | None, reject: Reject) -> Batch:
+    places = [table.column(name).to_pylist() for name in ("topic", "partition", "offset")]
+    values = [value or b"" for value in table.column("value").to_pylist()]
+
+    def refuse(number: int, text: bytes, reason: str) -> None:
+        topic, partition, offset = (place[number] for place in places)
+        reject(text.decode(errors="replace"), f"{topic} partition {partition} offset {offset}: {reason}")
+
+    if decoder is None:
+        kept = [number for number, value in enumerate(values) if _is_text(number, value, refuse)]
+        columns: dict[str, Any] = {text_column(source.schema, ()): Text.of_bytes([values[number] for number in kept])}
+    else:
+        decoded = decoder.kept(values, refuse)
+        kept = [number for number, _ in decoded]
+        columns = decoder.batch_of([record for _, record in decoded]).columns
+    arrived = table.column("timestamp").cast("int64").to_numpy(zero_copy_only=False)  # microseconds
+    return Batch(columns, len(kept), stamped(len(kept), arrived[kept].astype(np.int64) * 1000))
+
+
+def _is_text(number: int, value: bytes, refuse: Callable[[int, bytes, str], None]) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        refuse(number, value, "not UTF-8 text")
+        return False
+    return True
+
+
+def _behind(prefix: Prefix) -> Prefix:
+    def rows(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+        return prefix(_LAST + number, put_out)
+
+    return rows
+
+
+class _Nothing:
+    """A source without records, which can only end."""
+
+    def start(self) -> Offset:
+        """Return the only place there is."""
+        return {"ended": False}
+
+    def advance(self, at: Offset) -> Offset:
+        """Stay."""
+        return at
+
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return no piece."""
+        return []
+
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Return nothing."""
+        return iter(())
+
+    def forget(self, end: Offset) -> None:
+        """Nothing is kept."""
