@@ -7,8 +7,9 @@ import math
 
 from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, tcep
 from headwater.place.descent import descend, foresee
+from headwater.place.floor import floor
 from headwater.place.objective import AGGREGATE
-from headwater.place.placement import Budget, Clock, Placement, failed
+from headwater.place.placement import Budget, Clock, Placement, failed, moves
 from headwater.place.problem import Model, Problem
 
 GREEDY = (aels.solve, aels_rp.solve, aels_rp_la.solve, cloud_only.solve, tcep.solve, foresee)
@@ -39,6 +40,9 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
     if found is None:
         reason = foresee(problem, budget).reason or f"no strategy found a valid placement of '{problem.name}'"
         return failed(problem, "best", budget, clock.spent_s, reason)
+    if found.status != "optimal":
+        bound = min(found.value, max(found.bound, floor(problem, found.objective)))
+        found = dataclasses.replace(found, bound=bound)
     return dataclasses.replace(found, strategy="best", seconds=clock.spent_s)
 
 
@@ -62,7 +66,7 @@ def _needs_search(problem: Problem, budget: Budget) -> bool:
 def _searched(problem: Problem, budget: Budget, begin: Placement | None) -> Placement | None:
     from headwater.place import anneal
 
-    found = anneal.solve(problem, budget, steps=100_000, begin=None if begin is None else begin.device)
+    found = anneal.solve(problem, budget, steps=moves(budget), begin=None if begin is None else begin.device)
     return found if found.device is not None else None
 
 

@@ -7,9 +7,10 @@ import dataclasses
 from headwater.place import anneal, brute, exact_aggregate, exact_latency
 from headwater.place.arena import arena
 from headwater.place.candidates import FEW, candidates
+from headwater.place.floor import floor
 from headwater.place.objective import Objective
-from headwater.place.placement import Budget, Clock, Placement, judged
-from headwater.place.problem import Problem
+from headwater.place.placement import Budget, Clock, Placement, judged, moves
+from headwater.place.problem import Model, Problem
 
 ENOUGH = 3_000_000
 """Assignments up to which brute force is a reasonable proof."""
@@ -25,7 +26,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     answer: Placement | None = None
     for number, level in enumerate(goal.levels):
         left = dataclasses.replace(budget, time_s=clock.left_s, objective=Objective((level,)))
-        found = _level(capped, left, hint if number == 0 else answer)
+        found = _bounded(_level(capped, left, hint if number == 0 else answer))
         if found.device is None:
             return answer or dataclasses.replace(found, problem=problem, objective=goal)
         answer = found if number == 0 else dataclasses.replace(found, bound=answer.bound if answer else found.bound)
@@ -41,24 +42,40 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     return dataclasses.replace(done, status="optimal", bound=done.value, proven=True)
 
 
+def _bounded(found: Placement) -> Placement:
+    """Give an answer without a proof at least the bound that needs no search."""
+    if found.device is None or found.status == "optimal":
+        return found
+    return dataclasses.replace(found, bound=min(found.value, max(found.bound, floor(found.problem, found.objective))))
+
+
 def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placement:
     """Solve for an objective of one level."""
+    clock = Clock(budget)
     if exact_latency.solvable(problem, budget):
-        start = hint.device if hint is not None else anneal.solve(problem, budget, steps=100_000, starts=2).device
-        proof = exact_latency.solve(problem, budget, hint=start)
+        start = hint.device if hint is not None else _annealed(problem, budget).device
+        proof = exact_latency.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=start)
         if proof.device is not None or proof.proven or start is None:
             return proof
         return judged(problem, "exact", start, budget, proof.seconds)  # the proof's placement broke a limit it ignores
-    if exact_aggregate.solvable(problem):
-        start_from = hint if hint is not None and hint.device is not None else _quick(problem, budget)
-        return exact_aggregate.solve(problem, budget, hint=start_from)
-    if len(problem.net) <= FEW and brute.count(arena(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH:
+    if problem.model is not Model.QUEUE and _few(problem):
         return dataclasses.replace(brute.solve(problem, budget), strategy="exact")
-    found = anneal.solve(problem, budget, begin=None if hint is None else hint.device)
-    return dataclasses.replace(found, strategy="exact")
+    found = hint if hint is not None and hint.device is not None else _known(problem, budget)
+    if not exact_aggregate.solvable(problem):
+        return found
+    return exact_aggregate.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=found)
 
 
-def _quick(problem: Problem, budget: Budget) -> Placement | None:
-    from headwater.place.best import quick
+def _few(problem: Problem) -> bool:
+    return len(problem.net) <= FEW and brute.count(arena(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH
 
-    return quick(problem, budget)
+
+def _annealed(problem: Problem, budget: Budget) -> Placement:
+    return anneal.solve(problem, dataclasses.replace(budget, time_s=budget.time_s / 4), steps=moves(budget), starts=2)
+
+
+def _known(problem: Problem, budget: Budget) -> Placement:
+    """The best that is found without a proof."""
+    from headwater.place import best
+
+    return best.solve(problem, dataclasses.replace(budget, time_s=budget.time_s / 4), prove=False)

@@ -1,14 +1,19 @@
-"""The optimum under queue time as a mixed-integer program, with a bound that holds for the whole net.
+"""The optimum as a mixed-integer program, with a bound that holds for the whole net.
 
 Devices that are not listed are stood for by relaxed ones (see `seats`). The solver's bound therefore holds
-for all devices, and an answer that uses no relaxed device is optimal.
+for all devices, and an answer that uses no relaxed device is optimal. Shared time is a curve, which the
+program touches from below; it is solved again with the curve touched where the last answer lies, until both
+agree.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from headwater.errors import PlacementError
+from headwater.net.arrays import Floats, Ints
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
 from headwater.place.program import Program
@@ -18,41 +23,68 @@ from headwater.place.verify import violations
 
 
 def solvable(problem: Problem) -> bool:
-    """Whether the model covers a problem: time on a device must not depend on its other steps."""
-    return problem.model is Model.QUEUE and problem.hop_s is None
+    """Whether the model covers a problem: latencies must come from the net."""
+    return problem.hop_s is None
 
 
 def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | None = None) -> Placement:
-    """Find the best placement on the listed devices and bound what any other could reach."""
+    """Find the best placement on the listed devices and bound what any other could reach, within the time limit."""
     budget = budget or Budget(time_s=60.0)
     if not solvable(problem):
-        raise PlacementError(f"'{problem.name}' does not have queue time; use strategy 'exact' to pick a fitting proof")
-    clock = Clock(budget)
-    cutoff = _value(problem, budget, hint)
-    listed = seats(problem, hint.device if hint is not None else None)
-    status, device, bound = Program(problem, budget, listed).run(clock.left_s, cutoff)
+        raise PlacementError(f"'{problem.name}' has times per stream; use strategy 'exact' to pick a fitting proof")
+    clock, touched, bound = Clock(budget), set[float](), 0.0
+    best = hint if _value(problem, budget, hint) < math.inf else None
+    listed = seats(problem, best.device if best is not None else None)
     notes = {"devices": float(len(listed.device))}
-    if status == "infeasible" and cutoff == math.inf:
-        reason = f"'{problem.name}' is proven to have no valid placement"
-        return failed(problem, "exact", budget, clock.spent_s, reason, proven=True, notes=notes)
-    relaxed = device is not None and bool((device < 0).any())
-    if relaxed:  # the bound stands, the answer does not: look again among real devices
-        real = listed.real()
-        again, device, _ = Program(problem, budget, real).run(clock.left_s, cutoff)
-        status = "feasible" if again in ("optimal", "feasible") else again
-    if device is None and hint is not None and cutoff < math.inf:
-        device = hint.device
-        bound = cutoff if status == "infeasible" and not relaxed else bound
-    if device is None:
+    while clock.left_s > 0:
+        cutoff = _value(problem, budget, best)
+        status, device, reached = Program(problem, budget, listed, touched).run(clock.left_s, cutoff)
+        if status == "infeasible":
+            if best is None:
+                reason = f"'{problem.name}' is proven to have no valid placement"
+                return failed(problem, "exact", budget, clock.spent_s, reason, proven=True, notes=notes)
+            bound = cutoff  # nothing is better than what we have
+            break
+        bound = max(bound, reached)
+        if device is not None and (device < 0).any():  # the bound stands, the answer does not: look among real devices
+            _, device, _ = Program(problem, budget, listed.real(), touched).run(clock.left_s, cutoff)
+        before, best = best, _better(problem, budget, best, device)
+        if device is None or problem.model is not Model.SHARED or _closed(problem, budget, best, bound):
+            break
+        more = set(np.round(utilisation(problem, device), 12).tolist()) - touched
+        if not more and best is before:
+            break
+        touched |= more
+    if best is None or best.device is None:
         return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes)
-    found = judged(problem, "exact", device, budget, clock.spent_s, bound=bound, notes=notes)
-    if found.device is not None and found.value - bound <= max(budget.gap, 1e-6) * abs(found.value):
-        return judged(problem, "exact", device, budget, clock.spent_s, optimal=True, notes=notes)
-    return found
+    done = _closed(problem, budget, best, bound)
+    return judged(problem, "exact", best.device, budget, clock.spent_s, bound=bound, optimal=done, notes=notes)
 
 
-def _value(problem: Problem, budget: Budget, hint: Placement | None) -> float:
+def _better(problem: Problem, budget: Budget, best: Placement | None, device: Ints | None) -> Placement | None:
+    if device is None:
+        return best
+    found = judged(problem, "exact", device, budget, 0.0)
+    worse = found.device is None or (best is not None and _value(problem, budget, best) <= found.value)
+    return best if worse else found
+
+
+def _closed(problem: Problem, budget: Budget, best: Placement | None, bound: float) -> bool:
+    value = _value(problem, budget, best)
+    return value < math.inf and value - bound <= max(budget.gap, 1e-6) * abs(value)
+
+
+def utilisation(problem: Problem, device: Ints) -> Floats:
+    """How busy the device of each step is, below 1."""
+    service = problem.service_s[np.arange(len(device)), problem.net.class_of[device]]
+    hosts, at = np.unique(device, return_inverse=True)
+    others = np.array([problem.taken[d].utilisation if d in problem.taken else 0.0 for d in hosts.tolist()])
+    busy = np.bincount(at, problem.rate_hz * service, len(hosts)) + others
+    return np.asarray(np.minimum(busy, 0.999))
+
+
+def _value(problem: Problem, budget: Budget, found: Placement | None) -> float:
     """What a known placement is worth under this objective; infinite if it does not count here."""
-    if hint is None or hint.device is None or violations(problem, hint.device.tolist()):
+    if found is None or found.device is None or violations(problem, found.device.tolist()):
         return math.inf
-    return budget.goal(problem).value(score(problem, hint.device))
+    return budget.goal(problem).value(score(problem, found.device))

@@ -17,7 +17,7 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
-from headwater.place.objective import CRITICAL
+from headwater.place.floor import floor
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
 from headwater.place.score import score
@@ -90,35 +90,30 @@ def _with_hops(problem: Problem) -> Problem:
 
 
 def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -> Placement:
-    if _odd_crossings(problem):
+    status, reason = "UNKNOWN", "not decided in time"
+    if _odd_crossings(problem) and clock.left_s > build_s(problem):
         status, device, bound = _Model(problem, budget, monotone=True).run(clock.left_s, hint)
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
         if device is not None and _below(problem, device, limit):
             done = status == "OPTIMAL"
             return judged(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
         hint = device if device is not None else hint
-        if clock.left_s == 0 and hint is not None and not violations(problem, hint.tolist()):
-            known = _one_crossing(problem, budget)
-            return judged(problem, "exact", hint, budget, clock.spent_s, bound=known)
-    status, device, bound = _Model(problem, budget, monotone=False).run(clock.left_s, hint)
-    if status == "UNKNOWN" and hint is not None and not violations(problem, hint.tolist()):
-        device, bound = hint, _one_crossing(problem, budget)
-    if device is not None:
-        return judged(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
-    reason = {"INFEASIBLE": "proven to have no valid placement", "UNKNOWN": "not decided in time"}[status]
+        status = "UNKNOWN"
+    if clock.left_s > build_s(problem):
+        status, device, bound = _Model(problem, budget, monotone=False).run(clock.left_s, hint)
+        if device is not None:
+            return judged(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
+    if status == "INFEASIBLE":
+        reason = "proven to have no valid placement"
+    elif hint is not None and not violations(problem, hint.tolist()):
+        return judged(problem, "exact", hint, budget, clock.spent_s, bound=floor(problem, budget.goal(problem)))
     proven = status == "INFEASIBLE"
     return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
 
 
-def _one_crossing(problem: Problem, budget: Budget) -> float:
-    """A bound without search: every path to the cloud has a crossing, so the slowest has the dearest of these."""
-    if not _odd_crossings(problem) or problem.hop_s is None or budget.goal(problem) != CRITICAL:
-        return 0.0
-    least = np.full(len(problem.steps), np.inf)
-    for step in problem.order:
-        if problem.inputs[step]:
-            least[step] = max(min(least[problem.stream_from[e]], problem.hop_s[e, 1]) for e in problem.inputs[step])
-    return float(max(least[sink] for sink in problem.sinks))
+def build_s(problem: Problem) -> float:
+    """About how long it takes to write the model down: with n steps it has n³ / 2 rules on who shares a device."""
+    return 6e-6 * len(problem.steps) ** 3 / 2
 
 
 def _odd_crossings(problem: Problem) -> bool:

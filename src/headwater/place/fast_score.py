@@ -48,14 +48,14 @@ def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, out
         late = empty = forbidden = 0
         excess = 0.0
         for i in range(n):
-            k = np.uint64(place[i])
-            c = np.uint64(kind[k])
+            host = np.uint64(place[i])
+            c = np.uint64(kind[host])
             takes = service[i, c]
-            turn[k] += takes
-            drawn[k] += draw[i, c]
-            if rate[i] > fastest[k] and takes > 0:
-                fastest[k] = rate[i]
-            if not all_allowed and not allowed[i, k]:
+            turn[host] += takes
+            drawn[host] += draw[i, c]
+            if rate[i] > fastest[host] and takes > 0:
+                fastest[host] = rate[i]
+            if not all_allowed and not allowed[i, host]:
                 forbidden = 1
                 excess += 1.0
         for k in range(r):
@@ -67,19 +67,19 @@ def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, out
                 excess += drawn[k] / budget[k] - 1
         critical = 0.0
         for at in range(n):
-            i = np.uint64(order[at])
-            k = np.uint64(place[i])
+            step = np.uint64(order[at])
+            host = np.uint64(place[step])
             start = 0.0
-            for at_stream in range(np.uint64(in_start[i]), np.uint64(in_start[i + np.uint64(1)])):
+            for at_stream in range(np.uint64(in_start[step]), np.uint64(in_start[step + np.uint64(1)])):
                 e = np.uint64(in_stream[at_stream])
                 before = np.uint64(tail[e])
                 a = np.uint64(place[before])
-                way = np.uint64((a != k) * (1 + (zone[a] != zone[k])))
+                way = np.uint64((a != host) * (1 + (zone[a] != zone[host])))
                 start = max(start, until[before] + send[e, way])
-            if service[i, np.uint64(kind[k])] > 0:
-                start += turn[k]
-            start += window[i]
-            until[i] = start
+            if service[step, np.uint64(kind[host])] > 0:
+                start += turn[host]
+            start += window[step]
+            until[step] = start
             if start > critical:
                 critical = start
         out[:] = 0.0

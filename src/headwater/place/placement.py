@@ -32,6 +32,11 @@ class Budget:
         return self.objective or usual(problem)
 
 
+def moves(budget: Budget) -> int:
+    """How many moves a search before a proof may make: by the time limit, not the clock, so that answers repeat."""
+    return int(100_000 * min(1.0, max(0.05, budget.time_s / 2)))
+
+
 @dataclass(frozen=True, eq=False)
 class Placement:
     """What a strategy found. `device` is None when it found nothing valid."""

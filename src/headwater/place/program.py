@@ -1,30 +1,38 @@
-"""A placement problem under queue time as a linear program over real and relaxed devices, handed to HiGHS.
+"""A placement problem as a linear program over real and relaxed devices, handed to HiGHS.
 
 Every measure is linear in three kinds of variables: step v is on device k, stream e goes from zone a to
-zone b, and both ends of stream e share device k.
+zone b, and both ends of stream e share device k. Where time depends on the other steps of a device, it has a
+variable of its own (`_company`).
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from headwater.net.arrays import Floats, Ints
 from headwater.place.placement import Budget
-from headwater.place.problem import Problem
+from headwater.place.problem import Model, Problem
 from headwater.place.seats import Seats
 
 Sum = dict[int, float]
 """A linear expression: coefficient by variable; −1 holds the constant."""
+PATIENCE = 10.0
+"""The search for whole numbers begins only if so many times the time of the program without them is left."""
+TANGENTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+"""Utilisations at which the curve 1 / (1 − u) of shared time is touched from below."""
 
 
 class Program:
     """Builds the rows and columns of the program and hands them to HiGHS."""
 
-    def __init__(self, problem: Problem, budget: Budget, seats: Seats) -> None:
+    def __init__(self, problem: Problem, budget: Budget, seats: Seats, tangents: Iterable[float] = ()) -> None:
         self.problem, self.budget, self.seats = problem, budget, seats
+        self._tangents = sorted({*TANGENTS, *tangents})
         self.cost: list[float] = []
         self.upper: list[float] = []
         self.whole: list[bool] = []
@@ -170,16 +178,56 @@ class Program:
 
     def _send_s(self, e: int, a: int, b: int) -> float:
         bits = self.problem.stream_bytes[e] * self.problem.bits_per_byte
-        left = self._speed(a, b) - self.problem.stream_bps[e]
+        load = 0.0 if self.problem.model is Model.ROUND_ROBIN else self.problem.stream_bps[e]
+        left = self._speed(a, b) - load
         return float(bits / left) if bits > 0 and left > 0 and math.isfinite(left) else 0.0
 
     def _step_s(self, v: int) -> Sum:
-        out: Sum = {-1: float(self.problem.window_s[v])}
+        """Seconds in a step, its window counted in: alone on its device, or at least that and what company adds."""
+        problem, alone = self.problem, {-1: float(self.problem.window_s[v])}
         for k, column in self.x[v].items():
-            service, rate = self.problem.service_s[v, self.seats.kind[k]], self.problem.rate_hz[v]
+            service, rate = problem.service_s[v, self.seats.kind[k]], problem.rate_hz[v]
             if service > 0 and rate * service < 1:
-                _add(out, {column: 1.0}, service / (1 - rate * service))
-        return out
+                own = service if problem.model is Model.ROUND_ROBIN else service / (1 - rate * service)
+                _add(alone, {column: 1.0}, float(own))
+        if problem.model is Model.QUEUE or not problem.solid[v]:
+            return alone
+        seconds = self._variable(math.inf, whole=False)
+        self._row({seconds: 1.0, **_scaled(alone, -1.0)}, 0.0, math.inf)
+        for k in self.x[v]:
+            if self.seats.device[k] >= 0:
+                self._company(v, k, seconds)
+        return {seconds: 1.0}
+
+    def _company(self, v: int, k: int, seconds: int) -> None:
+        """If step v is on device k, let its time follow from all steps there."""
+        problem, kind = self.problem, self.seats.kind[k]
+        service, window = problem.service_s[:, kind], float(problem.window_s[v])
+        if not service[v] > 0:
+            return
+        turns = problem.model is Model.ROUND_ROBIN
+        load: Sum = {}
+        for u in range(len(problem.steps)):
+            if np.isfinite(service[u]):
+                _add(load, self._at(u, k), float(service[u] * (1.0 if turns else problem.rate_hz[u])))
+        most = float(service[np.isfinite(service)].sum())
+        if turns:
+            if problem.rate_hz[v] > 0:
+                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / problem.rate_hz[v], most)
+            self._if_there(v, k, {seconds: 1.0, **_scaled(load, -1.0)}, window, most + window)
+            return
+        taken = problem.taken.get(int(self.seats.device[k]))
+        load[-1] = load.get(-1, 0.0) + (taken.utilisation if taken else 0.0)
+        for at in self._tangents:
+            slope = float(service[v]) / (1 - at) ** 2
+            level = float(service[v]) / (1 - at) - slope * at
+            self._if_there(v, k, {seconds: 1.0, **_scaled(load, -slope)}, level + window, level + slope + window)
+
+    def _if_there(self, v: int, k: int, terms: Sum, low: float, slack: float) -> None:
+        """Ask that terms ≥ low if step v is on device k; `slack` is enough to let go of it otherwise."""
+        row = dict(terms)
+        _add(row, self._at(v, k), -max(slack, 0.0))
+        self._row(row, low - max(slack, 0.0), math.inf)
 
     def _group_steps(self) -> None:
         for group in self.problem.together:
@@ -283,8 +331,6 @@ class Program:
 
     def run(self, time_s: float, cutoff: float) -> tuple[str, Ints | None, float]:
         """Solve; return the status, the device of each step (−1: a relaxed one) and a bound."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
         goal: Sum = {}
         for measure, weight in self.budget.goal(self.problem).weights().items():
             if weight:
@@ -299,20 +345,43 @@ class Program:
         constant, cost = goal.pop(-1, 0.0), np.zeros(len(self.upper))
         for column, weight in goal.items():
             cost[column] = weight
+        return self._solved(cost, constant, time_s)
+
+    def _solved(self, cost: Floats, constant: float, time_s: float) -> tuple[str, Ints | None, float]:
+        """Solve without whole numbers first: that is a bound, quick, often whole by itself, and tells how fast we are."""
+        started = time.perf_counter()
+        bounded, whole = self._handed_over(cost, time_s, whole=False), np.array(self.whole, bool)
+        if bounded.status == 2:
+            return "infeasible", None, math.inf
+        if bounded.status != 0:
+            return "unknown", None, 0.0
+        bound, took_s = constant + float(bounded.fun), time.perf_counter() - started
+        chosen = bounded.x[whole]
+        if (np.abs(chosen - np.rint(chosen)) < 1e-7).all():
+            return "optimal", self._devices(bounded.x), bound
+        left_s = time_s - took_s
+        if left_s < PATIENCE * took_s:
+            return "unknown", None, bound
+        result = self._handed_over(cost, left_s, whole=True)
+        if result.status == 2:
+            return "infeasible", None, math.inf
+        if result.mip_dual_bound is not None and math.isfinite(result.mip_dual_bound):
+            bound = max(bound, constant + float(result.mip_dual_bound))
+        if result.x is None:
+            return "unknown", None, bound
+        return ("optimal" if result.status == 0 else "feasible"), self._devices(result.x), bound
+
+    def _handed_over(self, cost: Floats, time_s: float, *, whole: bool) -> Any:
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
         matrix, low, high = self._matrix()
-        result: Any = milp(
+        return milp(
             cost,
-            integrality=np.array(self.whole, int),
+            integrality=np.array(self.whole, int) if whole else None,
             bounds=Bounds(0, np.array(self.upper)),
             constraints=LinearConstraint(matrix, low, high),
             options={"time_limit": max(time_s, 0.05), "mip_rel_gap": max(self.budget.gap, 1e-7)},
         )
-        if result.status == 2:
-            return "infeasible", None, math.inf
-        bound = constant + float(result.mip_dual_bound) if result.mip_dual_bound is not None else 0.0
-        if result.x is None:
-            return "unknown", None, max(bound, 0.0) if math.isfinite(bound) else 0.0
-        return ("optimal" if result.status == 0 else "feasible"), self._devices(result.x), bound
 
     def _matrix(self) -> tuple[Any, Floats, Floats]:
         from scipy.sparse import csr_matrix
