@@ -51,6 +51,8 @@ class Machine:
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
         self.turns = [1] * n  #: how many turns of `take` records an instance gets at once
         self.born_ns = [0] * n  #: when the record at the head of each queue was created
+        self.head_start_ns = [0] * n  #: how much older than it is that record counts, for policies that go by age
+        self.due_ns = [0] * n  #: the one less the other
         self.downstream = [sorted(set(targets)) for targets in downstream]
         self.upstream: list[list[int]] = [[] for _ in range(n)]
         for source, targets in enumerate(self.downstream):
@@ -68,6 +70,7 @@ class Machine:
         waiting = self.waiting[instance]
         if waiting == 0:
             self.born_ns[instance] = born_ns
+            self.due_ns[instance] = born_ns - self.head_start_ns[instance]
             if not self.running[instance] and not self._blocked[instance]:
                 self._enter(instance)
         waiting += count
@@ -114,6 +117,7 @@ class Machine:
         """Take note that a worker is done with what `next` gave it; `born_ns` is the age of the queue's new head."""
         self.running[instance] = False
         self.born_ns[instance] = born_ns
+        self.due_ns[instance] = born_ns - self.head_start_ns[instance]
         if count:
             self.out_ratio[instance] += _LEARNING * (out / count - self.out_ratio[instance])
             self.learn(instance, count, elapsed_ns)

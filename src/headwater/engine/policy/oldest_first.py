@@ -19,16 +19,15 @@ class OldestFirst:
     """
 
     def __init__(self) -> None:
-        self._head_start: list[float] = []
         self._until = 0
 
     def pick(self, ready: dict[int, None], machine: Machine) -> int:
         """Return the instance with the oldest head, head starts counted in."""
         if machine.decisions >= self._until:
             self._until = machine.decisions + _AFTER
-            self._head_start = [_HEAD_START_NS * share for share in shares(machine)]
-        born, head_start = machine.born_ns, self._head_start
-        return min(ready, key=lambda i: born[i] - head_start[i])
+            machine.head_start_ns = [int(_HEAD_START_NS * share) for share in shares(machine)]
+            machine.due_ns = [born - head for born, head in zip(machine.born_ns, machine.head_start_ns, strict=True)]
+        return min(ready, key=machine.due_ns.__getitem__)
 
 
 def shares(machine: Machine) -> list[float]:
