@@ -38,9 +38,9 @@ def measure(name: str, texts: Text, notes: dict[str, tuple[str, ...]], rate: flo
     flow = build(name, repeated(texts, rate), notes, {})
     running = engine.start(flow, seconds=60.0, **_OPTIONS)
     time.sleep(_WARM_S)
-    first = running.sample()
+    first, cpu_s = running.sample(), time.process_time()
     time.sleep(seconds)
-    last = running.sample()
+    last, cpu_s = running.sample(), time.process_time() - cpu_s
     running.stop()
     report = running.wait()
     assert report is not None
@@ -49,6 +49,7 @@ def measure(name: str, texts: Text, notes: dict[str, tuple[str, ...]], rate: flo
     latency = last.latency.minus(first.latency)
     out = sum(last.records_out.values()) - sum(first.records_out.values())
     return {
+        "cpu_us": 1e6 * cpu_s / max(1, last.records_in - first.records_in),
         "out_hz": out / (last.at_s - first.at_s) / _RESULTS[name],
         "p50_ms": latency.percentile(50) / 1e6,
         "p99_ms": latency.percentile(99) / 1e6,

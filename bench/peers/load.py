@@ -29,6 +29,7 @@ class Load:
     check: Path | None  #: put all results of all messages, sent once, into this file instead of measuring
     started: float = 0.0
     sent: int = 0
+    warm: tuple[int, float] | None = None  #: messages sent, and processor time taken, when the warm-up was over
 
     def due(self, most: int) -> list[tuple[int, bytes]] | None:
         """Return the messages that are due and not sent yet, with their numbers; None when the run is over."""
@@ -39,6 +40,8 @@ class Load:
         else:
             now = time.perf_counter()
             self.started = self.started or now
+            if self.warm is None and now - self.started > WARM_S:
+                self.warm = self.sent, time.process_time()
             if now - self.started > WARM_S + self.seconds:
                 return None
             upto = min(int((now - self.started) * self.rate), self.sent + most)
@@ -73,7 +76,9 @@ def answer(load: Load, sinks: list[Taken], ratio: float) -> dict[str, Any]:
             if first <= at < last:
                 ages += [at - load.started - number / load.rate for number in numbers]
     ages.sort()
+    sent, cpu_s = load.warm or (0, 0.0)
     return {
+        "cpu_us": 1e6 * (time.process_time() - cpu_s) / max(1, load.sent - sent),
         "out_hz": len(ages) / load.seconds / ratio,
         "p50_ms": 1e3 * ages[len(ages) // 2] if ages else float("inf"),
         "p99_ms": 1e3 * ages[min(len(ages) - 1, int(len(ages) * 0.99))] if ages else float("inf"),

@@ -79,6 +79,10 @@ def _rates(tried: list[dict[str, Any]]) -> dict[str, Any]:
     for peer in SYSTEMS[1:]:
         told[f"{peer}_rate"] = best[peer]
         told[f"over_{peer}"] = round(best["headwater"] / best[peer], 2) if best[peer] else None
+    told["cpu_us"] = {
+        system: next((case["cpu_us"] for case in tried if (case["system"], case["rate"]) == (system, rate)), None)
+        for system, rate in best.items()
+    }
     return told
 
 
@@ -124,7 +128,7 @@ class Bench:
     def _case(self, flow: str, system: str, rate: float, seconds: float) -> dict[str, Any]:
         found = self._child(system, flow, "--rate", f"{rate:.0f}", "--seconds", str(seconds))
         kept = found["p99_ms"] <= BOUND_MS and found["out_hz"] >= 0.97 * rate
-        told = {name: round(found[name], 3) for name in ("out_hz", "p50_ms", "p99_ms")}
+        told = {name: round(found[name], 3) for name in ("out_hz", "p50_ms", "p99_ms", "cpu_us")}
         return {"flow": flow, "system": system, "rate": rate, **told, "kept": kept}
 
     def _child(self, system: str, flow: str, *options: str) -> Any:
@@ -234,6 +238,8 @@ def table(answer: dict[str, Any]) -> str:
         lines.append(f"{name:6s} headwater {flow['rate']:,.0f}  {rates}")
         gains = ", ".join(f"{flow[f'over_{peer}']} x {peer} (goal {GOALS[peer]})" for peer in SYSTEMS[1:])
         lines.append(f"       {gains}; outputs {'equal' if flow['outputs_equal'] else 'DIFFER'}")
+        costs = "  ".join(f"{system} {cost}" for system, cost in flow["cpu_us"].items())
+        lines.append(f"       processor time of a message at that rate, µs: {costs}")
         for who, steps in flow["steps"].items():
             rates = "  ".join(f"{step} {rate / 1e3:,.0f}" for step, rate in steps.items())
             lines.append(f"       {'steps' if who == 'headwater' else 'functions of the peers'}, thousand/s: {rates}")
