@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 _MISSING = "Spark is not installed: pip install 'headwater[spark]'"
+_CLASS_PATHS = {"spark.driver.extraClassPath", "spark.executor.extraClassPath"}
 _STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -50,6 +51,8 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     defaults = {**_streaming(), **_small(master, found)}
     written = _written_defaults()
     kept = {name: value for name, value in defaults.items() if name not in written}
+    for name in _CLASS_PATHS & kept.keys() & given.keys():  # one more place to look, not another one
+        given[name] = f"{kept[name]}{os.pathsep}{given[name]}"
     return _started(master, {**kept, **given})
 
 
