@@ -102,7 +102,7 @@ class SparkRun:
         try:
             return (
                 rows.writeStream.foreachBatch(self._take)
-                .option("checkpointLocation", str(self.checkpoint.query))
+                .option("checkpointLocation", self.checkpoint.query.as_uri())  # not in a default file system
                 .trigger(processingTime=self.options.every)
                 .start()
             )

@@ -97,8 +97,9 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
         chosen |= _fast_files(found)
-    else:  # files of one machine say nothing to another
-        del chosen["spark.sql.streaming.checkpointFileManagerClass"]
+    else:
+        chosen["spark.sql.shuffle.partitions"] = "8"  # Spark's own 200 are for tables, not for micro-batches
+        del chosen["spark.sql.streaming.checkpointFileManagerClass"]  # it is for files of this machine alone
     return chosen
 
 
