@@ -9,7 +9,7 @@ from chains import chains
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.cep import parse, written
+from headwater.cep import parse, text
 from headwater.cep import syntax as s
 from headwater.errors import QueryError
 from headwater.flow import Flow
@@ -83,14 +83,14 @@ apps = st.builds(s.App, st.lists(definitions | queries | partitions, min_size=1,
 @settings(max_examples=150, deadline=None)
 @given(apps)
 def test_what_is_written_is_read_as_the_same(app: s.App) -> None:
-    assert parse(written(app)) == app
+    assert parse(text(app)) == app
 
 
 @settings(max_examples=200, deadline=None)
 @given(expressions)
 def test_an_expression_that_is_written_is_read_as_the_same(value: s.Value) -> None:
     app = s.App((s.Query(s.Source("a"), (s.Selected(value, "x"),)),))
-    assert parse(written(app)) == app
+    assert parse(text(app)) == app
 
 
 def test_comments_and_white_space_do_not_matter() -> None:

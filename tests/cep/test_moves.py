@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.cep import syntax as s
-from headwater.cep import written
+from headwater.cep import text
 from headwater.flow import Flow
 from headwater.flow.batch import END
 from headwater.io import Items
@@ -98,7 +98,7 @@ def test_state_may_be_cut_by_key_at_any_time(name: str, events: Any, cuts: list[
     st.lists(st.tuples(st.integers(0, 24), st.integers(1, 3)), max_size=3),
 )
 def test_attempts_at_a_chain_may_be_cut_by_key_at_any_time(chain: s.Chain, events: Any, cuts: Any) -> None:
-    check(maker(written(s.Query(chain, selection(chain)))), events, cuts)
+    check(maker(text(s.Query(chain, selection(chain)))), events, cuts)
 
 
 def check(made: tuple[Any, list[str]], events: list[Happening], cuts: list[tuple[int, int]]) -> None:

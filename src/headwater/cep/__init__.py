@@ -1,15 +1,66 @@
-"""Queries in the language of Siddhi: a text becomes plain data, plain data becomes steps of a flow.
+"""Queries in the language of Siddhi, as text or in Python: plain data that becomes steps of a flow.
 
-`grammar.lark`, `parse` and `written` go from text to `syntax` and back; `slips` and `complaint` say what is wrong with
-a text. `plan` adds steps: `selecting`, `expressions` and `windowing` read what a query says. `sliding`, `tumbling` and
-`join` are windows; `match` is patterns and sequences, by an `automaton` that `plain` and `indexed` run compiled and
-`tokens` runs in general.
+`grammar.lark`, `parse` and `written` go from text to `syntax` and back; `fluent` and `formulas` make the same data in
+Python; `slips` and `complaint` say what is wrong with a text. `plan` adds steps: `selecting`, `expressions` and `windowing`
+read what a query says. `sliding`, `tumbling` and `pairing` are windows; `match` is patterns and sequences, by an `automaton`
+that `plain`, `indexed` and `attempts` run compiled and `general` runs with `tokens`, one record at a time.
 """
 
+from headwater.cep.fluent import (
+    absent,
+    app,
+    both,
+    define,
+    either,
+    event,
+    every,
+    group,
+    join,
+    missing,
+    partition,
+    pattern,
+    renamed,
+    sequence,
+    stream,
+    text,
+    times,
+)
+from headwater.cep.formulas import avg, call, count, deviation, distinct, highest, lowest, total
 from headwater.cep.match import DEFAULT_CAP
 from headwater.cep.parse import parse
 from headwater.cep.plan import add_query
-from headwater.cep.written import written
 from headwater.errors import QueryError
+from headwater.flow.expr import col
 
-__all__ = ["DEFAULT_CAP", "QueryError", "add_query", "parse", "written"]
+__all__ = [
+    "DEFAULT_CAP",
+    "QueryError",
+    "absent",
+    "add_query",
+    "app",
+    "avg",
+    "both",
+    "call",
+    "col",
+    "count",
+    "define",
+    "deviation",
+    "distinct",
+    "either",
+    "event",
+    "every",
+    "group",
+    "highest",
+    "join",
+    "lowest",
+    "missing",
+    "parse",
+    "partition",
+    "pattern",
+    "renamed",
+    "sequence",
+    "stream",
+    "text",
+    "times",
+    "total",
+]

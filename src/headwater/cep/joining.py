@@ -8,7 +8,7 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator, attributes, conjuncts
-from headwater.cep.join import JoinPlan
+from headwater.cep.pairing import JoinPlan
 from headwater.cep.selecting import Selector
 from headwater.cep.windowing import extent
 from headwater.errors import listed, suggestion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -43,6 +44,26 @@ def parse(text: str) -> s.App:
             raise error.orig_exc from None
         raise
     return app
+
+
+def span_of(text: str) -> s.Span:
+    """Read a length of time alone.
+
+    >>> span_of("1 min 30 sec").us
+    90000000
+    """
+    parts = re.findall(r"\s*(\d+)\s*([A-Za-z]+)", text)
+    if not parts or re.sub(r"\s*\d+\s*[A-Za-z]+\s*", "", text):
+        raise QueryError(f"a length of time is a number and a unit, such as '10 sec' or '1 min 30 sec'; got {text!r}")
+    for _, unit in parts:
+        if unit.lower() not in _UNITS:
+            raise QueryError(f"in {text!r}, {_no_unit(unit)}")
+    return s.Span(tuple((int(count), _UNITS[unit.lower()]) for count, unit in parts))
+
+
+def _no_unit(unit: str) -> str:
+    near = suggestion(unit, _UNITS) or "; units are ms, sec, min, hour, day, week"
+    return f"{str(unit)!r} is no unit of time{near}"
 
 
 @cache
@@ -260,8 +281,7 @@ class _Reader(Transformer[Token, Any]):
         parts = []
         for count, unit in zip(items[::2], items[1::2], strict=True):
             if unit.lower() not in _UNITS:
-                near = suggestion(unit, _UNITS) or "; units are ms, sec, min, hour, day, week"
-                raise complaint(self._text, _token_place(unit), f"{str(unit)!r} is no unit of time{near}")
+                raise complaint(self._text, _token_place(unit), _no_unit(unit))
             parts.append((_whole(count), _UNITS[unit.lower()]))
         return s.Span(tuple(parts), _place(meta))
 

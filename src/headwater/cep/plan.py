@@ -10,13 +10,14 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import ChainReader, column_type, events_of, indexed, label, unknown_stream
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator
+from headwater.cep.fluent import Statement
+from headwater.cep.fluent import text as written
 from headwater.cep.match import DEFAULT_CAP, MatchPlan
 from headwater.cep.parse import parse
 from headwater.cep.selecting import Selection, Selector
 from headwater.cep.sliding import SlidingPlan
 from headwater.cep.tumbling import TumblingPlan
 from headwater.cep.windowing import Extent, extent
-from headwater.cep.written import written
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
@@ -33,7 +34,7 @@ TYPES: dict[str, Type] = {
 def add_query(
     flow: Flow,
     name: str,
-    query: str | s.App | s.Query,
+    query: str | s.App | Statement,
     *,
     cap: int = DEFAULT_CAP,
     streams: Mapping[str, Stream] | None = None,
