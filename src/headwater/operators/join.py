@@ -63,10 +63,10 @@ class JoinOperator(Operator):
     def advance(self, watermark: int) -> Output:
         """Forget the records for which no partner can come any more."""
         self._watermark = max(self._watermark, watermark)
+        # a record may come as late as one span behind the watermark, and its partner lie another span behind it
+        reach = 2 * self._kind.within_us
         for side in self._sides:
-            side.expire(
-                watermark - self._kind.within_us if watermark > NO_WATERMARK + self._kind.within_us else watermark
-            )
+            side.expire(watermark - reach if watermark > NO_WATERMARK + reach else watermark)
         # keys of expired records are forgotten once they are the greater part
         used = np.unique(np.concatenate([side.slots() for side in self._sides]))
         if len(self._keys) > 1024 and len(used) * 2 < len(self._keys):
