@@ -12,6 +12,9 @@ from headwater.spark.sources.ranges import Sizes
 #: so little at once that a few hundred records make several micro-batches of several pieces
 SMALL = Sizes(parallel=2, batch_bytes=2**13, batch_records=150, piece_bytes=2**11, piece_records=40)
 
+#: each record to its end before the next: what comes out depends on the records alone, and not on who was faster
+RECORD_BY_RECORD = {"workers": 1, "take": 1, "chunk": 1, "policy": "min_latency"}
+
 
 class Made:
     """A flow under construction whose streams end in sinks that remember."""
@@ -28,8 +31,7 @@ class Made:
 def assert_same(build: Callable[[], Made], **options):
     """Run on both; return Spark's report and the records that each sink got."""
     expected, made = build(), build()
-    # record by record, each to its end: what comes out depends on the records alone, and not on who was faster
-    theirs = engine.run(expected.flow, workers=1, take=1, chunk=1, policy="min_latency")
+    theirs = engine.run(expected.flow, **RECORD_BY_RECORD)
     report = on_spark.run(made.flow, **options)
     for name, sink in made.sinks.items():
         wanted, got = expected.sinks[name].records, sink.records

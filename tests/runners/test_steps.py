@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from itertools import repeat
 
+import inline
 import msgspec
 import numpy as np
 import pytest
@@ -143,6 +145,18 @@ def in_file(path, rows):
     lines[100:100] = [b"{not JSON", b'{"n": "text", "key": "a"}']
     path.write_bytes(b"\n".join(lines) + b"\n")
     return io.JsonLines(path, SCHEMA)
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(1000, 2), (40, 3), (1, 1)])
+def test_stages_one_after_the_other_in_this_process(size, buckets):
+    build = every_kind(io.Items(records(2000 if size > 1 else 300, seed=2, jump_s=30), SCHEMA))
+    expected = build()
+    engine.run(expected.flow, **RECORD_BY_RECORD)
+    got = inline.run(build().flow, buckets=buckets, batching=repeat(size))
+    for name, sink in expected.sinks.items():
+        assert multiset(got[f"{name} end"]) == multiset(sink.records), name
+        keys = expected.keys[name]
+        assert not keys or by_key(got[f"{name} end"], keys) == by_key(sink.records, keys), name
 
 
 @pytest.mark.usefixtures("spark")

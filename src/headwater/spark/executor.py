@@ -42,6 +42,7 @@ class Executor:
         self._exits: list[_Exit] = []
         self.stations, self._channels = self._wired()
         self._at = 0  #: the place in the order that is being worked on
+        self._given = 0  #: the last place that was given to a record of the source
         self._emitted_ns = 0
         self.ended = False  #: whether the source has come to its end
         self.examples: list[dict[str, str]] = []
@@ -100,14 +101,14 @@ class Executor:
         self._begin(piece << PIECE)
         for port, batch in put_out:
             self.emit(batch, port)
-            if self._at - (piece << PIECE) > _FULL << SUB:
+            if self._given - (piece << PIECE) > _FULL << SUB:
                 yield from self.flush()
                 piece += 1
                 self._begin(piece << PIECE)
         yield from self.flush()
 
     def _begin(self, place: int) -> None:
-        self._at = place
+        self._at = self._given = place
         for leaving in self._exits:
             leaving.last = place - 1
 
@@ -118,8 +119,8 @@ class Executor:
             if not self._emitted_ns:
                 self._emitted_ns = int(batch.stamps[0, EMITTED])
             stamps = batch.stamps.copy()
-            stamps[:, EMITTED] = self._at + (np.arange(1, batch.length + 1) << SUB)
-            self._at = int(stamps[-1, EMITTED])
+            stamps[:, EMITTED] = self._given + (np.arange(1, batch.length + 1) << SUB)
+            self._at = self._given = int(stamps[-1, EMITTED])
             placed = Batch(batch.columns, batch.length, stamps)
             self._run(station.reject(placed) if port == DEAD else station.emit(placed))
         if batch.watermark == END:

@@ -1,0 +1,93 @@
+"""The benchmark's flows give the same files on both runners, and the expected ones where they are known."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from headwater import engine
+from headwater import spark as on_spark
+from headwater.cli.locate import find_flow
+from headwater.cli.rewire import rewired
+from headwater.riot import samples
+from headwater.riot.generate import messages, stream
+from headwater.spark.sources.ranges import Sizes
+
+FOLDER = samples.folder()
+FLOWS = ("etl", "stats", "pred")
+SMALL = Sizes(parallel=2, batch_bytes=2**17, piece_bytes=2**15)
+
+
+def ran(name, source, folder, run, **options):
+    report = run(rewired(find_flow(f"riot:{name}"), inputs=[str(source)], output=folder), **options)
+    return report, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", FLOWS)
+def test_output_files_are_the_engines_to_the_byte(name, tmp_path):
+    source = tmp_path / "messages.jsonl"
+    lines = messages(stream("CITY", seed=5), 0, 1500).bytes_list()
+    lines[700:700] = [b"not a message", b'{"e":[]}']
+    source.write_bytes(b"\n".join(lines) + b"\n")
+    theirs, expected = ran(name, source, tmp_path / "engine", engine.run)
+    report, files = ran(name, source, tmp_path / "spark", on_spark.run, sizes=SMALL, buckets=3)
+    assert report.extra["spark"]["batches"] > 1
+    assert report.dead_letters == theirs.dead_letters > 0
+    if name == "pred":  # the error is measured by the latest average of any sensor, whichever that is
+        expected["publish.csv"], files["publish.csv"] = (_without_errors(f["publish.csv"]) for f in (expected, files))
+    assert files == expected
+
+
+def _without_errors(file):
+    return [line for line in file.splitlines() if b",MLR," not in line]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.skipif(FOLDER is None, reason="the benchmark's files are not here")
+@pytest.mark.parametrize("name", FLOWS)
+def test_golden_files_hold(name, tmp_path):
+    ran(name, FOLDER / "raw" / "SYS_sample_data_senml.csv", tmp_path, on_spark.run)
+    {"etl": _etl_is_golden, "stats": _stats_are_golden, "pred": _pred_is_golden}[name](tmp_path)
+
+
+def rows(path):
+    with path.open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def close(mine, theirs):
+    return float(mine) == pytest.approx(float(theirs), rel=1e-6)
+
+
+def _etl_is_golden(folder):
+    mine = [list(row.values())[1:] for row in rows(folder / "insert.csv")]
+    theirs = [line.split(",") for line in (FOLDER / "golden" / "etl_annotated_csv.csv").read_text().splitlines()]
+    assert len(mine) == len(theirs) == 1000
+    for row, expected in zip(mine, theirs, strict=True):
+        for value, other in zip(row, expected, strict=True):
+            assert value == other or close(value, other)
+    golden = (FOLDER / "golden" / "etl_senml_out_first50.jsonl").read_text().splitlines()
+    for line, expected in zip((folder / "publish.jsonl").read_text().splitlines(), golden, strict=False):
+        assert json.loads(line) == json.loads(expected)
+
+
+def _stats_are_golden(folder):
+    kalman = {(row["msg"], row["obs"]): row["value"] for row in rows(folder / "kalman.csv")}
+    for row in rows(FOLDER / "golden" / "stats_kalman_by_source.csv"):
+        assert close(kalman[row["row"], row["obs"]], row["kalman_f32"])
+    results = {(row["kind"], row["msg"], row["obs"]): row["result"] for row in rows(folder / "publish.csv")}
+    for row in rows(FOLDER / "golden" / "stats_som_by_source.csv"):
+        assert close(results["SOM", row["row"], row["obs"]], row["som_float32"])
+    for row in rows(FOLDER / "golden" / "stats_dac_source_k5.csv"):
+        assert results["DA", row["row"], "temperature"] == row["estimate"]
+
+
+def _pred_is_golden(folder):
+    classes = {row["msg"]: row for row in rows(folder / "publish.csv") if row["kind"] == "DTC"}
+    forecasts = {row["msg"]: row for row in rows(folder / "mlr.csv")}
+    for row in rows(FOLDER / "golden" / "pred.csv"):
+        assert classes[row["row"]]["label"] == row["dtc_label"]
+        assert close(forecasts[row["row"]]["predicted"], row["mlr_pred_float32"])
