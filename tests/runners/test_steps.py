@@ -9,9 +9,9 @@ import inline
 import msgspec
 import numpy as np
 import pytest
-from both import SMALL, Made, assert_same
+from both import RECORD_BY_RECORD, SMALL, Made, assert_same, by_key, multiset
 
-from headwater import Count, Session, Sliding, Tumbling, agg, col, io
+from headwater import Count, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.flow.state import Cell
 from headwater.operators import Operator
 
