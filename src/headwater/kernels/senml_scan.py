@@ -320,8 +320,7 @@ def gather_spans(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[NDA
     offsets[len(spans)] = total
     out = np.empty(total, np.uint8)
     for i in range(len(spans)):
-        at = offsets[i]
-        for j in range(spans[i, 0], spans[i, 1]):
-            out[at] = data[j]
-            at += 1
+        to, given = out[offsets[i] : offsets[i + 1]], data[spans[i, 0] : spans[i, 1]]
+        for j in range(len(given)):
+            to[j] = given[j]
     return out, offsets
