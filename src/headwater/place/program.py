@@ -22,7 +22,7 @@ from headwater.place.seats import Seats
 Sum = dict[int, float]
 """A linear expression: coefficient by variable; −1 holds the constant."""
 PATIENCE = 10.0
-"""The search for whole numbers begins only if so many times the time of the program without them is left."""
+"""With a placement at hand, whole numbers are searched only if so many times the time without them is left."""
 TANGENTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 """Utilisations at which the curve 1 / (1 − u) of shared time is touched from below."""
 
@@ -33,6 +33,8 @@ class Program:
     def __init__(self, problem: Problem, budget: Budget, seats: Seats, tangents: Iterable[float] = ()) -> None:
         self.problem, self.budget, self.seats = problem, budget, seats
         self._tangents = sorted({*TANGENTS, *tangents})
+        # the solver lets rows be off by 1e-6, so times are counted in units in which that is nothing
+        self._unit_s = max(1e-9, 1e-3 * float(seats.wan_s[np.isfinite(seats.wan_s)].max(initial=0.0)))
         self.cost: list[float] = []
         self.upper: list[float] = []
         self.whole: list[bool] = []
@@ -134,7 +136,7 @@ class Program:
                     for same_here in within:
                         _add(together, same_here, -1.0)
                     self._row(together, -math.inf, 0.0)
-        return seconds, crossing, inside, paid
+        return _scaled(seconds, 1 / self._unit_s), crossing, inside, paid
 
     def _flows(self, e: int, u: int, v: int) -> dict[tuple[int, int], Sum]:
         """Per pair of zones whether the stream goes that way; pairs that cannot carry it are left out."""
@@ -190,6 +192,7 @@ class Program:
             if service > 0 and rate * service < 1:
                 own = service if problem.model is Model.ROUND_ROBIN else service / (1 - rate * service)
                 _add(alone, {column: 1.0}, float(own))
+        alone = _scaled(alone, 1 / self._unit_s)
         if problem.model is Model.QUEUE or not problem.solid[v]:
             return alone
         seconds = self._variable(math.inf, whole=False)
@@ -202,18 +205,18 @@ class Program:
     def _company(self, v: int, k: int, seconds: int) -> None:
         """If step v is on device k, let its time follow from all steps there."""
         problem, kind = self.problem, self.seats.kind[k]
-        service, window = problem.service_s[:, kind], float(problem.window_s[v])
+        service, window = problem.service_s[:, kind] / self._unit_s, float(problem.window_s[v]) / self._unit_s
         if not service[v] > 0:
             return
         turns = problem.model is Model.ROUND_ROBIN
         load: Sum = {}
         for u in range(len(problem.steps)):
             if np.isfinite(service[u]):
-                _add(load, self._at(u, k), float(service[u] * (1.0 if turns else problem.rate_hz[u])))
+                _add(load, self._at(u, k), float(service[u] * (1.0 if turns else problem.rate_hz[u] * self._unit_s)))
         most = float(service[np.isfinite(service)].sum())
         if turns:
             if problem.rate_hz[v] > 0:
-                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / problem.rate_hz[v], most)
+                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / (problem.rate_hz[v] * self._unit_s), most)
             self._if_there(v, k, {seconds: 1.0, **_scaled(load, -1.0)}, window, most + window)
             return
         taken = problem.taken.get(int(self.seats.device[k]))
@@ -295,8 +298,9 @@ class Program:
             for e, (seconds, _, _, _) in enumerate(self.hop):
                 before, after = problem.stream_from[e], problem.stream_to[e]
                 _add(out, seconds, float(problem.paths_to[before] * problem.paths_from[after]))
-        elif name == "critical":
-            out = {self._slowest(): 1.0}
+            return _scaled(out, self._unit_s)
+        if name == "critical":
+            out = {self._slowest(): self._unit_s}
         elif name == "wan":
             for e, (_, crossing, _, _) in enumerate(self.hop):
                 _add(out, crossing, float(problem.stream_hz[e] * problem.stream_bytes[e]))
@@ -339,34 +343,41 @@ class Program:
             cap: Sum = {}
             for measure, weight in level:
                 _add(cap, self.measure[measure], weight)
-            self._row(cap, -math.inf, limit)
+            self._at_most(cap, limit)
         if math.isfinite(cutoff):
-            self._row(dict(goal), -math.inf, cutoff * (1 + 1e-7))
+            self._at_most(goal, cutoff * (1 + 1e-7))
         constant, cost = goal.pop(-1, 0.0), np.zeros(len(self.upper))
         for column, weight in goal.items():
             cost[column] = weight
-        return self._solved(cost, constant, time_s)
+        return self._solved(cost, constant, time_s, known=math.isfinite(cutoff))
 
-    def _solved(self, cost: Floats, constant: float, time_s: float) -> tuple[str, Ints | None, float]:
+    def _at_most(self, terms: Sum, limit: float) -> None:
+        scale = 1 / limit if limit > 0 else 1.0
+        self._row(_scaled(terms, scale), -math.inf, limit * scale)
+
+    def _solved(self, cost: Floats, constant: float, time_s: float, *, known: bool) -> tuple[str, Ints | None, float]:
         """Solve without whole numbers first: that is a bound, quick, often whole by itself, and tells how fast we are."""
-        started = time.perf_counter()
+        import scipy.optimize  # noqa: F401  # what is timed below is the program, not the import
+
+        started, scale = time.perf_counter(), float(np.abs(cost).max(initial=0.0)) or 1.0
+        cost = cost / scale
         bounded, whole = self._handed_over(cost, time_s, whole=False), np.array(self.whole, bool)
         if bounded.status == 2:
             return "infeasible", None, math.inf
         if bounded.status != 0:
             return "unknown", None, 0.0
-        bound, took_s = constant + float(bounded.fun), time.perf_counter() - started
+        bound, took_s = constant + scale * float(bounded.fun), time.perf_counter() - started
         chosen = bounded.x[whole]
         if (np.abs(chosen - np.rint(chosen)) < 1e-7).all():
             return "optimal", self._devices(bounded.x), bound
         left_s = time_s - took_s
-        if left_s < PATIENCE * took_s:
+        if known and left_s < PATIENCE * took_s:
             return "unknown", None, bound
         result = self._handed_over(cost, left_s, whole=True)
         if result.status == 2:
             return "infeasible", None, math.inf
         if result.mip_dual_bound is not None and math.isfinite(result.mip_dual_bound):
-            bound = max(bound, constant + float(result.mip_dual_bound))
+            bound = max(bound, constant + scale * float(result.mip_dual_bound))
         if result.x is None:
             return "unknown", None, bound
         return ("optimal" if result.status == 0 else "feasible"), self._devices(result.x), bound
