@@ -1,6 +1,7 @@
 """Ranges give what the source itself gives, however they are cut; the log gives back what it took, whatever happens."""
 
 import os
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import io
+from headwater.bench.broker import broker
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.batch import CREATED, END, Batch, concat_batches
 from headwater.flow.schema import Schema
@@ -282,6 +284,78 @@ def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
     assert sources.way_of(source) == ("in parallel, by ranges" if kind == "file" else "through a log, by the driver")
     again = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
     assert collected(spark, again, checkpoint) == []
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_of_a_broker_are_in_the_log_once(tmp_path):
+    with broker() as url:
+        receiver = Receiver("levels", io.Mqtt(url, "levels", {"n": int}, qos=1), tmp_path, until_idle=False)
+        wait_for(receiver._reader.subscribed.is_set)
+        writer = io.Mqtt(url, "levels", qos=1).open(Schema.of({"n": int}))
+        writer.write(batch_of(*range(100)))
+        writer.flush()
+        assert writer.waiting == 0
+        wait_for(lambda: len(numbers_in(tmp_path)) >= 100)
+        writer.close()
+        receiver.close()
+    assert numbers_in(tmp_path) == list(range(100))
+
+
+class Held:
+    """A source that holds its records until they are acknowledged, as a broker does: by the next read, or by close."""
+
+    schema = Schema.of({"n": int})
+
+    def __init__(self, count):
+        self.kept, self.handed = list(range(count)), []
+
+    def open(self, reject):
+        self.handed = []
+        return self
+
+    def read(self, limit, timeout_s):
+        self.close()
+        self.handed = self.kept[:10]
+        return batch_of(*self.handed) if self.handed else None
+
+    def close(self):
+        self.kept = self.kept[len(self.handed) :]
+        self.handed = []
+
+    def abandon(self):
+        self.handed = []
+
+
+def test_what_is_not_safe_in_the_log_is_not_acknowledged(tmp_path, monkeypatch):
+    source = Held(50)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogWriter, "append", full_disk)
+        receiver = Receiver("levels", source, tmp_path, until_idle=False)
+        wait_for(lambda: receiver.error)
+        receiver.close()
+    assert "source 'levels' stopped: the disk is full" in str(receiver.error)
+    assert len(source.kept) == 50
+    again = Receiver("levels", source, tmp_path, until_idle=False)
+    wait_for(lambda: logs.end_of(tmp_path).ended)
+    again.close()
+    assert numbers_in(tmp_path) == list(range(50))
+
+
+def full_disk(writer, *entry):
+    raise InputError("the disk is full")
+
+
+def numbers_in(folder):
+    return [n for _, numbers in read_log(folder) for n in numbers]
+
+
+def wait_for(true):
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 # -- Kafka ------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,10 @@ class MqttReader:
     def close(self) -> None:
         """Acknowledge what was handed out and leave; what still waits comes again with QoS 1."""
         self._acknowledge()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Leave without a word on what was handed out last: with QoS 1 that comes again too."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -92,17 +92,20 @@ class Receiver:
         self._thread.join()
 
     def _run(self) -> None:
+        reader = self._reader
         try:
-            if self._reader is not None:
-                self._read_all(self._reader)
+            if reader is not None:
+                self._read_all(reader)
+                reader.close()
         except HeadwaterError as error:
             self.error = RunError(f"source {self._step!r} stopped: {error}", step=self._step)
         except Exception as error:
             log.exception("source %s broke", self._step)
             self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
         finally:
-            if self._reader is not None:
-                self._reader.close()
+            if self.error is not None and reader is not None:
+                # what is not safe in the log must not be acknowledged
+                getattr(reader, "abandon", reader.close)()
             self._log.close()
 
     def _read_all(self, reader: Reader) -> None:
