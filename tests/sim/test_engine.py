@@ -75,6 +75,28 @@ def test_a_remote_step_costs_at_least_the_latency_of_the_way():
     assert report.extra["mean_latency_s"]["s1"] > float(NET.latency_s(1, 0))
 
 
+def test_streams_of_a_device_share_its_access_link():
+    # two streams of 60 % of the link each cannot both get through in time; one of them alone can
+    net = nets.cloud_edge(1, 1, 2)
+    problem = Problem(
+        "two",
+        net,
+        Model.QUEUE,
+        ("s", "a", "b"),
+        np.repeat(np.array([0.0, 1e-6, 1e-6])[:, None], len(net.classes), axis=1),
+        np.full(3, 1000.0),
+        np.array([0, 0]),
+        np.array([1, 2]),
+        np.full(2, 1000.0),
+        np.full(2, 7500.0),  # 60 Mbit/s of 100
+        np.full(3, -1),
+    )
+    both = sim.run_engine(problem, np.array([1, 0, 0]), sim.EngineOptions(seconds=2.0))
+    one = sim.run_engine(problem, np.array([1, 0, 1]), sim.EngineOptions(seconds=2.0))
+    assert both.seconds == pytest.approx(2.0 * 1.2, rel=0.1)
+    assert one.seconds < 2.2
+
+
 def test_a_bounded_queue_holds_up_the_step_before_it():
     problem = chain([0, 1e-5, 1.2e-3])
     report = sim.run_engine(

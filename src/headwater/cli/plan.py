@@ -16,6 +16,7 @@ from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.profile import Profile
 from headwater.place import Budget, Model, Objective, Placement, Problem, Wishes, strategy, wished
 from headwater.place.account import account
+from headwater.place.copies import with_copies
 from headwater.place.strategies import MODULES
 from headwater.place.tell import tell
 
@@ -44,6 +45,7 @@ KEEP = Annotated[list[str] | None, typer.Option(help="STEP=TRUST: its output mus
 ANONYMISE = Annotated[list[str] | None, typer.Option(help="STEP whose output may go anywhere")]
 TOGETHER = Annotated[list[str] | None, typer.Option(help="STEP,STEP: share a device")]
 AT_MOST = Annotated[list[str] | None, typer.Option(help="MEASURE=LIMIT, such as critical=0.2")]
+COPIES = Annotated[list[str] | None, typer.Option(help="STEP=NUMBER: share a step's records out to so many copies")]
 CLOSE = Annotated[list[str] | None, typer.Option(help="DEVICE that must not be used")]
 
 
@@ -62,6 +64,7 @@ def plan(
     together: TOGETHER = None,
     at_most: AT_MOST = None,
     close: CLOSE = None,
+    copies: COPIES = None,
     problem: PROBLEM = None,
     case: CASE = None,
     resources: RESOURCES = "liberal",
@@ -81,7 +84,10 @@ def plan(
         at_most={name: _number("--at-most", text) for name, text in _pairs("--at-most", at_most).items()},
         closed=frozenset(close or ()),
     )
-    asked = wished(asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources), wishes)
+    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
+    for step, number in _pairs("--copies", copies).items():
+        asked = with_copies(asked, step, _whole("--copies", number))
+    asked = wished(asked, wishes)
     goal = Objective.parse(objective) if objective else None
     budget = Budget(time_s=time_s, gap=gap, seed=seed, objective=goal)
     with progress("placing"):
@@ -183,6 +189,12 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
             raise PlacementError(f"{option} is written NAME=VALUE; got {text!r}")
         out[name] = value
     return out
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdigit():
+        raise PlacementError(f"{option} needs a whole number; got {text!r}")
+    return int(text)
 
 
 def _number(option: str, text: str) -> float:

@@ -10,12 +10,15 @@ import numpy as np
 
 from headwater.place import best
 from headwater.place.board import Board
+from headwater.place.copies import with_copies
 from headwater.place.placement import Budget, Clock
 from headwater.place.problem import Problem
 from headwater.place.why_not import why_not
 
 FINE = 0.005
 """How closely a relaxation's size is searched."""
+_BUSIEST = 2
+"""How many steps are tried in several copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,18 @@ def _drop(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
     return out
 
 
+def _copied(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+    """Share the busiest steps out to several devices, one step at a time."""
+    load = problem.rate_hz * np.min(problem.service_s, axis=1, initial=np.inf)
+    alone = {i for group in problem.together for i in group} | set(np.flatnonzero(problem.pinned >= 0).tolist())
+    free = [i for i in np.argsort(-load).tolist() if i not in alone and problem.solid[i]]
+    for step in free[:_BUSIEST]:
+        for count in (2, 4):
+            if fits(with_copies(problem, problem.steps[step], count)):
+                return [f"step '{problem.steps[step]}' in {count} copies"]
+    return []
+
+
 def _later(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
     """Loosen one target at a time."""
     out = []
@@ -155,6 +170,7 @@ def _largest(works: Callable[[float], bool]) -> float | None:
 
 RELAXATIONS = (
     _drop,
+    _copied,
     _later,
     _lower_rates,
     _faster,

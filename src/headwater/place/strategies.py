@@ -20,6 +20,8 @@ class Solver(Protocol):
 MODULES = {
     "cloud-only": "cloud_only",
     "tcep": "tcep",
+    "tcep-original": "tcep_original",
+    "r-storm": "r_storm",
     "aels": "aels",
     "aels-rp": "aels_rp",
     "aels-rp-la": "aels_rp_la",

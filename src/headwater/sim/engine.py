@@ -47,7 +47,8 @@ class _World:
         self.random = np.random.default_rng(options.seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        self._link_free_s = [0.0] * len(problem.stream_from)
+        self._link_free_s = dict.fromkeys(np.unique(device).tolist(), 0.0)
+        """When the access link of each device is free; all its streams share it, both ways."""
         self._arrived: dict[int, list[tuple[float, Floats]]] = {step: [] for step in problem.sinks}
         self.sites = {int(d): self._site(int(d)) for d in np.unique(device)}
         self._inlets = [
@@ -94,19 +95,22 @@ class _World:
         return np.repeat(born, int(ratio) + (self.random.random(len(born)) < ratio % 1.0))
 
     def travel(self, parcel: Parcel) -> None:
-        """Let records wait for their link, be sent, and arrive at another device."""
+        """Let records wait for the access links of both devices, be sent, and arrive."""
         problem, (e, born) = self.problem, parcel
         to = int(problem.stream_to[e])
         a, b = int(self.device[problem.stream_from[e]]), int(self.device[to])
         bits = len(born) * problem.stream_bytes[e] * problem.bits_per_byte
         speed = float(problem.net.bandwidth_bps(a, b))
-        self._link_free_s[e] = max(self.now, self._link_free_s[e]) + (bits / speed if np.isfinite(speed) else 0.0)
+        sent_s = self.now
+        if bits and np.isfinite(speed):
+            sent_s = max(self.now, self._link_free_s[a], self._link_free_s[b]) + bits / speed
+            self._link_free_s[a] = self._link_free_s[b] = sent_s
         if problem.hop_s is not None:
             across = int(problem.net.zone_of(a) != problem.net.zone_of(b))
             latency = float(problem.hop_s[e, across])
         else:
             latency = float(problem.net.latency_s(a, b))
-        self.at(self._link_free_s[e] + latency, lambda: _done(self.sites[b].receive(to, born)))
+        self.at(sent_s + latency, lambda: _done(self.sites[b].receive(to, born)))
 
     def report(self) -> Report:
         """Sum the run up."""

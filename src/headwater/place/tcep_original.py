@@ -1,0 +1,27 @@
+"""TCEP as Taneja and Davy wrote it: each step on the smallest device that is large enough.
+
+Veith et al. describe it as the middle of the ranking, which is where the original's binary search begins (see `tcep`); the
+original goes on to the least free processor that satisfies the step, and so fills the edge before the cloud.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.place.board import Board
+from headwater.place.greedy import grow
+from headwater.place.placement import Budget, Placement
+from headwater.place.problem import Problem
+
+
+def solve(problem: Problem, budget: Budget | None = None) -> Placement:
+    """Place steps by falling demand, pinned ones first."""
+    demand = problem.rate_hz * np.where(np.isfinite(problem.service_s), problem.service_s, 0).max(axis=1)
+    order = sorted(range(len(problem.steps)), key=lambda step: (problem.pinned[step] < 0, -demand[step]))
+    return grow(problem, "tcep-original", budget or Budget(), smallest, order=order)
+
+
+def smallest(board: Board, step: int) -> int | None:
+    """The fitting row with the least free instructions per second."""
+    speed = np.array([c.cpu_ips for c in board.problem.net.classes])
+    return board.best(speed[board.kind] * (1 - board.busy), board.feasible(step))
