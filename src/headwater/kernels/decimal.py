@@ -13,8 +13,13 @@ _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _UPPER_E, _LOWER_E = 69, 101
 _EXACT_INT = 2**53  # the whole numbers up to here, and the powers of ten up to 10**22, are exact as 64-bit floats
 _TEN = np.array([10.0**i for i in range(23)])
-# For 2**-9 / 2 up to 2**24: how many decimal places are as fine as the steps between 32-bit floats there, at least 1.
-_PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(-9, 25)])
+_WHOLE_TEN = np.array([10**i for i in range(10)])
+_HUNDRED, _TEN_THOUSAND = np.uint32(100), np.uint32(10_000)
+_PAIRS = np.frombuffer(bytearray(b"".join(b"%02d" % i for i in range(100))), np.uint8)
+# For 32-bit floats by their exponents, from 0.5 on: at so many decimal places some number is sure to round to the float, at
+# one less perhaps, and at fewer only what has zeros at its end.
+_FIRST_EXPONENT = 126
+_PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(25)])
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
@@ -107,18 +112,6 @@ def _shift10(x: float, power: int) -> float:
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
-    if 1e-3 <= x < 1e7:
-        # At so many places some number is sure to round to x, at one less perhaps, and at fewer only what has
-        # zeros at its end.
-        places = _PLACES[math.frexp(x)[1] + 9]
-        for fewer in range(1, -1, -1):
-            unit = _TEN[places - fewer]
-            best = int(np.rint(x * unit))
-            if np.float32(best / unit) == wanted:
-                power = fewer - places
-                while best % 10 == 0:
-                    best, power = best // 10, power + 1
-                return best, power
     power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
     half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
     if not np.isfinite(half_step):
@@ -152,12 +145,7 @@ def _write_word(word: NDArray[np.uint8], out: NDArray[np.uint8], at: int) -> int
 
 
 @kernel
-def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
-    """Write the shortest decimal that reads back as the same 32-bit float; return where it ends.
-
-    From 0.001 up to 10 million the form is `12.5`, elsewhere `1.25E7`, always with a digit after the point,
-    as in the benchmark's golden files. Needs 24 bytes of room.
-    """
+def _write_any(value: float, out: NDArray[np.uint8], at: int) -> int:
     x = float(np.float32(value))
     if np.isnan(x):
         return _write_word(_NAN, out, at)
@@ -190,3 +178,54 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
         out[at] = _UPPER_E
         at = write_int(exponent, out, at + 1)
     return at
+
+
+@kernel
+def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
+    """Write the shortest decimal that reads back as the same 32-bit float; return where it ends.
+
+    From 0.001 up to 10 million the form is `12.5`, elsewhere `1.25E7`, always with a digit after the point,
+    as in the benchmark's golden files. Needs 24 bytes of room.
+    """
+    # What most measurements are goes a short way, all in one function: to call another one takes as long as a division.
+    x = abs(float(np.float32(value)))
+    if not 0.5 <= x < 1e7:
+        return _write_any(value, out, at)
+    wanted = np.float32(x)
+    places = _PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT]
+    digits = int(x * _TEN[places - 1] + 0.5)
+    back = digits / _TEN[places - 1]
+    if np.float32(back) == wanted:
+        places -= 1
+    else:
+        digits = int(x * _TEN[places] + 0.5)
+        back = digits / _TEN[places]
+        if np.float32(back) != wanted:
+            return _write_any(value, out, at)
+    if value < 0:
+        out[at] = _MINUS
+        at += 1
+    whole = int(back)
+    if whole < 10:
+        out[at] = _ZERO + whole
+        at += 1
+    elif whole < 100:
+        to = out[at : at + 2]
+        to[0], to[1] = _PAIRS[2 * whole], _PAIRS[2 * whole + 1]
+        at += 2
+    else:
+        at = write_digits(whole, _count_digits(whole), out, at)
+    # Eight decimals, whether there are so many or not: without a loop that takes half the time.
+    decimals = np.uint32((digits - whole * _WHOLE_TEN[places]) * _WHOLE_TEN[8 - places])
+    high = decimals // _TEN_THOUSAND
+    low = decimals - high * _TEN_THOUSAND
+    a, c = high // _HUNDRED, low // _HUNDRED
+    b, d = high - a * _HUNDRED, low - c * _HUNDRED
+    to = out[at : at + 9]
+    to[0] = _DOT
+    to[1], to[2], to[3], to[4] = _PAIRS[2 * a], _PAIRS[2 * a + 1], _PAIRS[2 * b], _PAIRS[2 * b + 1]
+    to[5], to[6], to[7], to[8] = _PAIRS[2 * c], _PAIRS[2 * c + 1], _PAIRS[2 * d], _PAIRS[2 * d + 1]
+    last = max(places, 1)
+    while last > 1 and to[last] == _ZERO:
+        last -= 1
+    return at + last + 1
