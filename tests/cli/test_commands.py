@@ -1,6 +1,7 @@
 """The command line as a user types it."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -141,3 +142,15 @@ def test_every_command_has_help(headwater):
     for command in ("run", "show", "profile", "bench", "demo", "doctor"):
         assert command in out
         assert headwater(command, "--help")[0] == 0
+
+
+def test_commands_work_without_the_extras_of_others():
+    code = "import sys; sys.modules['lark'] = None; sys.argv[1:] = {args}; from headwater.cli import main; main()"
+    help_, lacking = (
+        subprocess.run([sys.executable, "-c", code.format(args=args)], capture_output=True, text=True, check=False)
+        for args in (["run", "--help"], ["query", "from a select b", "--input", "x"])
+    )
+    assert help_.returncode == 0
+    assert "Run a flow to its end" in help_.stdout
+    assert lacking.stderr == "error: headwater query needs the package lark: pip install 'headwater[all]'\n"
+    assert lacking.returncode == 2

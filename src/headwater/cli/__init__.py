@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+from collections.abc import Callable
 from functools import cache
 
 import typer
@@ -45,11 +46,30 @@ def add_commands() -> None:
     for name in _COMMANDS:
         if importlib.util.find_spec(f"headwater.cli.{name}") is None:
             continue
-        module = importlib.import_module(f"headwater.cli.{name}")
+        try:
+            module = importlib.import_module(f"headwater.cli.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("headwater"):
+                raise
+            app.command(name, context_settings=_ANYTHING)(_lacking(name, error.name))
+            continue
         if isinstance(getattr(module, "app", None), typer.Typer):
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(getattr(module, name))
+
+
+_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def _lacking(command: str, package: str) -> Callable[[], None]:
+    """Return a command for one whose extra is not installed: the others work without it."""
+
+    def say() -> None:
+        raise RunError(f"headwater {command} needs the package {package}: pip install 'headwater[all]'")
+
+    say.__doc__ = f"Not installed: needs the package {package}."
+    return say
 
 
 def main() -> None:
