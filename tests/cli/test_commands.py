@@ -1,6 +1,7 @@
 """The command line as a user types it."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -127,13 +128,22 @@ def test_profile_writes_a_file_that_can_be_read_again(headwater, tmp_path):
     assert Profile.load(tmp_path / "tanks.json").of("low").form == "expressions"
 
 
-def test_doctor_finds_this_machine_well(headwater):
+def test_doctor_finds_this_machine_well(headwater, monkeypatch, tmp_path):
+    for name in ("bash", "dirname"):  # what Spark's scripts need; no Java, so that the one of the extra is used
+        (tmp_path / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     code, out, _ = headwater("doctor", "--json")
     document = json.loads(out)
     assert code == 0
     assert document["works"]
     seen = {check["name"]: check["seen"] for check in document["checks"]}
     assert "MB resident" in seen["start-up"]
+    spark = document["spark"]
+    assert spark is not None, seen
+    assert spark["java"].startswith("21.")
+    assert 0 < spark["session_s"] < spark["first_output_s"]
+    assert min(spark["driver_mb"], spark["jvm_mb"], spark["workers_mb"], spark["installed_mb"]) > 50
 
 
 def test_every_command_has_help(headwater):
