@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +13,8 @@ from chains import SCHEMA, SECOND, batch_of, canonical, chains, happenings, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.cep import match, pairing, sliding, text, tumbling
 from headwater.cep import syntax as s
-from headwater.cep import text
 from headwater.flow import Flow
 from headwater.flow.batch import END
 from headwater.io import Items
@@ -24,7 +26,9 @@ WINDOWS = {
     "length": f"from a#window.length(3) select {ALL}",
     "length by group": f"from a#window.length(3) select {ALL} group by x",
     "time": f"from a#window.time(3 sec) select {ALL}",
-    "running": "from a select key, sum(x) as s, count() as n, max(id) as id",
+    "running": "from a select key, sum(x) as s, avg(y) as m, stdDev(y) as sd, count() as n, min(y) as lo, max(id) as id, "
+    "distinctCount(x) as d",
+    "running by group": "from a select key, sum(x) as s, count() as n, max(id) as id group by x",
     "length batch": f"from a#window.lengthBatch(3) select {ALL}",
     "time batch": f"from a#window.timeBatch(3 sec) select {ALL}",
     "session": f"from a#window.session(2 sec) select {ALL} group by x",
@@ -85,13 +89,15 @@ def moved(operators: list[Any], make: Any, parts: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("idle", [1 << 14, 0])
+@settings(max_examples=8, deadline=None)
 @given(events=happenings(streams="ab"), cuts=st.lists(st.tuples(st.integers(0, 24), st.integers(1, 3)), max_size=3))
-def test_state_may_be_cut_by_key_at_any_time(name: str, events: Any, cuts: list[tuple[int, int]]) -> None:
-    check(maker(WINDOWS[name]), events, cuts)
+def test_state_may_be_cut_by_key_at_any_time(name: str, idle: int, events: Any, cuts: list[tuple[int, int]]) -> None:
+    with forgetting(idle):
+        check(maker(WINDOWS[name]), events, cuts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.booleans().flatmap(lambda plain: chains(plain=plain, streams="ab")),
     happenings(streams="ab"),
@@ -99,6 +105,17 @@ def test_state_may_be_cut_by_key_at_any_time(name: str, events: Any, cuts: list[
 )
 def test_attempts_at_a_chain_may_be_cut_by_key_at_any_time(chain: s.Chain, events: Any, cuts: Any) -> None:
     check(maker(text(s.Query(chain, selection(chain)))), events, cuts)
+
+
+@contextmanager
+def forgetting(idle: int) -> Iterator[None]:
+    """Let operators forget idle keys as soon as there are more than so many."""
+    before = match.IDLE_KEYS
+    for module in (match, pairing, sliding, tumbling):
+        module.IDLE_KEYS = idle
+    yield
+    for module in (match, pairing, sliding, tumbling):
+        module.IDLE_KEYS = before
 
 
 def check(made: tuple[Any, list[str]], events: list[Happening], cuts: list[tuple[int, int]]) -> None:
@@ -117,7 +134,7 @@ def check(made: tuple[Any, list[str]], events: list[Happening], cuts: list[tuple
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(events=happenings(streams="ab"), at=st.integers(0, 24))
 def test_state_moves_whole_without_keys_too(name: str, events: Any, at: int) -> None:
     make, ports = maker(WINDOWS[name], partition=False)

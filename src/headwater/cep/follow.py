@@ -67,6 +67,15 @@ class _Following(ABC):
                     more = np.full(max(room, 2 * len(arrays[name])) - len(arrays[name]), fill, dtype)
                     arrays[name] = np.concatenate([arrays[name], more])
 
+    def saved_groups(self, groups: Array) -> dict[str, Any]:
+        """Return what the aggregate has come to in these groups."""
+        return {name: array[groups] for name, array in self.g.items()}
+
+    def load_groups(self, groups: Array, saved: dict[str, Any]) -> None:
+        """Go on in these groups from what was saved."""
+        for name, array in self.g.items():
+            array[groups] = saved[name]
+
     def read(self, batch: Batch) -> Column | None:
         """Return the values of a batch."""
         return self._read(batch) if self._read is not None else None
@@ -95,18 +104,12 @@ class Summed(_Following):
     def _fields(self) -> Any:
         whole = self.kind == "int" and self.function != "std"
         dtype = np.int64 if whole else np.float64
-        sums = dict.fromkeys(("shift", "totals", "lost", "squares", "lost_squares"), (dtype, 0))
+        sums: dict[str, Any] = dict.fromkeys(("shift", "totals", "lost", "squares", "lost_squares"), (dtype, 0))
+        sums["odd"] = (np.dtype((np.int64, 3)), 0)  # how many were NaN, and infinite either way
         return (
             {"seen": (np.int64, 0), **({"totals": (dtype, 0)} if whole else sums)},
             {"kept": (dtype, 0), "there": (np.bool_, False)},
         )
-
-    def reserve(self, groups: int, nodes: int) -> None:
-        """Make room, also for the counts of odd values."""
-        super().reserve(groups, nodes)
-        odd = getattr(self, "_odd", np.zeros((0, 3), np.int64))
-        room = len(self.g["seen"])
-        self._odd = np.concatenate([odd, np.zeros((room - len(odd), 3), np.int64)]) if room > len(odd) else odd
 
     def run(self, given: Column | None, moves: Moves) -> Column:
         """Return the result after each record."""
@@ -120,7 +123,7 @@ class Summed(_Following):
             k.sum_ints(*common, g["totals"], g["seen"], out, seen)  # type: ignore[no-untyped-call]
         else:
             k.sum_floats(  # type: ignore[no-untyped-call]
-                *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], self._odd, g["seen"],
+                *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], g["odd"], g["seen"],
                 self.function == "std", out, seen,
             )  # fmt: skip
         result: Array = out / np.maximum(seen, 1) if self.function == "mean" else out
@@ -179,9 +182,7 @@ class Distinct(_Following):
         assert given is not None
         values, valid = parts(given)
         there = np.ones(len(values), np.bool_) if valid is None else valid
-        codes = self._codes.slots([moves.groups, values if self._text else np.asarray(values)])
-        if len(self._codes) > len(self._uses):
-            self._uses = np.concatenate([self._uses, np.zeros(2 * len(self._codes) - len(self._uses), np.int64)])
+        codes = self._coded(moves.groups, values if self._text else np.asarray(values))
         out = np.empty(len(values), np.int64)
         k.distinct(  # type: ignore[no-untyped-call]
             codes, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.n["kept"], self._uses,
@@ -189,6 +190,28 @@ class Distinct(_Following):
         )  # fmt: skip
         self._tidy()
         return out
+
+    def _coded(self, groups: Array, values: Any) -> Array:
+        codes: Array = self._codes.slots([groups, values])
+        if len(self._codes) > len(self._uses):
+            self._uses = np.concatenate([self._uses, np.zeros(2 * len(self._codes) - len(self._uses), np.int64)])
+        return codes
+
+    def saved_groups(self, groups: Array) -> dict[str, Any]:
+        """Return the number in these groups, and each value that they have seen."""
+        known, values = self._codes.keys()
+        values = values if isinstance(values, np.ndarray) else Text(values.data, values.offsets)  # type: ignore[assignment]
+        place = np.full(len(self.g["found"]), -1, np.int64)
+        place[groups] = np.arange(len(groups))
+        theirs = np.flatnonzero((place[known] >= 0) & (self._uses[: len(self._codes)] > 0))
+        seen = {"of": place[known[theirs]], "values": values[theirs], "uses": self._uses[theirs]}
+        return {**super().saved_groups(groups), **seen}
+
+    def load_groups(self, groups: Array, saved: dict[str, Any]) -> None:
+        """Go on in these groups from what was saved."""
+        super().load_groups(groups, saved)
+        codes = self._coded(groups[saved["of"]], saved["values"])
+        self._uses[codes] = saved["uses"]
 
     def _tidy(self) -> None:
         """Forget values that no window holds, once they are the greater part."""

@@ -23,6 +23,7 @@ from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 
 _KIND = "query join"
+IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
 _TIDY = 1 << 16  #: rows beyond those in a window before they are forgotten
 
 
@@ -69,6 +70,8 @@ class JoinWindowsOperator(Operator):
         ]
         kinds = ["text" if kind == "text" else "float" if kind == "float" else "int" for _, _, kind in plan.equal]
         self._values = KeyIndex("int", *kinds)  # type: ignore[arg-type]
+        self._keys_allowed = IDLE_KEYS
+        self.forgotten_keys = 0  #: how many keys were forgotten because their windows were empty
         self._clear()
 
     def _clear(self) -> None:
@@ -77,6 +80,13 @@ class JoinWindowsOperator(Operator):
         self._head = np.full((2, 64), -1, np.int64)
         self._before, self._place, self._time = (np.zeros((2, 64), np.int64) for _ in range(3))
         self._count = np.zeros((2, 16), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all state: records in windows and those that wait for their turn, chains, keys."""
+        arrays = (*self._window_of, self._head, self._before, self._place, self._time, self._count)
+        tables = sum(array.nbytes for array in arrays) + self._values.nbytes + self._arrivals.nbytes
+        return int(tables + sum(rows.nbytes + rows.stamps.nbytes for rows in self._rows))
 
     @property
     def rows(self) -> int:
@@ -97,10 +107,11 @@ class JoinWindowsOperator(Operator):
         return self._run(chunk) if chunk is not None else None
 
     def _run(self, chunk: Chunk) -> Batch | None:
-        self._tidy(int(chunk.times[0]))
         sides, slots, new_rows = self._entered(chunk)
         pairs = self._pairs(chunk, sides, slots, new_rows)
-        return self._results(chunk, sides, new_rows, *pairs)
+        found = self._results(chunk, sides, new_rows, *pairs)
+        self._tidy(int(chunk.times[-1]))
+        return found
 
     def _entered(self, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Store the records of a chunk; return the side, the chain and the row of each."""
@@ -202,12 +213,25 @@ class JoinWindowsOperator(Operator):
         return inside
 
     def _tidy(self, now: int) -> None:
-        """Forget records that have left their window, once they are the greater part."""
-        if self.rows > _TIDY and 2 * sum(int(self._in_window(s, now).sum()) for s in range(2)) < self.rows:
-            state = self._save(np.arange(len(self._arrivals.keys)), now)
-            self._values = KeyIndex(*self._values.kinds)
-            self._clear()
-            self._load(state, np.arange(len(self._arrivals.keys)))
+        """Forget records that have left their window, and keys that have none left, once they are the greater part."""
+        if self.rows <= _TIDY and len(self._arrivals.keys) <= self._keys_allowed:
+            return
+        inside = [self._in_window(side, now) for side in range(2)]
+        stay = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
+        stay = stay if self._plan.keys[0] else np.arange(len(self._arrivals.keys))
+        idle = len(self._arrivals.keys) - len(stay)
+        if 2 * sum(int(there.sum()) for there in inside) < self.rows or idle > IDLE_KEYS:
+            self._keep(stay, now)
+            self.forgotten_keys += idle
+        self._keys_allowed = IDLE_KEYS + 2 * len(stay)
+
+    def _keep(self, slots: Array, now: int) -> None:
+        """Start over with these keys alone, and what their windows hold."""
+        state = self._save(slots, now)
+        self._arrivals.keys.keep(slots)
+        self._values = KeyIndex(*self._values.kinds)
+        self._clear()
+        self._load(state, np.arange(len(slots)))
 
     def _save(self, slots: Array, now: int) -> dict[str, Any]:
         place = np.full(len(self._arrivals.keys), -1, np.int64)
@@ -255,14 +279,10 @@ class JoinWindowsOperator(Operator):
             self._load(saved, self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"])))
 
     def forget(self, select: Select) -> None:
-        """Drop the windows of the chosen keys."""
-        every = np.arange(len(self._arrivals.keys))
-        rest = np.setdiff1d(every, chosen_slots(self._arrivals.keys, select))
+        """Drop the windows of the chosen keys, and what waits of theirs."""
+        gone = chosen_slots(self._arrivals.keys, select)
         self._arrivals.forget(select)
-        state = self._save(rest, self._arrivals.clock)
-        self._values = KeyIndex(*self._values.kinds)
-        self._clear()
-        self._load(state, rest)
+        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.clock)
 
 
 def _wider(array: Array, room: int, fill: int) -> Array:

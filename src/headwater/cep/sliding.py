@@ -14,11 +14,13 @@ from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column
 from headwater.flow.schema import Schema
 from headwater.kernels import cep_slide as k
-from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.count_window import keys_batch
 from headwater.operators.keyed import split_off_keyless, with_letters
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
+
+IDLE_KEYS = 1 << 14  #: groups known beyond twice those in use before the idle ones are forgotten
 
 _KIND = "sliding query window"
 
@@ -65,6 +67,8 @@ class SlidingOperator(Operator):
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.FREE] = -1
         self._clock = self._swept = NO_WATERMARK
+        self._keys_allowed = IDLE_KEYS
+        self.forgotten_keys = 0  #: how many groups were forgotten because no window holds a record of theirs
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record."""
@@ -74,6 +78,7 @@ class SlidingOperator(Operator):
         times = np.maximum.accumulate(np.maximum(self._times(batch), self._clock))
         self._clock = int(times[-1])
         columns = self._run(batch, times, [each.read(batch) for each in self._each])
+        self._forget_idle_keys()
         return with_letters(self._select.run(batch.with_columns(columns)), letters)
 
     def _times(self, batch: Batch) -> Array:
@@ -127,24 +132,48 @@ class SlidingOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Let old records leave also the windows to which no more records come."""
-        span = self._plan.span_us
-        if span and self._meta[k.LIVE] and NO_WATERMARK < watermark < END and watermark - span > self._swept:
+        if self._plan.span_us and NO_WATERMARK < watermark < END and watermark - self._plan.span_us > self._swept:
             self._swept = watermark
-            at = self._nodes
-            gone, left = (np.empty(int(self._meta[k.LIVE]), np.int64) for _ in range(2))
-            count = k.sweep(  # type: ignore[no-untyped-call]
-                watermark, span, at["following"], at["group"], at["time"], self._head, self._tail, self._count, self._meta,
-                gone, left,
-            )  # fmt: skip
-            none = np.zeros(0, np.int64)
-            nothing = Batch.none(self._plan.given)
-            for each in self._each:
-                each.run(each.read(nothing), Moves(none, none, none, gone[:count], left[:count]))
+            self._sweep(watermark)
         return None
+
+    def _sweep(self, now: int) -> None:
+        at, room = self._nodes, int(self._meta[k.LIVE])
+        if not room:
+            return
+        gone, left = (np.empty(room, np.int64) for _ in range(2))
+        count = k.sweep(  # type: ignore[no-untyped-call]
+            now, self._plan.span_us, at["following"], at["group"], at["time"], self._head, self._tail, self._count,
+            self._meta, gone, left,
+        )  # fmt: skip
+        none = np.zeros(0, np.int64)
+        nothing = Batch.none(self._plan.given)
+        for each in self._each:
+            each.run(each.read(nothing), Moves(none, none, none, gone[:count], left[:count]))
+
+    def _forget_idle_keys(self) -> None:
+        """Forget groups without a record in a window, once they may be the greater part; aggregates without one stay."""
+        known = len(self._groups)
+        if self._kept and known > self._keys_allowed:
+            if self._plan.span_us:
+                self._sweep(self._clock)
+            stay = np.unique(self._nodes["group"][self._live()])
+            self._keys_allowed = IDLE_KEYS + 2 * len(stay)
+            if known - len(stay) > IDLE_KEYS // 2:
+                before = self.forgotten_keys + known - len(stay), self._keys_allowed
+                self._keep(stay)
+                self.forgotten_keys, self._keys_allowed = before
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all state: records in windows, aggregates, keys."""
+        arrays = [*self._nodes.values(), self._head, self._tail, self._count]
+        arrays += [array for each in self._each for kept in (each.g, each.n) for array in kept.values()]
+        return sum(int(array.nbytes) for array in arrays) + self._windows.nbytes + self._groups.nbytes
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys: their records in order, or what running aggregates have come to."""
-        slots = chosen_slots(self._groups, select if self._plan.keys else None)
+        slots = self._chosen(select)
         state: dict[str, Any] = {"clock": self._clock}
         if self._kept:
             live = self._live()
@@ -153,8 +182,8 @@ class SlidingOperator(Operator):
             values = [each.saved(live) for each in self._each]
             state |= {"keys": keys, "times": self._nodes["time"][live], "values": values, "count": len(live)}
         else:
-            arrays = [{name: array[slots] for name, array in each.g.items()} for each in self._each]
-            state |= {"keys": self._groups.columns(slots), "arrays": arrays, "count": len(slots)}
+            sums = [each.saved_groups(slots) for each in self._each]
+            state |= {"keys": self._groups.columns(slots), "sums": sums, "count": len(slots)}
         return packed(_KIND, state)
 
     def _live(self) -> Array:
@@ -177,17 +206,26 @@ class SlidingOperator(Operator):
             self._run(batch, saved["times"], saved["values"])
         else:
             slots = self._groups.slots_of(batch)
-            for each, arrays in zip(self._each, saved["arrays"], strict=True):
+            for each, sums in zip(self._each, saved["sums"], strict=True):
                 each.reserve(len(self._groups), 0)
-                for name, values in arrays.items():
-                    each.g[name][slots] = values
+                each.load_groups(slots, sums)
         self._clock = max(self._clock, saved["clock"])
 
     def forget(self, select: Select) -> None:
         """Drop the windows of the chosen keys."""
+        self._keep(np.setdiff1d(np.arange(len(self._groups)), self._chosen(select)))
+
+    def _chosen(self, select: Select | None) -> Array:
+        """Return the groups of the chosen keys: the partition decides, not what `group by` adds."""
+        slots = np.arange(len(self._groups))
+        if select is None or not len(slots) or not self._plan.keys:
+            return slots
+        columns = self._groups.columns(slots)
+        return slots[select.rows([columns[name] for name in self._plan.keys])]  # type: ignore[misc]
+
+    def _keep(self, stay: Array) -> None:
+        """Start over with these groups alone."""
         rest = SlidingOperator(self._plan)
-        gone = chosen_slots(self._groups, select if self._plan.keys else None)
-        stay = np.setdiff1d(np.arange(len(self._groups)), gone)
         if self._kept:
             live = self._live()
             live = live[np.isin(self._nodes["group"][live], stay)]
@@ -198,7 +236,6 @@ class SlidingOperator(Operator):
             slots = rest._groups.slots_of(keys_batch(self._groups.columns(stay), len(stay)))
             for mine, its in zip(self._each, rest._each, strict=True):
                 its.reserve(len(stay), 0)
-                for name, array in mine.g.items():
-                    its.g[name][slots] = array[stay]
+                its.load_groups(slots, mine.saved_groups(stay))
         rest._clock = self._clock
         self.__dict__.update(rest.__dict__)

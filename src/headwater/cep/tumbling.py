@@ -21,6 +21,8 @@ from headwater.operators.keys import KeySlots
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 
+IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
+
 _KIND = "batch query window"
 _NONE = -(2**63)
 
@@ -65,6 +67,8 @@ class TumblingOperator(Operator):
         self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
         self._stamps = np.zeros((0, 2), np.int64)  #: of the last record of each
         self._clock = NO_WATERMARK
+        self._keys_allowed = IDLE_KEYS
+        self.forgotten_keys = 0  #: how many keys and groups were forgotten because no open batch has them
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the batches that these records end."""
@@ -78,7 +82,9 @@ class TumblingOperator(Operator):
         self._clock = int(times[-1])
         numbers = self._numbers(windows, times)
         self._enter(batch, np.stack([windows, numbers, groups], axis=1))
-        return with_letters(self._close(self._cells[:, 1] < self._number[self._cells[:, 0]]), letters)
+        found = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
+        self._forget_idle_keys()
+        return with_letters(found, letters)
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
@@ -136,6 +142,28 @@ class TumblingOperator(Operator):
         self._sums = self._sums.empty()
         self._sums.reserve(len(slots))
         self._sums.load(np.arange(len(slots)), saved)
+
+    def _forget_idle_keys(self) -> None:
+        """Forget keys and groups without an open batch, once they may be the greater part."""
+        known = len(self._windows) + len(self._groups)
+        if known <= self._keys_allowed:
+            return
+        if self._plan.keys and self._plan.kind != "time":  # batches of time go on from where the first one began
+            stay, self._cells[:, 0] = np.unique(self._cells[:, 0], return_inverse=True)
+            self._windows.keep(stay)
+            self._number, self._begun, self._last = self._number[stay], self._begun[stay], self._last[stay]
+        if self._plan.groups:
+            stay, self._cells[:, 2] = np.unique(self._cells[:, 2], return_inverse=True)
+            self._groups.keep(stay)
+        left = len(self._windows) + len(self._groups)
+        self.forgotten_keys += known - left
+        self._keys_allowed = IDLE_KEYS + 2 * left
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all state but the values of custom aggregates: open batches and keys."""
+        arrays = (self._number, self._begun, self._last, self._cells, self._stamps)
+        return sum(int(array.nbytes) for array in arrays) + self._windows.nbytes + self._groups.nbytes
 
     def _reserve(self, windows: int) -> None:
         if windows > len(self._number):
