@@ -1,6 +1,7 @@
 """Ranges give what the source itself gives, however they are cut; the log gives back what it took, whatever happens."""
 
 import os
+import threading
 import time
 
 import numpy as np
@@ -390,3 +391,10 @@ def test_values_of_kafka_become_records_and_dead_letters(payload):
     expected = [{"n": 1}, {"n": 3}] if payload == "json" else [{"text": '{"n": 1}'}, {"text": '{"n": 3}'}]
     assert batch.rows() == expected
     assert batch.stamps[:, CREATED].tolist() == [1_000_000, 3_000_000]
+
+
+def test_a_source_that_cannot_be_sent_is_named(spark, tmp_path):
+    lock = threading.Lock()
+    source = io.Generate(lambda n: {"n": n, "held": lock.locked()}, {"n": int}, 10, count=1)
+    with pytest.raises(RunError, match=r"source 'made' cannot be read on Spark.*cannot be sent"):
+        open_source(spark, "made", source, step_index=0, checkpoint=tmp_path)

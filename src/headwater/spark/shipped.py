@@ -1,4 +1,4 @@
-"""A flow on its way to the workers: sent once for each query, as a file, and read once by each worker.
+"""A flow and its sources on their way to the workers: sent once for each query, as files, and read once by each worker.
 
 Functions travel by Spark's own means (cloudpickle, between this driver and its own workers); records and state never do.
 """
@@ -25,8 +25,8 @@ from headwater.spark.stages import Layout
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_KEPT = 4  # flows that a worker remembers
-_loaded: dict[str, Layout] = {}
+_KEPT = 32  # things that a worker remembers
+_loaded: dict[str, Any] = {}
 
 
 class Shipped:
@@ -37,15 +37,38 @@ class Shipped:
 
     def layout(self) -> Layout:
         """Return the layout; read when it is first asked for in a process."""
-        found = _loaded.get(self.file)
-        if found is None:
-            from pyspark import SparkFiles, cloudpickle
-
-            found = cloudpickle.loads(Path(SparkFiles.get(self.file)).read_bytes())
-            while len(_loaded) >= _KEPT:
-                del _loaded[next(iter(_loaded))]
-            _loaded[self.file] = found
+        found: Layout = received(self.file)
         return found
+
+
+def received(file: str, near: Path | None = None) -> Any:
+    """Return what was sent under this name; read when it is first asked for in a process.
+
+    A process beside the driver that plans, but runs no tasks, finds it in the folder `near`, where it was sent from.
+    """
+    found = _loaded.get(file)
+    if found is None:
+        from pyspark import SparkFiles, cloudpickle
+
+        path = near / file if near is not None and (near / file).exists() else Path(SparkFiles.get(file))
+        found = cloudpickle.loads(path.read_bytes())
+        while len(_loaded) >= _KEPT:
+            del _loaded[next(iter(_loaded))]
+        _loaded[file] = found
+    return found
+
+
+def send(spark: SparkSession, thing: Any) -> Path:
+    """Bring something to where the workers of a session can read it; return its file, by whose name they ask for it."""
+    from pyspark import cloudpickle
+
+    with by_value():
+        data = cloudpickle.dumps(thing)
+    path = _folder() / f"headwater-{sha256(data).hexdigest()[:24]}.flow"
+    if not path.exists():
+        path.write_bytes(data)
+    spark.sparkContext.addFile(str(path))
+    return path
 
 
 def ship(spark: SparkSession, layout: Layout) -> Shipped:
@@ -56,12 +79,7 @@ def ship(spark: SparkSession, layout: Layout) -> Shipped:
     light = replace(layout, flow=Flow.of_steps(layout.flow.name, steps.values()))
     with by_value():
         _refuse_unsendable(steps, cloudpickle)
-        data = cloudpickle.dumps(light)
-    path = _folder() / f"headwater-{sha256(data).hexdigest()[:24]}.flow"
-    if not path.exists():
-        path.write_bytes(data)
-    spark.sparkContext.addFile(str(path))
-    return Shipped(path.name)
+    return Shipped(send(spark, light).name)
 
 
 @cache

@@ -10,11 +10,12 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from headwater.errors import RunError
 from headwater.flow.batch import END, Batch, concat_batches
 from headwater.io.frames import pack
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
-from headwater.spark.shipped import by_value
+from headwater.spark.shipped import received, send
 from headwater.spark.sources.ranges import Offset, Ranges
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.i
 def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, finish: Path) -> DataFrame:
     """Return the rows of a source; once the file `finish` exists, the source counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
+    try:
+        sent = send(spark, (ranges, prefix))
+    except Exception as error:
+        raise RunError(
+            f"source {step!r} cannot be read on Spark: what it uses cannot be sent to another process "
+            f"({type(error).__name__}: {error})",
+            step=step,
+        ) from None
 
     class Frames(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
         @classmethod
@@ -41,18 +50,25 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, fini
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, ranges, prefix, finish)
+            return FrameReader(step, sent, finish)
 
-    with by_value():
-        spark.dataSource.register(Frames)
+    spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
 
 
 class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
 
-    def __init__(self, step: str, ranges: Ranges, prefix: Prefix, finish: Path) -> None:
-        self._step, self._ranges, self._prefix, self._finish = step, ranges, prefix, finish
+    def __init__(self, step: str, sent: Path, finish: Path) -> None:
+        self._step, self._sent, self._finish = step, sent, finish
+
+    def _received(self) -> tuple[Ranges, Prefix]:
+        ranges, prefix = received(self._sent.name, self._sent.parent)
+        return ranges, prefix
+
+    @property
+    def _ranges(self) -> Ranges:
+        return self._received()[0]
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return where reading begins."""
@@ -76,7 +92,8 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one piece."""
         number, piece, ends = partition.value
-        return in_arrow(self._prefix(number, self._put_out(piece, ends)))
+        _, prefix = self._received()
+        return in_arrow(prefix(number, self._put_out(piece, ends)))
 
     def commit(self, end: Offset) -> None:
         """Take note that nothing before `end` will be asked for again."""
