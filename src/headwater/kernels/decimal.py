@@ -16,10 +16,10 @@ _TEN = np.array([10.0**i for i in range(23)])
 _WHOLE_TEN = np.array([10**i for i in range(10)])
 _HUNDRED, _TEN_THOUSAND = np.uint32(100), np.uint32(10_000)
 _PAIRS = np.frombuffer(bytearray(b"".join(b"%02d" % i for i in range(100))), np.uint8)
-# For 32-bit floats by their exponents, from 0.5 on: at so many decimal places some number is sure to round to the float, at
-# one less perhaps, and at fewer only what has zeros at its end.
-_FIRST_EXPONENT = 126
-_PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(25)])
+# For 32-bit floats by their exponents, from 0.001 on: at so many decimal places some number is sure to round to the float,
+# at one less perhaps, and at fewer only what has zeros at its end.
+_FIRST_EXPONENT = 117
+_PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(-9, 25)])
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
@@ -112,6 +112,15 @@ def _shift10(x: float, power: int) -> float:
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
+    if 1e-3 <= x < 1e7:
+        places = _PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT]
+        for tried in range(places - 1, places + 1):
+            best = int(x * _TEN[tried] + 0.5)
+            if np.float32(best / _TEN[tried]) == wanted:
+                power = -tried
+                while best % 10 == 0:
+                    best, power = best // 10, power + 1
+                return best, power
     power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
     half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
     if not np.isfinite(half_step):

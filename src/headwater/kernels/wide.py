@@ -43,34 +43,40 @@ def regression_rows(
     rows: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> int:
-    """Predict as `sliding_regression` does: `out[i, k]` are predictions of kind k for record `rows[i]`."""
-    window, horizon = history.shape[2], out.shape[2]
-    middle = (window - 1) / 2
-    spread = window * (window * window - 1) / 12
+    """Predict as `sliding_regression` does: `out[k, i]` are predictions of kind k for record `rows[i]`."""
+    window = history.shape[2]
     made = 0
     for i in range(len(slots)):
         slot = slots[i]
         place = counts[slot] % window
         counts[slot] += 1
         ready = counts[slot] > window
-        first = counts[slot] % window
         for k in range(len(values)):
-            history[slot, k, place] = values[k, i]
-            if not ready:
-                continue
-            total, slope, at = 0.0, 0.0, first
-            for position in range(window):
-                y = float(history[slot, k, at])
-                at = at + 1 if at + 1 < window else 0
-                total += y
-                slope += (position - middle) * y
-            slope /= spread
-            for ahead in range(horizon):
-                out[made, k, ahead] = total / window + slope * (window + ahead - middle)
+            ring = history[slot, k]
+            ring[place] = values[k, i]
+            if ready:
+                _prolong(ring, counts[slot] % window, out[k, made])
         if ready:
             rows[made] = i
             made += 1
     return made
+
+
+@kernel
+def _prolong(ring: NDArray[np.float32], first: int, out: NDArray[np.float32]) -> None:
+    # A line through the values of a ring, of which the one at `first` is the oldest, and what it says of the next ones.
+    window = len(ring)
+    middle = (window - 1) / 2
+    total, slope = 0.0, 0.0
+    for position, y in enumerate(ring[first:]):
+        total += y
+        slope += (position - middle) * y
+    for position, y in enumerate(ring[:first]):
+        total += y
+        slope += (position + window - first - middle) * y
+    mean, slope = total / window, slope / (window * (window * window - 1) / 12)
+    for ahead in range(len(out)):
+        out[ahead] = mean + slope * (window + ahead - middle)
 
 
 @kernel

@@ -52,10 +52,10 @@ class WideRegression:
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
         """Return predictions for the rows that have a full window before them."""
         rows = np.empty(batch.length, np.int64)
-        out = np.empty((batch.length, len(self._names), self._horizon), np.float32)
+        out = np.empty((len(self._names), batch.length, self._horizon), np.float32)
         values = values_of(batch, self._names)
         made = regression_rows(slots, values, state["last"], state["count"], rows, out)
-        by_kind = out[:made].swapaxes(0, 1).reshape(-1, self._horizon)
+        by_kind = out[:, :made].reshape(-1, self._horizon)
         return rows[:made], _results(self._kind, self._names, Text(*float32_rows(by_kind, "#")), made)
 
 
