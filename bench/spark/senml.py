@@ -26,7 +26,7 @@ def native(messages: DataFrame) -> DataFrame:
     def entry(place: int, name: str) -> Column:
         here = F.col("m.e")[place]
         found = F.when(here["n"] == name, here).otherwise(F.filter("m.e", lambda e: e["n"] == name)[0])
-        return F.coalesce(found["v"], found["sv"])
+        return found["sv" if name == "source" else "v"]
 
     texts = [entry(k, name).alias(name) for k, name in enumerate(ENTRIES) if name in TEXTS]
     numbers = [entry(k, name).cast("float").alias(name) for k, name in enumerate(ENTRIES) if name in NUMBERS]

@@ -87,7 +87,8 @@ def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np
                 place = used
                 used += 1
             else:
-                place = place_of(hash_int(seen, hash_int(bits, np.uint64(1))), PLACES)
+                seed = np.uint64(hash_int(bits, np.uint64(1)))
+                place = place_of(np.uint64(hash_int(seen, seed)), PLACES)
             total += 2 * (1 - counts[place])
             items[place], counts[place] = value, 1
         out.append(seen * (total / used))

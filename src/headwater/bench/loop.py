@@ -33,9 +33,11 @@ from headwater.riot.pred import pred
 from headwater.riot.stats import stats
 
 RATE_HZ = 250.0
-LEARN_ROWS = 2500  #: to be in the table before a training
+LEARN_ROWS = 2000  #: to be in the table before a training
 WATCH_S = 6.0  #: how long to look at the error after something has changed
-PATIENCE_S = 150.0  #: after which the demonstration ends with what it has
+PATIENCE_S = 200.0  #: after which the demonstration ends with what it has
+
+_FAIR = {"spark.scheduler.mode": "FAIR"}  # so that training gets its share beside the streams
 
 Tell = Callable[[str], None]
 
@@ -112,7 +114,7 @@ def _cloud(url: str, city: TurningCity, output: Path, stack: ExitStack) -> dict[
     }
     runs = {}
     for name, flow in flows.items():
-        runs[name] = stack.enter_context(_running(spark.start(flow, every="3 seconds", sample_s=0.5)))
+        runs[name] = stack.enter_context(_running(spark.start(flow, every="3 seconds", sample_s=0.5, settings=_FAIR)))
     return runs
 
 

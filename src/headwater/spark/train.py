@@ -82,6 +82,8 @@ class Trainer:
         The models' facts say how many rows there were, and how far the new and the previous revision are off on
         the rows of `test`.
         """
+        # where Spark schedules fairly, training gets its share beside streams, as a pool of its own
+        session().sparkContext.setLocalProperty("spark.scheduler.pool", "train")
         learned = rows = self._rows(learn).cache()
         tested = rows if test is None else self._rows(test).cache()
         try:
@@ -98,6 +100,7 @@ class Trainer:
         finally:
             learned.unpersist()
             tested.unpersist()
+            session().sparkContext.setLocalProperty("spark.scheduler.pool", None)
         kept = [self.store.add(self.names[model.kind], model) for model in models]
         if self.broker is not None:
             announce(kept, self.broker, self.topic)

@@ -1,0 +1,63 @@
+"""The comparison with handwritten PySpark: results are equal, and the document has the keys that scripts rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.bench import spark as bench
+from headwater.bench.spark_flows import _compare_etl, _compare_pred, _compare_stats
+from headwater.errors import RunError
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+
+def test_flows_and_handwritten_programs_say_the_same(spark, tmp_path):
+    answer = bench.run(only=["etl", "stats", "pred"], messages=600, sensors=56, repeats=1, output=tmp_path)
+    for flow in ("etl", "stats", "pred"):
+        told = answer[flow]
+        assert told["differences"] == []
+        assert told["outputs_equal"] is True
+        assert told["handwritten_rate"] == max(told["rates"]["native"], told["rates"]["arrow"])
+        assert told["over_handwritten"] == pytest.approx(told["rate"] / told["handwritten_rate"], rel=0.05)
+    assert len((tmp_path / "spark.csv").read_text().splitlines()) == 1 + 3 * 3
+    assert "over better" in bench.table(answer)
+
+
+def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypatch):
+    monkeypatch.setattr(bench, "KEYS", (40,))
+    monkeypatch.setattr(bench, "KEYED_RECORDS", (2000, 2000))
+    answer = bench.run(only=["keyed"], repeats=1)
+    assert set(answer["keyed"]) == {"kalman", "interpolation", "sliding regression"}
+    for by_keys in answer["keyed"].values():
+        assert by_keys["40"]["differences"] == []
+        assert by_keys["40"]["over_transform_with_state"] > 0
+    assert "sliding regression" in bench.table(answer)
+
+
+def test_latency_is_told_beside_the_floor(spark, monkeypatch):
+    monkeypatch.setattr(bench, "RATES_HZ", (200,))
+    monkeypatch.setattr(bench, "LATENCY_S", (6.0, 6.0))
+    answer = bench.run(only=["latency"])
+    assert answer["floor_ms"] > 0
+    assert answer["latency_ms"]["200"] > 0
+    assert "record p99" in bench.table(answer)
+
+
+def test_a_part_that_is_not_there_is_refused():
+    with pytest.raises(RunError, match=r"there is no part 'elt'.*did you mean 'etl'"):
+        bench.run(only=["elt"])
+
+
+def test_a_comparison_sees_what_differs():
+    ours = [{"msg": 1, "senml": '{"e":[{"v":"8.0","n":"light"}],"bt":"5"}'}]
+    theirs = [{"msg": 1, "senml": '{"e":[{"v":"8.1","n":"light"}],"bt":"5"}', "light": 8.0}]
+    assert len(_compare_etl(ours, [{"msg": 1, "light": 8.0}], theirs)) == 1
+    assert len(_compare_etl(ours, [{"msg": 1, "light": 7.0}], theirs)) == 2
+    assert _compare_etl([], [], []) == ["we have no results at all"]
+    one = {"msg": 1, "source": "a", "obs": "dust", "kind": "SLR", "result": "1.0#2.0#"}
+    assert _compare_stats([one], [], [{**one, "result": "1.00001#2.0#"}]) == []
+    assert len(_compare_stats([one], [], [{**one, "result": "1.0#"}])) == 1
+    assert len(_compare_stats([one], [], [])) == 1
+    found = {"msg": 1, "kind": "DTC", "label": "BAD", "predicted": 3.0}
+    assert _compare_pred([found], [{"msg": 1, "predicted": 3.0}], [found]) == []
+    assert len(_compare_pred([found], [{"msg": 1, "predicted": 4.0}], [{**found, "label": "GOOD"}])) == 2

@@ -1,0 +1,62 @@
+"""PRED on Spark takes over a model that is announced while it runs, and refuses what is no good."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from headwater.bench.broker import broker
+from headwater.io import Collect
+from headwater.riot.announce import announce, announcements
+from headwater.riot.datasets import CITY
+from headwater.riot.labels import CLASSES
+from headwater.riot.models import Leaf, LinearModel, TreeModel
+from headwater.riot.pred import pred
+from headwater.riot.sources import Messages
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+PATIENCE_S = 120
+
+
+def wait_until(what) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def models(revision: int, klass: int, value: float) -> list[TreeModel | LinearModel]:
+    tree = TreeModel(CITY.features, CLASSES, (Leaf(klass),), revision=revision)
+    return [tree, LinearModel(CITY.features[:-1], CITY.features[-1], (0.0,) * 4, value, revision=revision)]
+
+
+def test_a_model_announced_on_mqtt_is_used_by_a_running_pred_and_an_older_one_is_not(spark):
+    from headwater import spark as runner
+
+    results, forecasts = Collect(), Collect()
+
+    def latest() -> tuple[float, float] | None:
+        classes = [batch for batch in results.batches[-20:] if batch["kind"].tolist()[-1] == "DTC"]
+        if not classes or not forecasts.batches:
+            return None
+        return classes[-1]["result"][-1], forecasts.batches[-1]["predicted"][-1]
+
+    with broker() as url:
+        flow = pred(Messages("CITY", 200), updates=announcements(url), publish=results, forecasts=forecasts)
+        run = runner.start(flow)
+        try:
+            wait_until(lambda: latest() is not None)
+            announce(models(2, 3, 5.0), url)
+            wait_until(lambda: latest() == (3.0, 5.0))
+            announce(models(1, 0, 1.0), url)
+            wait_until(lambda: sum(step.dead_letters for step in run.sample().steps.values()) == 2)
+            seen = len(forecasts.batches)
+            wait_until(lambda: len(forecasts.batches) > seen + 1)
+            assert latest() == (3.0, 5.0)
+        finally:
+            run.stop()
+            report = run.wait()
+    assert report.dead_letters == 2
+    assert all("is revision 1, which is not newer" in letter["error"] for letter in report.examples)
