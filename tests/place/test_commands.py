@@ -153,12 +153,52 @@ def test_net_is_made_and_shown(files):
             "unknown measure 'speed'",
         ),
         (("--problem", "cases.json", "--case", "9_9_9"), "no dataflow '9_9_9'"),
+        # what is wrong on the command line itself is said before a profile is measured, so none is given here
+        (("tanks_flow.py", "net.toml", "--strategy", "exakt"), "did you mean 'exact'"),
+        (("tanks_flow.py", "net.toml", "--model", "que"), "models are 'queue', 'round-robin', 'shared'"),
+        (("tanks_flow.py", "net.toml", "--rate", "nan"), "--rate needs a number of 0 or more"),
+        (("tanks_flow.py", "net.toml", "--time", "-1"), "--time must be 0 s or more"),
+        (("tanks_flow.py", "net.toml", "--gap", "2"), "--gap must be from 0 to 1"),
+        (("tanks_flow.py", "net.toml", "--copies", "low=two"), "--copies needs a whole number"),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--pin", "lwo=cloud-0"),
+            "did you mean 'low'",
+        ),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(files, arguments, message):
     done = run(plan, *arguments)
     assert isinstance(done.exception, HeadwaterError)
     assert message in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--mode", "fast"), "modes are 'engine', 'queues'"),
+        (("--service", "gaussian"), "'constant', 'exponential'"),
+        (("--mode", "engine", "--runner", "thread"), "did you mean 'threads'"),
+        (("--workers", "0"), "at least 1 worker"),
+        (("--for", "soon"), "cannot read duration 'soon'"),
+        (("--arrivals", "nowhere.txt"), "there is no file 'nowhere.txt'"),
+    ],
+)
+def test_a_wrong_rehearsal_says_what_is_wrong(files, arguments, message):
+    done = run(simulate, "tanks_flow.py", "net.toml", *arguments)
+    assert isinstance(done.exception, HeadwaterError)
+    assert message in str(done.exception)
+
+
+def test_plan_shares_a_step_out_to_copies(files):
+    asked = ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--copies", "low=2", "--json")
+    placement = json.loads(run(plan, *asked).stdout)["placement"]
+    assert {"low #1", "low #2"} <= set(placement)
+
+
+def test_simulate_plays_a_thread_per_step_as_well(files):
+    asked = ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--mode", "engine", "--runner", "threads")
+    done = run(simulate, *asked, "--for", "1s", "--json")
+    assert json.loads(done.stdout)["records_in"] > 0
 
 
 def test_importing_place_and_net_does_not_import_numba():

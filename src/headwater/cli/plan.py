@@ -84,14 +84,14 @@ def plan(
         at_most={name: _number("--at-most", text) for name, text in _pairs("--at-most", at_most).items()},
         closed=frozenset(close or ()),
     )
+    numbers = {step: _whole("--copies", text) for step, text in _pairs("--copies", copies).items()}
+    solve, budget = strategy(strategy_name), search(time_s, gap, seed, objective)
     asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
-    for step, number in _pairs("--copies", copies).items():
-        asked = with_copies(asked, step, _whole("--copies", number))
+    for step, number in numbers.items():
+        asked = with_copies(asked, step, number)
     asked = wished(asked, wishes)
-    goal = Objective.parse(objective) if objective else None
-    budget = Budget(time_s=time_s, gap=gap, seed=seed, objective=goal)
     with progress("placing"):
-        found = strategy(strategy_name)(asked, budget)
+        found = solve(asked, budget)
         document = account(found) | _explained(found, budget, explain)
     if picture is not None and found.device is not None:
         from headwater.place.picture import draw
@@ -114,6 +114,15 @@ def _explained(found: Placement, budget: Budget, wanted: bool) -> dict[str, Any]
     return {"explanation": dataclasses.asdict(explain(found.problem, budget))}
 
 
+def search(time_s: float, gap: float, seed: int, objective: str | None) -> Budget:
+    """How to search, as the command line says it; checked before anything is measured."""
+    if not 0 <= time_s < float("inf"):
+        raise PlacementError(f"--time must be 0 s or more; got {time_s}")
+    if not 0 <= gap <= 1:
+        raise PlacementError(f"--gap must be from 0 to 1; got {gap}")
+    return Budget(time_s=time_s, gap=gap, seed=seed, objective=Objective.parse(objective) if objective else None)
+
+
 def asked_for(
     flow: str | None,
     net: Path | None,
@@ -132,6 +141,14 @@ def asked_for(
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     from headwater.place.from_flow import problem_of
 
+    models = [known.value for known in Model]
+    if model not in models:
+        raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
+    rates: float | dict[str, float] = 1000.0
+    if rate and "=" in rate[0]:
+        rates = {name: _number("--rate", text) for name, text in _pairs("--rate", rate).items()}
+    elif rate:
+        rates = _number("--rate", rate[0])
     wanted, where = find_flow(flow), nets.read(net)
     if profile is not None:
         measured = Profile.load(profile)
@@ -140,13 +157,6 @@ def asked_for(
 
         with progress("measuring"):
             measured = measure(wanted, records=20_000)
-    if model not in list(Model):
-        raise PlacementError(f"there is no model {model!r}; models are {listed(Model)}{suggestion(model, Model)}")
-    rates: float | dict[str, float] = 1000.0
-    if rate and "=" in rate[0]:
-        rates = {name: _number("--rate", text) for name, text in _pairs("--rate", rate).items()}
-    elif rate:
-        rates = _number("--rate", rate[0])
     ips = _speed(measured_on, measured, where)
     return problem_of(wanted, where, measured, rates, measured_ips=ips, model=Model(model))
 
@@ -199,6 +209,9 @@ def _whole(option: str, text: str) -> int:
 
 def _number(option: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise PlacementError(f"{option} needs a number; got {text!r}") from None
+    if not 0 <= number < float("inf"):
+        raise PlacementError(f"{option} needs a number of 0 or more; got {text!r}")
+    return number

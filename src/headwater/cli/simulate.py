@@ -23,6 +23,7 @@ from headwater.cli.plan import (
     SEED,
     TIME,
     asked_for,
+    search,
 )
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
@@ -30,8 +31,9 @@ from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.net.arrays import Ints
-from headwater.place import Budget, Objective, Problem, strategy, violations
+from headwater.place import Problem, strategy, violations
 from headwater.place.strategies import MODULES
+from headwater.sim.settings import RUNNERS
 
 MODES = ("queues", "engine")
 
@@ -53,6 +55,7 @@ def simulate(
     ] = "poisson",
     service: Annotated[str | None, typer.Option(help="exponential or constant time per record")] = None,
     policy: Annotated[str, typer.Option(help=f"engine mode: {', '.join(POLICIES)}")] = DEFAULT,
+    runner: Annotated[str, typer.Option(help=f"engine mode: {' or '.join(RUNNERS)}, a thread per step")] = "engine",
     workers: Annotated[int, typer.Option(help="engine mode: workers per device")] = 2,
     take: Annotated[str, typer.Option(help="engine mode: records per turn: all, half, or a number")] = "50",
     rate: RATE = None,
@@ -67,26 +70,23 @@ def simulate(
     as_json: JSON = False,
 ) -> None:
     """Play a placement in virtual time and report it like a run; the same seed gives the same trace."""
-    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
     if mode not in MODES:
         raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
+    seconds, coming, kind = microseconds(duration) / 1e6, _arrivals(arrivals), _service(service)
+    queues = sim.Options(seconds, seed, coming, kind)
+    engine = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers, runner=runner)
+    solve, budget = strategy(strategy_name), search(time_s, 0.0, seed, objective)
+    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
     if placement is not None:
         device = _read(placement, asked)
     else:
-        goal = Objective.parse(objective) if objective else None
-        found = strategy(strategy_name)(asked, Budget(time_s=time_s, seed=seed, objective=goal))
+        found = solve(asked, budget)
         if found.device is None:
             err.print(f"nothing to play: {found.reason}")
             raise typer.Exit(1)
         device = found.device
-    seconds, coming = microseconds(duration) / 1e6, _arrivals(arrivals)
     with progress("playing"):
-        if mode == "queues":
-            kind = _service(service)
-            report = sim.run_queues(asked, device, sim.Options(seconds, seed, coming, kind))
-        else:
-            options = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers)
-            report = sim.run_engine(asked, device, options)
+        report = sim.run_queues(asked, device, queues) if mode == "queues" else sim.run_engine(asked, device, engine)
     names = {s: asked.net.device_name(int(d)) for s, d in zip(asked.steps, device, strict=True)}
     if as_json:
         print_json(report.to_json() | {"placement": names})
@@ -129,6 +129,7 @@ def _arrivals(text: str) -> sim.Arrivals:
 def _service(text: str | None) -> sim.Service | None:
     if text is None:
         return None
-    if text not in list(sim.Service):
-        raise RunError(f"--service is {listed(sim.Service)}; got {text!r}")
+    known = [service.value for service in sim.Service]
+    if text not in known:
+        raise RunError(f"--service is one of {listed(known)}; got {text!r}")
     return sim.Service(text)

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from headwater.errors import PlacementError
+from headwater.errors import PlacementError, suggestion
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.net.net import Net
 
@@ -244,7 +244,8 @@ class Problem:
         """The number of the step called `name`."""
         if name not in self.steps:
             known = ", ".join(f"'{s}'" for s in self.steps[:8])
-            raise PlacementError(f"problem '{self.name}' has no step '{name}'; its steps begin {known}")
+            slip = suggestion(name, self.steps)
+            raise PlacementError(f"problem '{self.name}' has no step '{name}'; its steps begin {known}{slip}")
         return self.steps.index(name)
 
     def stream_name(self, stream: int) -> str:
