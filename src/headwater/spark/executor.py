@@ -20,10 +20,11 @@ from headwater.flow.column import Array, Nullable
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.operator import partitions
-from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, SUB, Parcel, Row, in_order
+from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, SUB, Parcel, Row, in_order, pieces
 from headwater.spark.stages import Entry, Layout, Stage
 
 _EXAMPLES = 5
+_SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
 _FLUSHES = 10  #: bits of a place for how often one piece of a source was handed over
 _FULL = 2**18  #: records for which a source's stage does not wait any longer before it sends them on
 
@@ -223,22 +224,28 @@ class Executor:
             batch = concat_batches(batches) if batches else None
             if leaving.entry is None:
                 if batch is not None:
-                    yield -1 - leaving.target % 2, leaving.target, _first(batch), self._for_sink(leaving, batch)
+                    yield from self._to_sink(leaving.target, batch)
             elif batch is not None or marks:
                 for bucket, part in self._by_bucket(leaving.entry, batch):
-                    if part is not None or marks:
-                        yield bucket, leaving.target, _first(part), self._packed(part, marks)
+                    yield from self._to_bucket(bucket, leaving.target, part, marks)
         self._emitted_ns = 0
 
-    def _for_sink(self, leaving: _Exit, batch: Batch) -> bytes:
-        staging = self.layout.stagings.get(self.layout.sinks[leaving.target - FIRST_SINK])
-        if staging is None:
-            return self._packed(batch, [])
-        said = staging.write([batch])
-        return Parcel(self.stage.number, self._emitted_ns, batch.of_columns({}), said=said).pack()
+    def _to_bucket(self, bucket: int, target: int, batch: Batch | None, marks: list[tuple[int, int]]) -> Iterator[Row]:
+        for part in pieces(batch) if batch is not None else ():
+            yield bucket, target, _first(part), Parcel(self.stage.number, self._emitted_ns, part, marks).pack()
+            marks = []
+        if marks:
+            yield bucket, target, LAST, Parcel(self.stage.number, self._emitted_ns, None, marks).pack()
 
-    def _packed(self, batch: Batch | None, marks: list[tuple[int, int]]) -> bytes:
-        return Parcel(self.stage.number, self._emitted_ns, batch, marks).pack()
+    def _to_sink(self, target: int, batch: Batch) -> Iterator[Row]:
+        staging = self.layout.stagings.get(self.layout.sinks[target - FIRST_SINK])
+        if staging is None:
+            yield from self._to_bucket(-1 - target % 2, target, batch, [])
+            return
+        said = staging.write([batch])
+        some = batch.of_columns({}).take(np.arange(0, batch.length, -(-batch.length // _SAMPLE)))
+        parcel = Parcel(self.stage.number, self._emitted_ns, some, said=said, count=batch.length)
+        yield -1 - target % 2, target, _first(batch), parcel.pack()
 
     def _by_bucket(self, entry: Entry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
         stage = self.layout.stages[entry.stage]
@@ -330,8 +337,8 @@ def _told_apart(places: Array, last: int) -> Array:
     return result
 
 
-def _first(batch: Batch | None) -> int:
-    return LAST if batch is None else int(batch.stamps[0, EMITTED])
+def _first(batch: Batch) -> int:
+    return int(batch.stamps[0, EMITTED])
 
 
 def _counted(counters: Counters) -> list[int]:

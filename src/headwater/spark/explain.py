@@ -9,6 +9,7 @@ from headwater.flow.steps import Read
 from headwater.spark.sinks import guarantee
 from headwater.spark.sources import way_of
 from headwater.spark.stages import Layout, Stage, cut
+from headwater.spark.writing import is_dropped
 
 
 def explained(flow: Flow, buckets: int = 1) -> dict[str, Any]:
@@ -63,6 +64,8 @@ def _why(layout: Layout, stage: Stage, name: str) -> str:
     step = layout.flow.steps[name]
     if isinstance(step.kind, Read):
         return f"read {way_of(step.kind.source)}"
+    if is_dropped(step):
+        return "kept by nobody"
     if step.is_sink:
         return f"{stage.why[name]}, {guarantee(step)}"
     return stage.why[name]

@@ -8,9 +8,12 @@ the place of its first record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
 from struct import Struct
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,6 +32,7 @@ SUB = 12  #: bits of a place for the results of one record
 PIECE = 24 + SUB  #: bits of a place within one piece of a source
 LAST = 2**62  #: the place of what comes after all records
 _LENGTH = Struct("<Q")
+_LARGE = 32 * 2**20  #: bytes of records that one row should not exceed: Java copies rows as a whole, again and again
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 
@@ -40,25 +44,28 @@ class Parcel:
     emitted_ns: int
     batch: Batch | None
     marks: list[tuple[int, int]] = field(default_factory=list)
-    #: what a task said of the records, when it has written them itself; only their stamps travel then
+    #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
     said: bytes = b""
+    count: int = 0
 
     def pack(self) -> bytes:
         """Return the parcel as bytes."""
-        header = _encode([self.sender, self.emitted_ns, self.marks, self.said])
-        return b"".join([_LENGTH.pack(len(header)), header, b"" if self.batch is None else pack(self.batch)])
+        body = b"" if self.batch is None else pack(self.batch)
+        header = _encode([self.sender, self.emitted_ns, self.marks, self.said, self.count, len(body)])
+        return b"".join([_LENGTH.pack(len(header)), header, _codec().compress(body, asbytes=True) if body else b""])
 
     @classmethod
     def unpack(cls, frame: bytes) -> Parcel:
         """Return the parcel of these bytes; its columns can be written."""
         (length,) = _LENGTH.unpack_from(frame)
         start = _LENGTH.size + length
-        sender, emitted_ns, marks, said = _decode(memoryview(frame)[_LENGTH.size : start])
+        sender, emitted_ns, marks, said, count, size = _decode(memoryview(frame)[_LENGTH.size : start])
         batch = None
-        if len(frame) > start:
-            _, header = PREFIX.unpack_from(frame, start)
-            batch = unpack(np.frombuffer(bytearray(memoryview(frame)[start + PREFIX.size :]), np.uint8), header)
-        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks], said)
+        if size:
+            body = _codec().decompress(memoryview(frame)[start:], size)
+            _, header = PREFIX.unpack_from(body)
+            batch = unpack(np.frombuffer(bytearray(memoryview(body)[PREFIX.size :]), np.uint8), header)
+        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks], said, count)
 
     def places(self) -> set[int]:
         """Return where something changes: at its marks, and behind its last record."""
@@ -74,11 +81,26 @@ class Parcel:
         return (whole.slice(0, stop) if stop < whole.length else whole) if stop else None
 
 
+@cache
+def _codec() -> Any:
+    """Return how records are compressed: a gigabyte a second, and Java has a sixth of them to carry."""
+    import pyarrow as pa
+
+    return pa.Codec("zstd", compression_level=1)
+
+
+def pieces(batch: Batch) -> Iterator[Batch]:
+    """Cut a batch into parts of which each makes a row that is not too large."""
+    count = max(1, -(-(batch.nbytes + batch.stamps.nbytes) // _LARGE))
+    edges = [batch.length * i // count for i in range(count + 1)]
+    return (batch.slice(a, b) for a, b in pairwise(edges) if b > a)
+
+
 def in_order(parcels: Sequence[Parcel]) -> Parcel:
     """Make one parcel of those that the buckets of a stage, or the pieces of a source, sent in a micro-batch."""
     if len(parcels) == 1:
         return parcels[0]
-    batches = [parcel.batch for parcel in parcels if parcel.batch is not None]
+    batches = sorted((p.batch for p in parcels if p.batch is not None), key=lambda b: int(b.stamps[0, EMITTED]))
     batch = concat_batches(batches) if batches else None
     if batch is not None and len(batches) > 1:
         places = batch.stamps[:, EMITTED]

@@ -11,7 +11,8 @@ import numpy as np
 
 from headwater.flow.batch import CREATED, Batch
 from headwater.flow.flow import Flow
-from headwater.metrics import Histogram, Sample, StepMetrics
+from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
+from headwater.spark.parcel import Parcel
 
 _EXAMPLES = 5
 
@@ -44,18 +45,20 @@ class Tally:
             if counted["ended"] is not None:
                 self.ended.add(counted["ended"])
 
-    def wrote(self, sink: str, batch: Batch, emitted_ns: int, busy_ns: int) -> None:
+    def wrote(self, sink: str, parcel: Parcel, busy_ns: int) -> None:
         """Count records that a sink has taken."""
-        now = time.time_ns()
+        batch, now = parcel.batch, time.time_ns()
+        assert batch is not None
+        count = parcel.count or batch.length
         with self._lock:
             step = self._steps[sink]
-            step.records_in += batch.length
-            step.records_out += batch.length
+            step.records_in += count
+            step.records_out += count
             step.activations += 1
             step.busy_ns += busy_ns
-            step.t_c_ns += busy_ns * batch.length
-            self._latency.add(now - batch.stamps[:, CREATED])
-            self._emit_latency.add(np.full(batch.length, now - emitted_ns))
+            step.t_c_ns += busy_ns * count
+            ages = np.stack([now - batch.stamps[:, CREATED], np.full(batch.length, now - parcel.emitted_ns)])
+            add_rows([self._latency, self._emit_latency], ages, times=max(1, round(count / batch.length)))
 
     def broke(self, sink: str, letters: Batch) -> None:
         """Count records that a sink could not take."""

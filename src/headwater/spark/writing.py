@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headwater.flow.batch import Batch
 from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.steps import Step, Write
+from headwater.io import Discard
 from headwater.operators.operator import dead_letters
 from headwater.spark.parcel import Parcel
-from headwater.spark.sinks import OpenSink, Staging, TableSink, open_sink
+from headwater.spark.sinks import OpenSink, TableSink, open_sink
+from headwater.spark.stages import Staging
 from headwater.spark.tally import Tally
 
 
@@ -16,6 +21,7 @@ class Sinks:
     """All sinks of a flow, open."""
 
     def __init__(self, flow: Flow, checkpoint: Path) -> None:
+        self._flow = flow
         self._open: dict[str, OpenSink] = {}
         self._for_letters = [step.name for step in flow.readers_of(DEAD_LETTERS) if step.is_sink]
         try:
@@ -26,9 +32,11 @@ class Sinks:
             self.close()
             raise
 
-    def stagings(self) -> dict[str, Staging]:
+    def stagings(self) -> Mapping[str, Staging]:
         """Return what tasks need to write records themselves, for the sinks that let them."""
-        return {name: sink.staging for name, sink in self._open.items() if isinstance(sink, TableSink)}
+        tables = {name: sink.staging for name, sink in self._open.items() if isinstance(sink, TableSink)}
+        dropped = {name: Dropping() for name in self._open if is_dropped(self._flow.steps[name])}
+        return {**tables, **dropped}
 
     def write(self, batch_id: int, parcels: dict[str, list[Parcel]], tally: Tally) -> None:
         """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
@@ -52,16 +60,17 @@ class Sinks:
             assert batch is not None
             start = time.perf_counter_ns()
             try:
-                if parcel.said:
-                    _staged(self._open[name], parcel.said)
-                else:
-                    self._open[name].write(batch)
+                sink = self._open[name]
+                if not parcel.said:
+                    sink.write(batch)
+                elif isinstance(sink, TableSink):
+                    sink.stage(parcel.said)
             except Exception as error:
                 told = dead_letters(name, [f"{type(error).__name__}: {error}"] * batch.length, batch)
                 letters.append(Parcel(parcel.sender, parcel.emitted_ns, told))
                 tally.broke(name, told)
             else:
-                tally.wrote(name, batch, parcel.emitted_ns, time.perf_counter_ns() - start)
+                tally.wrote(name, parcel, time.perf_counter_ns() - start)
         return letters
 
     def close(self) -> None:
@@ -70,6 +79,14 @@ class Sinks:
             sink.close()
 
 
-def _staged(sink: OpenSink, said: bytes) -> None:
-    assert isinstance(sink, TableSink)
-    sink.stage(said)
+class Dropping:
+    """Drops records where they are: nobody wants them, so they need not travel."""
+
+    def write(self, batches: Sequence[Batch]) -> bytes:
+        """Say that they are gone."""
+        return b"dropped"
+
+
+def is_dropped(step: Step) -> bool:
+    """Say whether a step's sink keeps nothing."""
+    return isinstance(step.kind, Write) and isinstance(step.kind.sink, Discard)

@@ -1,0 +1,171 @@
+"""The life of a run on Spark: ending, stopping, going on from a checkpoint, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater import spark as on_spark
+from headwater.errors import InputError, RunError
+from headwater.io.table import ParquetTable
+from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.query import cause_in
+from headwater.spark.sources.ranges import Sizes
+
+SCHEMA = {"n": int, "key": str, "at": "time"}
+SMALL = Sizes(parallel=2, batch_bytes=2000, batch_records=100, piece_bytes=500)
+
+
+def written(path, first, last):
+    with path.open("a") as file:
+        for n in range(first, last):
+            file.write(json.dumps({"n": n, "key": "abc"[n % 3], "at": n * 100_000}) + "\n")
+
+
+def numbered(state, record):
+    seen = (state or 0) + 1
+    return seen, {"n": record["n"], "key": record["key"], "seen": seen}
+
+
+def counting(source, out, windows):
+    flow = Flow("counting")
+    read = flow.read("r", source)
+    made = read.key_by("key").process("number", numbered, out={"n": int, "key": str, "seen": int})
+    made.write("out", out)
+    timed = read.event_time("t", "at").key_by("key").window("w", Tumbling("1 s"), n=agg.count())
+    timed.write("windows", windows)
+    return flow
+
+
+def test_a_stopped_run_goes_on_where_it_was(spark, tmp_path):
+    written(tmp_path / "in.jsonl", 0, 600)
+    source = io.JsonLines(tmp_path / "in.jsonl", SCHEMA)
+    out, windows = io.JsonLines(tmp_path / "out.jsonl"), io.Csv(tmp_path / "windows.csv")
+    options = {"checkpoint": tmp_path / "kept", "sizes": SMALL}
+    first = on_spark.start(counting(source, out, windows), **options)
+    while first.wait(0.05) is None:
+        if first.sample().records_in > 100:
+            first.stop()
+    report = first.wait()
+    read = report.last.records_in
+    assert 100 < read < 600
+    second = on_spark.run(counting(source, out, windows), **options)
+    assert read + second.last.records_in == 600
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(line["n"] for line in lines) == list(range(600))
+    assert all(line["seen"] == line["n"] // 3 + 1 for line in lines)
+    counts = [line.split(",") for line in (tmp_path / "windows.csv").read_text().splitlines()[1:]]
+    assert sum(int(count) for *_, count in counts) == 600
+    assert len(counts) == 3 * 60
+    with pytest.raises(RunError, match="is of a run that has come to its end"):
+        on_spark.run(counting(source, out, windows), **options)
+
+
+def test_an_endless_source_is_stopped_and_its_windows_close(spark):
+    flow, out = Flow("endless"), io.Collect()
+    ticks = io.Generate(lambda numbers: {"n": numbers}, {"n": int}, 2000, time="at")
+    read = flow.read("ticks", ticks).event_time("t", "at", ahead="1 h")
+    read.key_by().window("w", Tumbling("1 h"), n=agg.count()).write("out", out)
+    report = on_spark.run(flow, seconds=1.5)
+    assert report.last.records_in > 0
+    assert sum(record["n"] for record in out.records) == report.last.records_in
+    assert report.last.latency.count == len(out.records)
+    assert report.left == 0
+
+
+def test_tasks_write_a_partitioned_table(spark, tmp_path):
+    import pyarrow.dataset as ds
+
+    written(tmp_path / "in.jsonl", 0, 600)
+    flow = Flow("table")
+    read = flow.read("r", io.JsonLines(tmp_path / "in.jsonl", SCHEMA))
+    table = ParquetTable(tmp_path / "table", by=["key"])
+    read.key_by("key").process("number", numbered, out={"n": int, "key": str, "seen": int}).write("table", table)
+    report = on_spark.run(flow, sizes=SMALL)
+    rows = ds.dataset(tmp_path / "table", partitioning="hive").to_table().to_pylist()
+    assert sorted(row["n"] for row in rows) == list(range(600))
+    assert {row["key"] for row in rows} == {"a", "b", "c"}
+    assert report.last.records_out == {"table": 600}
+
+
+def broken_sink():
+    class Broken:
+        def open(self, schema):
+            return self
+
+        def write(self, batch):
+            raise InputError("the disk is full")
+
+        def close(self):
+            pass
+
+    return Broken()
+
+
+def test_what_a_sink_cannot_take_are_dead_letters(spark):
+    flow, letters = Flow("full"), io.Collect()
+    flow.read("r", io.Items([{"n": 1}, {"n": 2}])).write("out", broken_sink())
+    flow.dead_letters.write("dead", letters)
+    report = on_spark.run(flow)
+    assert [letter["error"] for letter in letters.records] == ["InputError: the disk is full"] * 2
+    assert report.dead_letters == 2
+    assert report.last.records_out == {"out": 0, "dead": 2}
+
+
+def test_a_flow_that_breaks_in_a_worker_says_why_in_one_line(spark):
+    class Unpackable:
+        pass
+
+    flow = Flow("objects")
+    read = flow.read("r", io.Items([{"n": 1}]))
+    read.map("m", lambda record: {"n": record["n"], "o": Unpackable()}, out={"n": int, "o": object}).write(
+        "out", io.Discard()
+    )
+    with pytest.raises(RunError, match=r"Spark stopped the flow: column 'o'.*Unpackable") as error:
+        on_spark.run(flow)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_checkpoints_are_turned_away(tmp_path):
+    flow = counting(io.Items([], SCHEMA), io.Discard(), io.Discard())
+    Checkpoint(tmp_path / "c").claim(flow, 4)
+    Checkpoint(tmp_path / "c").claim(flow, 4)
+    other = Flow("other")
+    other.read("r", io.Items([], SCHEMA)).write("out", io.Discard())
+    changed = counting(io.Items([], {**SCHEMA, "key": int}), io.Discard(), io.Discard())
+    longer = counting(io.Items([], SCHEMA), io.Discard(), io.Discard())
+    longer.dead_letters.write("dead", io.Discard())
+    for wrong, buckets, why in [
+        (other, 4, "it belongs to flow 'counting', not to 'other'"),
+        (
+            changed,
+            4,
+            r"step 'r' gave \(n: int, key: text, at: time\) then, and gives \(n: int, key: int, at: time\) now",
+        ),
+        (longer, 4, "flow 'counting' had no step 'dead letters' then"),
+        (flow, 8, "it spreads keys over 4 buckets, not over 8"),
+    ]:
+        with pytest.raises(RunError, match=why):
+            Checkpoint(tmp_path / "c").claim(wrong, buckets)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(RunError, match="is no checkpoint of Headwater's, and not empty"):
+        Checkpoint(tmp_path / "mine").claim(flow, 4)
+    (tmp_path / "c" / "headwater.json").write_text("{")
+    with pytest.raises(RunError, match="cannot read checkpoint"):
+        Checkpoint(tmp_path / "c").claim(flow, 4)
+
+
+def test_the_cause_is_found_in_what_spark_says():
+    told = "[FAILED] Traceback (most recent call last):\n  File\nZeroDivisionError: division by zero\n\tat org.apache"
+    assert cause_in(told) == "ZeroDivisionError: division by zero"
+    assert cause_in("nothing known\nmore") == "nothing known"
+
+
+def test_a_missing_file_is_told_before_spark_does_anything(spark, tmp_path):
+    flow = Flow("missing")
+    flow.read("r", io.JsonLines(tmp_path / "no.jsonl", SCHEMA)).filter("f", col.n > 0).write("out", io.Discard())
+    with pytest.raises(InputError, match=r"no\.jsonl"):
+        on_spark.run(flow)
