@@ -21,7 +21,8 @@ from headwater.riot.sources import MessageFile, Messages
 from headwater.spark import sources
 from headwater.spark.sources import _ranges, open_source
 from headwater.spark.sources import log as logs
-from headwater.spark.sources.kafka import records
+from headwater.spark.sources.feed import plain
+from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.ranges import Sizes
@@ -371,6 +372,33 @@ def test_kafka_without_its_connector_is_one_clear_message(spark, tmp_path):
 def test_kafka_is_refused_on_the_engine():
     with pytest.raises(FlowError, match="on Spark only"):
         io.Kafka("127.0.0.1:9092", "levels", {"n": int}).open(print)
+
+
+def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_path):
+    """The connector itself is not there; another source of Spark's stands in with the columns that it has."""
+    columns = ["'t' AS topic", "0 AS partition", "value AS offset", "timestamp"]
+    value = """CAST(concat('{"n": ', value, '}') AS BINARY) AS value"""
+    made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    source, finish = io.Kafka("127.0.0.1:9092", "t", {"n": int}), tmp_path / "finish"
+    rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), finish)
+    finish.touch()
+    taken = []
+    query = rows.writeStream.foreachBatch(
+        lambda frame, batch_id: taken.extend(frame.orderBy("seq").collect()) if not ended(taken) else None
+    ).start()
+    try:
+        wait_for(lambda: ended(taken))
+    finally:
+        query.stop()
+    batches = [unpack_frame(row.frame) for row in taken]
+    assert batches[-1].watermark == END
+    numbers = [n for batch in batches if batch.length for n in batch["n"].tolist()]
+    assert sorted(numbers) == list(range(len(numbers)))
+    assert len(numbers) >= 100
+
+
+def ended(rows):
+    return any(unpack_frame(row.frame).watermark == END for row in rows)
 
 
 @pytest.mark.parametrize("payload", ["json", "text"])

@@ -30,6 +30,13 @@ def kafka_rows(spark: SparkSession, step: str, source: Kafka, prefix: Prefix, fi
     """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
     options = {"subscribe": source.topic, "startingOffsets": source.start, **source.options}
     values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
+    return rows_from(spark, values, step, source, prefix, finish)
+
+
+def rows_from(
+    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, finish: Path
+) -> DataFrame:
+    """Return the rows of what the connector has read."""
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
         _reader(step, source, prefix), ROW
     )
