@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import senml
+from keyed import GAP, filled, in_order
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -29,7 +30,6 @@ UNITS = {"source": "string", "longitude": "lon", "latitude": "lat", "temperature
     "dust": "per",
     "airquality_raw": "per",
 }
-WINDOW = 5
 
 Parse = Callable[[DataFrame], DataFrame]
 
@@ -60,31 +60,14 @@ def _within(name: str, low: float, high: float) -> Column:
 
 
 def interpolate(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    rows = senml.in_order(frames)
-    kept = np.full((len(RANGES), WINDOW), np.nan, np.float32)
+    rows = in_order(frames)
+    kept = np.full((len(RANGES), GAP), np.nan, np.float32)
     if state.exists:
         kept = np.frombuffer(state.get[0], np.float32).reshape(kept.shape).copy()
     for k, name in enumerate(RANGES):
         rows[name], kept[k] = filled(rows[name].astype(np.float32, copy=False), kept[k])
     state.update((kept.tobytes(),))
     yield pd.DataFrame(rows)
-
-
-def filled(values: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Replace gaps by the mean of the last valid values; `last` holds those from before, NaN where there are fewer."""
-    valid = ~np.isnan(values)
-    before = last[~np.isnan(last)]
-    sequence = np.concatenate([before, values[valid]])
-    if not valid.all():
-        values = values.copy()
-        seen = len(before) + np.cumsum(valid)
-        for i in np.flatnonzero(~valid):
-            window = sequence[max(0, seen[i] - WINDOW) : seen[i]]
-            values[i] = window.sum() / np.float32(len(window)) if len(window) else 0
-    kept = np.full(WINDOW, np.nan, np.float32)
-    tail = sequence[-WINDOW:]
-    kept[WINDOW - len(tail) :] = tail
-    return values, kept
 
 
 def _senml() -> Column:

@@ -2,20 +2,24 @@
 
 A step is a function from a key's new values and what was kept of it to results and what to keep; numpy where a step
 lends itself to it, plain Python floats where each value depends on the one before.
+
+This file imports no other of this folder and travels by value: the process in which Spark prepares transformWithState
+cannot import what was added to a session.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from senml import in_order
 
 WINDOW = HORIZON = 10
 GAP = 5
@@ -28,6 +32,17 @@ _middle = (WINDOW - 1) / 2
 _spread = WINDOW * (WINDOW * WINDOW - 1) / 12
 _positions = np.arange(WINDOW) - _middle
 _ahead = WINDOW + np.arange(HORIZON) - _middle
+
+
+def in_order(frames: Iterator[pd.DataFrame]) -> dict[str, np.ndarray]:
+    """Return the columns of a group's rows by message number; a shuffle brings them in any order.
+
+    Arrays, since most groups are small and every operation on a DataFrame costs as much as many rows.
+    """
+    pieces = list(frames)
+    rows = pieces[0] if len(pieces) == 1 else pd.concat(pieces)
+    order = np.argsort(rows["msg"].to_numpy(), kind="stable")
+    return {name: rows[name].to_numpy()[order] for name in rows.columns}
 
 
 def kalman(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,10 +72,25 @@ def sliding_regression(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray
     return which, lines, np.concatenate([[count + len(values)], np.zeros(WINDOW - len(tail)), tail])
 
 
+def filled(values: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replace gaps by the mean of the last valid values; `last` holds those from before, NaN where there are fewer."""
+    valid = ~np.isnan(values)
+    before = last[~np.isnan(last)]
+    sequence = np.concatenate([before, values[valid]])
+    if not valid.all():
+        values = values.copy()
+        seen = len(before) + np.cumsum(valid)
+        for i in np.flatnonzero(~valid):
+            window = sequence[max(0, seen[i] - GAP) : seen[i]]
+            values[i] = window.sum() / np.float32(len(window)) if len(window) else 0
+    kept = np.full(GAP, np.nan, np.float32)
+    tail = sequence[-GAP:]
+    kept[GAP - len(tail) :] = tail
+    return values, kept
+
+
 def interpolate(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fill gaps with the mean of the last valid values; `kept` holds those, NaN where there are fewer."""
-    from etl import filled
-
     out, last = filled(np.where(values < LEAST, np.float32(np.nan), values), kept.astype(np.float32))
     return out, last.astype(np.float64)
 
@@ -122,3 +152,6 @@ def transform_with_state(records: DataFrame, task: Task) -> DataFrame:
     return records.groupBy("key").transformWithStateInPandas(
         statefulProcessor=Processor(), outputStructType=task.out, outputMode="Append", timeMode="None"
     )
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -73,14 +71,3 @@ def parsed_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield pa.RecordBatch.from_pydict(parsed_columns(batch))
-
-
-def in_order(frames: Iterator[pd.DataFrame]) -> dict[str, np.ndarray]:
-    """Return the columns of a group's rows by message number; a shuffle brings them in any order.
-
-    Arrays, since most groups are small and every operation on a DataFrame costs as much as many rows.
-    """
-    pieces = list(frames)
-    rows = pieces[0] if len(pieces) == 1 else pd.concat(pieces)
-    order = np.argsort(rows["msg"].to_numpy(), kind="stable")
-    return {name: rows[name].to_numpy()[order] for name in rows.columns}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import senml
-from keyed import kalman, sliding_regression
+from keyed import in_order, kalman, sliding_regression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -45,7 +45,7 @@ def _stats(rows: DataFrame) -> DataFrame:
 
 
 def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    rows = senml.in_order(frames)
+    rows = in_order(frames)
     kept = np.zeros((len(senml.NUMBERS), _KEPT))
     kept[:, 1] = 30.0
     if state.exists:
@@ -96,7 +96,7 @@ def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np
 
 
 def distinct(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    rows = senml.in_order(frames)
+    rows = in_order(frames)
     ranks = list(state.get[0]) if state.exists else [0] * 2**BITS
     known: dict[str, tuple[int, int]] = {}
     total, estimate, out = sum(ranks), "", []

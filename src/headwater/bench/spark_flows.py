@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,14 @@ class Bench:
         self.last = self.ours(flow)
         return self._count / (time.perf_counter() - began)
 
-    def differences(self, flow: str) -> list[str]:
-        """Run all three over a few messages and say where results differ from ours."""
+    def differences(self, flow: str, forms: Sequence[str] = FORMS) -> list[str]:
+        """Run ours and handwritten forms over a few messages and say where results differ from ours."""
         from headwater import spark
 
         first, second = Collect(), Collect()
         spark.run(self._flow(flow, self._folder / "few", first, second))
         told = []
-        for form in FORMS:
+        for form in forms:
             theirs = handwritten.collected(self._frame(flow, form, "few"))
             told += [
                 f"{form}: {difference}" for difference in _COMPARE[flow](first.records, second.records, theirs)[:3]
