@@ -18,7 +18,7 @@ from headwater.place.fleet import Fleet, uses
 from headwater.place.picture import draw
 from headwater.place.repair import repair
 from headwater.place.tell import tell
-from headwater.place.what_if import headroom, least
+from headwater.place.what_if import front, headroom, least
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -253,6 +253,20 @@ def test_what_if_asks_for_the_fewest_devices_within_a_latency():
     assert few.score.critical <= fast.value * 1.2
     assert few.score.devices <= fast.score.devices
     assert least(problem, "devices", latency_s=fast.value * 0.9).status == "infeasible"
+
+
+def test_a_front_leads_from_the_fastest_to_the_cheapest_and_nothing_on_it_is_dominated():
+    net = nets.cloud_edge(2, 2, 2, classes=(nets.PI_2, nets.PI_3, dataclasses.replace(nets.RYZEN, price_per_hour=0.5)))
+    problem = queue_problem(3, n=5, net=net, dense=True, pinned=np.array([2, -1, -1, -1, -1]))
+    found = front(problem, "critical", "money", points=4, budget=Budget(time_s=40))
+    assert found
+    seconds, money = ([f.score.measure(m) for f in found] for m in ("critical", "money"))
+    assert seconds == sorted(seconds)
+    assert money == sorted(money, reverse=True)
+    assert all(violations(problem, f.device.tolist()) == [] for f in found)
+    assert seconds[0] == pytest.approx(strategy("exact")(problem, Budget(objective=Objective.parse("critical"))).value)
+    with pytest.raises(PlacementError, match="at least 2 points"):
+        front(problem, "critical", "money", points=1)
 
 
 def test_headroom_is_the_factor_at_which_the_placement_breaks():

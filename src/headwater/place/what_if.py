@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.place import exact
 from headwater.place.explain import slower
@@ -24,6 +25,46 @@ def least(
     asked = dataclasses.replace(asked, at_most=(*asked.at_most, ((("critical", 1.0),), latency_s)))
     budget = dataclasses.replace(budget or Budget(), objective=Objective.parse(f"{of} then critical"))
     return exact.solve(asked, budget)
+
+
+def front(problem: Problem, one: str, other: str, *, points: int = 5, budget: Budget | None = None) -> list[Placement]:
+    """Placements from the best in one measure to the best in another, none worse than another in both.
+
+    The ends are each measure's optimum; between them the second measure is limited, evenly, and the first one minimised.
+    """
+    if points < 2:
+        raise PlacementError(f"a front needs at least 2 points; got {points}")
+    budget = budget or Budget()
+    share = dataclasses.replace(budget, time_s=budget.time_s / points)
+
+    def best(asked: Problem, first: str, then: str) -> Placement:
+        goal = Objective.parse(f"{first} then {then}")
+        found = exact.solve(asked, dataclasses.replace(share, objective=goal))
+        return dataclasses.replace(found, problem=problem)
+
+    ends = best(problem, one, other), best(problem, other, one)
+    if any(end.device is None for end in ends):
+        return []
+    dear, cheap = (end.score.measure(other) for end in ends)
+    found = [ends[0]]
+    for at in range(1, points - 1):
+        limit = dear + (cheap - dear) * at / (points - 1)
+        capped = dataclasses.replace(problem, at_most=(*problem.at_most, (((other, 1.0),), limit)))
+        found.append(best(capped, one, other))
+    found.append(ends[1])
+    sound = [f for f in found if f.device is not None]
+    return [
+        f for at, f in enumerate(sound) if not any(_beats(g, f, one, other) for g in (*sound[:at], *sound[at + 1 :]))
+    ]
+
+
+def _beats(a: Placement, b: Placement, one: str, other: str) -> bool:
+    """Whether a placement is better in one measure and no worse in the other; of equals the first listed stays."""
+    gain = [b.score.measure(m) - a.score.measure(m) for m in (one, other)]
+    slack = [1e-9 * abs(b.score.measure(m)) for m in (one, other)]
+    return all(g >= -s for g, s in zip(gain, slack, strict=True)) and any(
+        g > s for g, s in zip(gain, slack, strict=True)
+    )
 
 
 def headroom(problem: Problem, device: Ints, *, most: float = 1000.0) -> float:
