@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,8 +63,30 @@ def test_bounds_keep_partial_matches_few() -> None:
     assert found["no bound"]["mb"] > found["within 50 sec"]["mb"]
 
 
-def test_queries_over_many_keys_find_each_key() -> None:
-    found = cep._keys(500)
-    assert found["partition"]["results"] == 500
-    assert found["absence"]["results"] == 3 * 500
-    assert found["join"]["results"] == 8 * 500  # the first record of a is just out of its window for the last of b
+def test_queries_over_100_000_keys_find_each_key_within_the_stated_memory() -> None:
+    found = cep._keys(100_000)
+    assert found["partition"]["results"] == 100_000
+    assert found["absence"]["results"] == 3 * 100_000
+    assert found["join"]["results"] == 8 * 100_000  # the first record of a is just out of its window for the last of b
+    for row in found.values():
+        assert 0 < row["state_mb"] <= row["bound_mb"] == 350
+        assert row["grown_mb"] <= row["bound_mb"]
+
+
+def test_keys_that_come_and_go_are_forgotten() -> None:
+    few, many = cep._endless_keys(250_000), cep._endless_keys(500_000)
+    assert (few["results"], many["results"]) == (250_000, 500_000)
+    assert many["forgotten_keys"] > 250_000
+    assert many["state_mb"] <= 1.1 * few["state_mb"]
+
+
+def test_other_shapes_find_what_the_general_matcher_finds() -> None:
+    found = cep._shapes(10_000)
+    for name, row in found.items():
+        fast: Any = cep._operator(f"from {cep._SHAPES[name]}", "a", cep._SHAPED)
+        slow = replace(fast._plan, general=True)()
+        results = [
+            slow.process(batch, 0) for tenth in range(10) for batch in cep._shaped(1000 * tenth, 1000 * tenth + 1000)
+        ]
+        assert row["results"] == sum(batch.length for batch in results if batch is not None) > 0, name
+        assert row["partial_matches"] == slow.partial_matches

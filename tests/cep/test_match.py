@@ -29,9 +29,32 @@ def test_compiled_matchers_agree_with_brute_force(chain: s.Chain, events: list[H
 
 @settings(max_examples=400, deadline=None)
 @given(chains(plain=False), happenings(), cuts)
-def test_the_general_matcher_agrees_with_brute_force(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
+def test_all_matchers_agree_with_brute_force(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
-    assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
+    wanted = canonical(expected(chain, events, ports))
+    assert canonical(run(make, ports, events, at)) == wanted
+    assert canonical(run(replace(make, general=True), ports, events, at)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "matcher"),
+    [
+        ("every e1=a -> e2=a[x > e1.x]", "PatternMatcher"),
+        ("every e1=a, e2=a[x > e1.x]", "SequenceMatcher"),
+        ("every e1=a<2:5> -> e2=a[x > e1[0].x]", "AttemptMatcher"),
+        ("every e1=a+, e2=a[x > e1[last].x]", "AttemptMatcher"),
+        ("every e1=a -> e2=a[x > e1.x] and e3=b", "AttemptMatcher"),
+        ("every e1=a -> e2=a[x > e1.x] or e3=b", "AttemptMatcher"),
+        ("every e1=a -> not b[x == e1.x] for 5 sec", "AttemptMatcher"),
+        ("every (e1=a -> e2=b)", "AttemptMatcher"),
+        ("e1=a -> every e2=b", "GeneralMatcher"),
+        ("every e1=a -> e2=b -> e3=a[x > e1.x + e2.x]", "GeneralMatcher"),
+        ("every e1=a -> e2=b[x > e1.x or y is null]", "GeneralMatcher"),
+    ],
+)
+def test_the_shape_of_a_chain_decides_which_matcher_runs_it(text: str, matcher: str) -> None:
+    chain = parse(f"from {text} select e1.id as i").statements[0].source  # type: ignore[union-attr]
+    assert type(operator_of(chain)[0]()._matcher).__name__ == matcher
 
 
 @settings(max_examples=200, deadline=None)
@@ -85,7 +108,7 @@ def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening
 
 
 @settings(max_examples=60, deadline=None)
-@given(chains(plain=True, strict=False), happenings(), cuts, st.integers(1, 4))
+@given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), cuts, st.integers(1, 4))
 def test_both_matchers_evict_the_oldest_at_the_cap(
     chain: s.Chain, events: list[Happening], at: list[int], cap: int
 ) -> None:

@@ -145,13 +145,15 @@ def configs() -> list[Config]:
 def run(
     quick: bool = False, output: Path | None = None, *, records: int | None = None, only: list[str] | None = None
 ) -> dict[str, Any]:
-    """Measure every configuration, then what bounds do to patterns, then queries over 100,000 keys."""
+    """Measure every configuration, then other shapes of patterns, what bounds do to them, and queries over many keys."""
     n = records or (400_000 if quick else 10_000_000)
     chosen = [config for config in configs() if not only or config.name in only]
     answer: dict[str, Any] = {"records": n, "batch": BATCH, "queries": {c.name: _measured(c, n) for c in chosen}}
     if not only:
+        answer["shapes"] = _shapes(min(n, 2_000_000))
         answer["bounds"] = _bounds(min(n, 2_000_000))
         answer["keys"] = _keys(20_000 if quick else 100_000)
+        answer["endless_keys"] = _endless_keys(200_000 if quick else 2_000_000)
     if output is not None:
         _write(answer, output)
     return answer
@@ -235,6 +237,66 @@ def _engine_rate(config: Config, n: int) -> float:
     return n / (time.perf_counter() - begin)
 
 
+# -- other shapes ---------------------------------------------------------------------------------------------------------
+
+_SHAPES = {
+    "count": "every e1=a<2:5> -> e2=a[x == e1[0].x] within 10 sec select e1[0].x as x, e2.x as y",
+    "and": "every e1=a -> e2=a[x == e1.x] and e3=a[y > e1.y] within 10 sec select e1.x as x, e3.y as y",
+    "or": "every e1=a -> e2=a[x == e1.x] or e3=a[x == e1.x + 1] within 10 sec select e1.x as x, e2.x as y",
+    "absence": "every e1=a[x < 500] -> not a[x == e1.x + 500] for 1 sec select e1.x as x",
+    "absence and": "every e1=a -> not a[x == e1.x + 1] and e2=a[x == e1.x] within 10 sec select e1.x as x",
+    "group": "every (e1=a -> e2=a[x > e1.x] -> e3=a[x == e1.x]) within 10 sec select e1.x as x",
+    "sequence of counts": "every e1=a[x < 500]+, e2=a[x >= 500] select e1[0].x as x, e1[last].x as y, e2.x as z",
+}
+_SHAPED = Schema.of({"x": int, "y": float, "t": "time"})
+
+
+def _shapes(n: int) -> dict[str, Any]:
+    """Measure counts, `and`, `or`, absence and groups over records of a thousand values, a thousandth of a second apart."""
+    return {name: _shape(f"from {query}", n) for name, query in _SHAPES.items()}
+
+
+def _shape(query: str, n: int) -> dict[str, Any]:
+    operator: Any = _operator(query, "a", _SHAPED)
+    for batch in _shaped(0, 2 * BATCH):
+        _operator(query, "a", _SHAPED).process(batch, 0)
+    results, work = 0, []
+    for tenth in range(10):
+        batches = list(_shaped(tenth * n // 10, (tenth + 1) * n // 10))
+        began = time.thread_time()
+        for batch in batches:
+            out = operator.process(batch, 0)
+            results += out.length if isinstance(out, Batch) else 0
+        work.append(time.thread_time() - began)
+    return {
+        "records": n,
+        "results": results,
+        "rate": round(n / sum(work)),
+        "last_over_first": round(work[0] / work[-1], 3),
+        "partial_matches": operator.partial_matches,
+        "state_mb": round(operator.nbytes / 1e6, 1),
+    }
+
+
+def _operator(query: str, streams: str, schema: Schema, **options: Any) -> Operator:
+    """Return the operator of a query over streams of one letter each, with event time."""
+    flow = Flow("cep")
+    for name in streams:
+        flow.read(f"read {name}", Prepared([], schema)).event_time(name, "t")
+    flow.query("query", query, **options)
+    return build(flow.steps["query"])
+
+
+def _shaped(start: int, stop: int) -> Iterator[Batch]:
+    for at in range(start, stop, BATCH):
+        n = min(BATCH, stop - at)
+        draw = np.random.default_rng(at)
+        columns: dict[str, Any] = {
+            "x": draw.integers(0, 1000, n), "y": draw.random(n), "t": (at + np.arange(n)) * 1000,
+        }  # fmt: skip
+        yield Batch(columns, n, np.zeros((n, 2), np.int64))
+
+
 # -- bounds ---------------------------------------------------------------------------------------------------------------
 
 
@@ -286,7 +348,13 @@ _KEY_QUERIES = {
     "join": "from a#window.time(1 min) as a join b#window.time(1 min) as b on a.key == b.key "
     "select a.key as key, b.x as x",
 }
-MEMORY_BOUND_MB = 500  #: what each query over 100,000 keys may add to the process
+#: what each query may add to the process: 3 kB per key, with some records of each, and room to grow
+BYTES_PER_KEY, BYTES_AT_FIRST = 3_000, 50_000_000
+
+
+def bound_mb(keys: int) -> float:
+    """Return the memory that a query over so many keys may take."""
+    return (BYTES_AT_FIRST + keys * BYTES_PER_KEY) / 1e6
 
 
 def _keys(keys: int) -> dict[str, Any]:
@@ -295,17 +363,20 @@ def _keys(keys: int) -> dict[str, Any]:
 
 
 def _keyed(query: str, keys: int) -> dict[str, Any]:
-    flow = Flow("keys")
-    for name in "ab":
-        flow.read(f"read {name}", Prepared([], _KEYED)).event_time(name, "t")
-    flow.query("query", query, cap=10 * keys)
-    step = flow.steps["query"]
-    operator = build(step)
+    ports = 1 if query == _KEY_QUERIES["partition"] else 2
+    # a first small run, so that compiled code does not count as state
+    small: Any = _operator(query, "ab", _KEYED)
+    for port in range(ports):
+        small.process(_keyed_batch(0, 64, 0, port), port)
+    again = _operator(query, "ab", _KEYED)
+    again.restore(small.snapshot())
+    again.advance(END)
+    operator: Any = _operator(query, "ab", _KEYED, cap=10 * keys)
     before = _resident_mb()
-    results, records, seconds, most = 0, 0, 0.0, before
+    results, records, seconds, most, state = 0, 0, 0.0, before, 0
     for turn in range(3):
         for start in range(0, keys, BATCH):
-            for port in range(len(step.inputs)):
+            for port in range(ports):
                 batch = _keyed_batch(start, min(start + BATCH, keys), turn, port)
                 begin = time.perf_counter()
                 out = operator.process(batch, port)
@@ -313,18 +384,48 @@ def _keyed(query: str, keys: int) -> dict[str, Any]:
                 seconds += time.perf_counter() - begin
                 records += batch.length
                 results += sum(b.length for b in (out, moved) if isinstance(b, Batch))
-                most = max(most, _resident_mb())
+                most, state = max(most, _resident_mb()), max(state, operator.nbytes)
     last = operator.advance(END)
     results += last.length if isinstance(last, Batch) else 0
-    grown = max(0.0, most - before)
+    grown, bound = max(0.0, most - before), bound_mb(keys)
     return {
         "keys": keys,
         "records": records,
         "results": results,
         "rate": round(records / seconds),
         "grown_mb": round(grown, 1),
-        "bound_mb": MEMORY_BOUND_MB,
-        "within_bound": grown <= MEMORY_BOUND_MB,
+        "state_mb": round(state / 1e6, 1),
+        "bound_mb": bound,
+        "within_bound": max(state / 1e6, grown) <= bound,
+    }
+
+
+_PASSING = (
+    "partition with (key of a) begin from every e1=a -> e2=a[x > e1.x] within 1 sec select e1.key as key, e2.x as x end"
+)
+
+
+def _endless_keys(keys: int) -> dict[str, Any]:
+    """Let keys come and go, two records each, 100,000 new ones per second: those that hold nothing are forgotten."""
+    operator: Any = _operator(_PASSING, "a", _KEYED)
+    results, seconds, state = 0, 0.0, []
+    for start in range(0, keys, BATCH):
+        stop = min(start + BATCH, keys)
+        for turn in range(2):
+            batch = _keyed_batch(start, stop, turn, 0)
+            batch.columns["t"] = (2 * np.arange(start, stop) + turn) * 5
+            begin = time.perf_counter()
+            out = operator.process(batch, 0)
+            seconds += time.perf_counter() - begin
+            results += out.length if isinstance(out, Batch) else 0
+        state.append(operator.nbytes)
+    return {
+        "keys": keys,
+        "results": results,
+        "rate": round(2 * keys / seconds),
+        "forgotten_keys": operator.forgotten_keys,
+        "state_mb": round(max(state) / 1e6, 1),
+        "state_mb_first_half": round(max(state[: max(1, len(state) // 2)]) / 1e6, 1),
     }
 
 
@@ -357,6 +458,11 @@ def table(answer: dict[str, Any]) -> str:
             f"{name:10} {row['rate']:>12,} {row['engine_rate']:>12,} {row['paper_azure']:>9,} {row['over_paper']:>9,.1f} "
             f"{row['paper_pi']:>9,} {row['selectivity']:>12.5f} {row['last_over_first']:>10.2f}"
         )
+    for name, row in answer.get("shapes", {}).items():
+        lines.append(
+            f"{name}: {row['rate']:,}/s, last/first {row['last_over_first']:.2f}, {row['results']:,} results, "
+            f"{row['partial_matches']:,} partial matches, {row['state_mb']} MB"
+        )
     for name, row in answer.get("bounds", {}).items():
         lines.append(
             f"Pat3 0.0, {name}: {row['rate']:,}/s, last/first {row['last_over_first']:.2f}, "
@@ -364,7 +470,14 @@ def table(answer: dict[str, Any]) -> str:
         )
     for name, row in answer.get("keys", {}).items():
         lines.append(
-            f"{name} over {row['keys']:,} keys: {row['rate']:,}/s, {row['grown_mb']} MB of {row['bound_mb']} MB"
+            f"{name} over {row['keys']:,} keys: {row['rate']:,}/s, state {row['state_mb']} MB of {row['bound_mb']:.0f} MB, "
+            f"process grown by {row['grown_mb']} MB"
+        )
+    if "endless_keys" in answer:
+        row = answer["endless_keys"]
+        lines.append(
+            f"{row['keys']:,} keys that come and go: {row['rate']:,}/s, state at most {row['state_mb']} MB "
+            f"({row['state_mb_first_half']} MB in the first half), {row['forgotten_keys']:,} keys forgotten"
         )
     return "\n".join(lines)
 
