@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from headwater import Batch, Flow, Schema, io
-from headwater.errors import InputError
+from headwater.errors import FlowError, InputError
 from headwater.riot.in_order import InOrder
 from headwater.spark.sinks import guarantee, open_sink
 from headwater.spark.sinks.journal import Journal
@@ -188,3 +188,35 @@ def test_a_journal_that_is_no_journal_is_said_to_be_one(tmp_path):
     (tmp_path / "written").write_text("{")
     with pytest.raises(InputError, match="what a sink has written"):
         Journal(tmp_path / "written")
+
+
+def test_a_database_behind_jdbc_holds_each_record_once(spark, tmp_path):
+    """Derby, which comes with Spark, stands for all databases."""
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    url = f"jdbc:derby:{tmp_path}/base;create=true"
+    step = step_for(io.Jdbc(url, "readings"))
+    assert guarantee(step) == "exactly once"
+    for batch_id, kill_at in ((0, None), (1, "before commit"), (1, "after commit"), (1, None), (2, None)):
+        sink = open_sink(step, tmp_path / "checkpoint")
+        if sink.begin(batch_id):
+            for batch in micro_batch(batch_id):
+                sink.write(batch)
+            if kill_at == "before commit":
+                sink._stage()
+                continue
+            sink.commit(batch_id)
+        if kill_at is None:
+            sink.close()
+    rows = spark.read.jdbc(url, "readings").collect()
+    assert sorted((row.n, row.city) for row in rows) == [(n, f"c{n % 3}") for n in range(60)]
+
+
+def test_a_database_that_is_not_there_is_said_to_be_so(spark, tmp_path):
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    step = step_for(io.Jdbc(f"jdbc:derby:{tmp_path}/absent", "readings"))
+    with pytest.raises(InputError, match=r"cannot write jdbc:derby.*absent table readings"):
+        open_sink(step, tmp_path / "checkpoint")
+    with pytest.raises(FlowError, match="on Spark only"):
+        step.kind.sink.open(SCHEMA)
+    with pytest.raises(FlowError, match="begins with jdbc:"):
+        io.Jdbc("postgresql://host/base", "readings")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwater.io.csv import Csv as Csv
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
+    from headwater.io.jdbc import Jdbc as Jdbc
     from headwater.io.jsonl import JsonLines as JsonLines
     from headwater.io.kafka import Kafka as Kafka
     from headwater.io.memory import Collect as Collect
@@ -34,6 +35,7 @@ _HOMES = {
     "Failing": "memory",
     "Generate": "generator",
     "Items": "memory",
+    "Jdbc": "jdbc",
     "JsonLines": "jsonl",
     "Kafka": "kafka",
     "Mqtt": "mqtt",

@@ -5,6 +5,7 @@
 | `JsonLines`, `Csv` (a file) | the driver | exactly once: what is behind the last whole micro-batch is cut off |
 | `ParquetTable`, `Parquet` | tasks, in parallel | exactly once: files appear when their micro-batch is committed |
 | `Sqlite` | the driver | exactly once: the number of the micro-batch is in the same transaction |
+| `Jdbc` | tasks, then the database | exactly once: the same |
 | `InOrder` and what writes at its end | the driver | exactly once: kept on disk until then |
 | `Mqtt`, `Kafka`, `Console`, others | the driver | at least once: a micro-batch that was cut short comes again |
 """
@@ -20,6 +21,7 @@ from uuid import uuid4
 from headwater.flow.batch import Batch
 from headwater.flow.steps import Step, Write
 from headwater.io.csv import Csv
+from headwater.io.jdbc import Jdbc
 from headwater.io.jsonl import JsonLines
 from headwater.io.kafka import Kafka
 from headwater.io.parquet import Parquet
@@ -28,6 +30,7 @@ from headwater.io.table import ParquetTable
 from headwater.riot.in_order import InOrder
 from headwater.spark.sinks.direct import DirectSink
 from headwater.spark.sinks.files import LineFile
+from headwater.spark.sinks.jdbc import JdbcTable
 from headwater.spark.sinks.kafka import KafkaSink
 from headwater.spark.sinks.spool import SpooledSink
 from headwater.spark.sinks.sqlite import SqliteTable
@@ -61,9 +64,11 @@ def open_sink(step: Step, checkpoint: Path) -> OpenSink:
     if isinstance(sink, JsonLines | Csv) and str(sink.path) != "-":
         return LineFile(sink, schema, folder)
     if isinstance(sink, ParquetTable | Parquet):
-        return TableSink(sink, schema, f"{run}-{sha256(step.name.encode()).hexdigest()[:4]}")
+        return TableSink(sink, schema, _short(run, step))
     if isinstance(sink, Sqlite):
         return SqliteTable(sink, schema, f"{run}/{step.name}")
+    if isinstance(sink, Jdbc):
+        return JdbcTable(sink, schema, _short(run, step))
     if isinstance(sink, Kafka):
         return KafkaSink(sink, schema, folder)
     if isinstance(sink, InOrder):
@@ -75,7 +80,7 @@ def guarantee(step: Step) -> str:
     """Return what holds for a step's sink after a kill, in words."""
     assert isinstance(step.kind, Write)
     sink = step.kind.sink
-    exact = isinstance(sink, ParquetTable | Parquet | Sqlite | InOrder) or (
+    exact = isinstance(sink, ParquetTable | Parquet | Sqlite | Jdbc | InOrder) or (
         isinstance(sink, JsonLines | Csv) and str(sink.path) != "-"
     )
     return "exactly once" if exact else "at least once"
@@ -90,3 +95,8 @@ def _run_name(checkpoint: Path) -> str:
         fresh.write_text(uuid4().hex[:8])
         fresh.replace(path)
     return path.read_text()
+
+
+def _short(run: str, step: Step) -> str:
+    """Return a name for a step of these runs that can be part of a file's or a table's."""
+    return f"{run}-{sha256(step.name.encode()).hexdigest()[:4]}"

@@ -1,0 +1,116 @@
+"""Databases, through JDBC: exactly once.
+
+Spark writes the records of a micro-batch to a table beside the one that is wanted. One transaction then moves them over and
+writes down the number of the micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headwater.errors import InputError
+from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.schema import Schema
+from headwater.io.arrow import table_of
+from headwater.io.jdbc import Jdbc
+
+_BATCHES = "headwater_batches"
+
+
+class JdbcTable:
+    """A table of a database, as the driver sees it."""
+
+    def __init__(self, sink: Jdbc, schema: Schema, name: str) -> None:
+        self._sink, self._schema, self._name = sink, schema, name
+        self._staging = f"headwater_{name.replace('-', '_')}"
+        self._waiting: list[Batch] = []
+        with self._connected() as connection:
+            if not _has_table(connection, _BATCHES):
+                _execute(connection, f"CREATE TABLE {_BATCHES} (writer VARCHAR(64) PRIMARY KEY, batch INTEGER)")
+                connection.commit()
+
+    def begin(self, batch_id: int) -> bool:
+        """Say whether this micro-batch has still to be written."""
+        self._waiting = []
+        with self._connected() as connection:
+            statement = connection.prepareStatement(f"SELECT batch FROM {_BATCHES} WHERE writer = ?")
+            statement.setString(1, self._name)
+            found = statement.executeQuery()
+            return not found.next() or batch_id > found.getInt(1)
+
+    def write(self, batch: Batch) -> None:
+        """Take some of its records."""
+        self._waiting.append(batch)
+
+    def commit(self, batch_id: int) -> None:
+        """Move all of its records over, and write its number, in one transaction."""
+        staged = any(map(len, self._waiting)) and self._stage()
+        with self._connected() as connection:
+            if staged:
+                quote = connection.getMetaData().getIdentifierQuoteString().strip()
+                columns = ", ".join(f"{quote}{name}{quote}" for name in self._schema)
+                _execute(
+                    connection, f"INSERT INTO {self._sink.table} ({columns}) SELECT {columns} FROM {self._staging}"
+                )
+            _execute(connection, f"DELETE FROM {_BATCHES} WHERE writer = ?", self._name)
+            _execute(connection, f"INSERT INTO {_BATCHES} VALUES (?, {batch_id})", self._name)
+            connection.commit()
+
+    def close(self) -> None:
+        """Drop the table in which records waited."""
+        with self._connected() as connection:
+            if _has_table(connection, self._staging):
+                _execute(connection, f"DROP TABLE {self._staging}")
+                connection.commit()
+
+    def _stage(self) -> bool:
+        """Write the records beside the table, which is made first if it is not there."""
+        from headwater.spark.session import session
+
+        rows = session().createDataFrame(table_of(concat_batches(self._waiting), self._schema))
+        for table, records, mode in ((self._sink.table, rows.limit(0), "append"), (self._staging, rows, "overwrite")):
+            writer = records.write.format("jdbc").options(url=self._sink.url, dbtable=table, **self._sink.options)
+            writer.mode(mode).save()
+        return True
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Open a connection with Spark's own means, which find drivers that came with `spark.jars`."""
+        from py4j.protocol import Py4JJavaError
+
+        from headwater.spark.session import session
+
+        java: Any = session().sparkContext._jvm
+        options = {"url": self._sink.url, "dbtable": self._sink.table, **self._sink.options}
+        connection = None
+        try:
+            given = java.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(
+                java.PythonUtils.toScalaMap(options)
+            )
+            dialect = java.org.apache.spark.sql.jdbc.JdbcDialects.get(self._sink.url)
+            connection = dialect.createConnectionFactory(given).apply(-1)
+            connection.setAutoCommit(False)
+            yield connection
+        except Py4JJavaError as error:
+            why = str(error.java_exception.getMessage() or error.java_exception.toString()).splitlines()[0]
+            raise InputError(f"cannot write {self._sink}: {why}") from None
+        finally:
+            if connection is not None:
+                connection.rollback()  # what is not committed by now never is
+                connection.close()
+
+
+def _execute(connection: Any, text: str, *values: str) -> None:
+    statement = connection.prepareStatement(text)
+    for place, value in enumerate(values, start=1):
+        statement.setString(place, value)
+    statement.executeUpdate()
+    statement.close()
+
+
+def _has_table(connection: Any, name: str) -> bool:
+    """Say whether there is a table; databases keep names that are not quoted in capitals, or in small letters."""
+    found = (connection.getMetaData().getTables(None, None, each, None) for each in (name, name.upper(), name.lower()))
+    return any(tables.next() for tables in found)
