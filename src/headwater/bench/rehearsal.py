@@ -32,6 +32,7 @@ from headwater.place.problem import Problem
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TAKE, TICK_S = 50, 1e-3
+_WARM_UP = 0.4  #: of the measured time, that a run is given before it, as `trial` does
 _TRIES = 7
 _GAP_S = 5e-4
 #: Every machine stands still at times, if only because Python's lock may be kept for its switch interval of 5 ms.
@@ -82,7 +83,7 @@ def run(
                 for config in CONFIGS:
                     real = measure(topology, config, rate_hz, seconds, repeat)
                     played = simulated(asked, config, rate_hz, seconds, workers, costs[_runner(config)], stalls).last
-                    pairs.append(_pair(load, real, played, topology.copies_out() * 1.4 * seconds * rate_hz))
+                    pairs.append(_pair(load, real, played, seconds, topology.copies_out()))
     answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
     answer["stalls_ms"] = {"every": 1e3 * stalls.every_s, "length": 1e3 * stalls.length_s}
     answer["share_of_cores"] = round(share, 3)
@@ -190,8 +191,8 @@ def simulated(
     loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * rate_hz, stream_hz=problem.stream_hz * rate_hz)
     policy = engine.Options().policy if config == "threads" else config
     options = sim.EngineOptions(
-        seconds=1.4 * seconds,
-        warm_up=0.4 / 1.4,
+        seconds=(1 + _WARM_UP) * seconds,
+        warm_up=_WARM_UP / (1 + _WARM_UP),
         arrivals=sim.Constant(),
         policy=policy,
         take=TAKE,
@@ -209,16 +210,18 @@ def _runner(config: str) -> str:
     return "threads" if config == "threads" else "engine"
 
 
-def _pair(load: float, real: Trial, played: Sample, offered: float) -> Pair:
+def _pair(load: float, real: Trial, played: Sample, seconds: float, copies: int) -> Pair:
+    span_s = (1 + _WARM_UP) * seconds
+    never_ms = 1e3 * span_s  # where no record arrived in time, p99 is at least the whole run
     return Pair(
         topology=real.subject,
         config=real.config,
         load=load,
         repeat=real.repeat,
-        real_p99_ms=real.p99_ms,
+        real_p99_ms=real.p99_ms or never_ms,
         real_kept=real.out_hz / real.offered_hz,
-        sim_p99_ms=played.latency.percentile(99) / 1e6,
-        sim_kept=sum(played.records_out.values()) / offered,
+        sim_p99_ms=played.latency.percentile(99) / 1e6 or never_ms,
+        sim_kept=sum(played.records_out.values()) / (copies * span_s * real.offered_hz),
     )
 
 
