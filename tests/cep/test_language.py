@@ -99,6 +99,7 @@ def test_comments_and_white_space_do_not_matter() -> None:
 
 
 WRONG = [
+    ("select * from levels", 1, 1, "select", "a query begins with 'from', such as 'from levels select *'"),
     ("from levels insert into low", 1, 13, "insert", "did you forget 'select'? 'select *' keeps all columns"),
     ("from level select tank", 1, 6, "level", "there is no stream 'level'; did you mean 'levels'?"),
     ("from levels select hight", 1, 20, "hight", "stream 'levels' has no column 'hight'; did you mean 'height'?"),

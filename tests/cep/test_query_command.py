@@ -44,3 +44,21 @@ def test_a_query_over_two_files_names_them(tmp_path: Path) -> None:
     )
     query(text, *files, "--time", "at", "--output", str(tmp_path / "out.jsonl"), "--json")
     assert [json.loads(line)["tank"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["a", "b", "a"]
+
+
+def test_without_a_file_to_write_results_are_printed(tmp_path: Path) -> None:
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
+    read = ("from levels[height < 150] select tank, at", "--input", str(tmp_path / "levels.jsonl"))
+    assert query(*read).splitlines() == ['{"tank": "a", "at": 0}', '{"tank": "a", "at": 2}']
+    assert json.loads(query(*read, "--json"))["records"] == [{"tank": "a", "at": 0}, {"tank": "a", "at": 2}]
+
+
+def test_a_time_that_is_none_is_refused_by_its_option(tmp_path: Path) -> None:
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
+    add_commands()
+    wrong = ["query", "from levels select tank", "--input", str(tmp_path / "levels.jsonl"), "--time", "tank"]
+    result = CliRunner().invoke(app, wrong)
+    assert result.exit_code != 0
+    assert "--time tank: in levels.jsonl this column is text; event time is in whole microseconds" in repr(
+        result.exception
+    )

@@ -83,6 +83,8 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
     word = found.lower()
     last = re.search(r"(\w+|\S)$", before)
     previous = last.group() if last else ""
+    if not before and word in ("", "select"):
+        return "; a query begins with 'from', such as 'from levels select *'"
     if found in ("=",) and ("COMPARE" in expected or "RSQB" in expected):
         return "; did you mean '=='?"
     if found in ("&", "|"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +15,10 @@ from headwater.cep.automaton import events_of
 from headwater.cep.plan import TYPES
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, print_report
-from headwater.errors import FlowError, listed
+from headwater.errors import FlowError, InputError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
-from headwater.io import Csv, JsonLines, Parquet
+from headwater.io import Collect, Csv, JsonLines, Parquet
 
 
 def query(
@@ -26,7 +27,9 @@ def query(
         list[str],
         typer.Option("--input", "-i", help="FILE (.jsonl, .csv, .parquet), or STREAM=FILE if several are read"),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="the file to write, by its ending")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="the file to write, by its ending; without it, print results")
+    ] = None,
     time: Annotated[str | None, typer.Option(help="the column that holds event time")] = None,
     cap: Annotated[int | None, typer.Option(help="partial matches to keep at most")] = None,
     as_json: JSON = False,
@@ -37,10 +40,14 @@ def query(
     for stream, path in _files(app, input).items():
         _read(flow, stream, Path(path), app, time)
     options: dict[str, Any] = {} if cap is None else {"cap": cap}
-    flow.query("result", text, **options).write("output", _endpoint(output))
+    shown = Collect()
+    flow.query("result", text, **options).write("output", shown if output is None else _endpoint(output))
     report = engine.run(flow)
     if as_json:
-        print_json(report.to_json())
+        print_json(report.to_json() | ({"records": shown.records} if output is None else {}))
+    elif output is None:
+        for record in shown.records:
+            typer.echo(json.dumps(record, default=str))
     else:
         print_report(report)
 
@@ -51,6 +58,10 @@ def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> 
     if time is None:
         return flow.read(stream, _endpoint(path, types))
     source = flow.read(f"read {stream}", _endpoint(path, types))
+    if source.schema.get(time, "time") not in ("int", "time"):
+        raise InputError(
+            f"--time {time}: in {path.name} this column is {source.schema[time]}; event time is in whole microseconds"
+        )
     if source.schema.get(time) == "int":
         source = source.with_columns(f"time of {stream}", **{time: _column(time)})
     return source.event_time(stream, time)
