@@ -18,6 +18,9 @@ from pathlib import Path
 import pyarrow.dataset as ds
 from killed_flow import KEYS
 
+import headwater.spark
+from headwater import Flow, io
+
 KILLS = int(os.environ.get("HEADWATER_KILLS", "3"))
 RATE = 1000
 PATIENCE_S = 600
@@ -119,3 +122,17 @@ def test_each_record_is_in_every_sink_exactly_once_whenever_the_driver_is_killed
         places[record["key"]].append((record["n"], record["place"]))
     for found in places.values():
         assert [place for _, place in sorted(found)] == list(range(1, len(found) + 1))
+
+
+def test_a_run_that_was_killed_just_before_it_could_say_that_it_was_done_ends_at_once(spark, tmp_path):
+    def run():
+        flow = Flow("numbers")
+        made = flow.read("made", io.Generate(lambda n: {"n": n}, {"n": int}, 1e6, count=100))
+        made.write("lines", io.JsonLines(tmp_path / "out.jsonl"))
+        return headwater.spark.run(flow, checkpoint=tmp_path / "checkpoint")
+
+    run()
+    note = tmp_path / "checkpoint" / "headwater.json"
+    note.write_text(json.dumps({**json.loads(note.read_text()), "ended": False}))
+    assert run().last.records_in == 0
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 100

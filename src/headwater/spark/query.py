@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tempfile
@@ -164,10 +165,11 @@ class SparkRun:
             self.done.set()
 
     def _watch_till_the_end(self) -> None:
+        self._last_batch = max(self._last_batch, self._last_if_ended())
         due, told = self.options.seconds, False
         next_sample = self.options.sample_s
         while self._query.isActive and not self._aborted:
-            self._query.awaitTermination(_WATCH_S)
+            time.sleep(_WATCH_S)
             elapsed = time.perf_counter() - self._began
             if elapsed >= next_sample:
                 self.samples.append(self.tally.sample())
@@ -189,6 +191,15 @@ class SparkRun:
         if not self._aborted:
             raise self._explained()
 
+    def _last_if_ended(self) -> int:
+        """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
+        done = [int(path.name) for path in (self.checkpoint.query / "commits").glob("[0-9]*")]
+        if not done:
+            return -1
+        offsets = (self.checkpoint.query / "offsets" / str(max(done))).read_text().splitlines()[2:]
+        ended = sum(json.loads(offset).get("ended", False) for offset in offsets)
+        return max(done) if ended == len(self._feeds) else -1
+
     def _is_committed(self, batch: int) -> bool:
         return (self.checkpoint.query / "commits" / str(batch)).exists()
 
@@ -196,7 +207,7 @@ class SparkRun:
         """Let the micro-batch that is under way come to its end."""
         until = time.perf_counter() + _ENOUGH_S
         while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
-            self._query.awaitTermination(_WATCH_S)
+            time.sleep(_WATCH_S)
 
     def _explained(self) -> HeadwaterError:
         error = self._query.exception()
