@@ -165,6 +165,6 @@ def _write(marks: list[Mark], answer: dict[str, Any], output: Path) -> None:
     axes[0][0].set(xscale="log", xlabel="message", ylabel="processor time of a message, µs")
     axes[0][1].set(xscale="log", xlabel="message", ylabel="memory, MB")
     for axis in axes[0]:
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * axis.get_ylim()[1])
     axes[0][0].legend(fontsize=8)
     fig.savefig(output / "length.png", dpi=110)

@@ -113,7 +113,7 @@ def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
     wanted = np.float32(x)
     if 1e-3 <= x < 1e7:
-        places = _PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT]
+        places = int(_PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT])
         for tried in range(places - 1, places + 1):
             best = int(x * _TEN[tried] + 0.5)
             if np.float32(best / _TEN[tried]) == wanted:
@@ -201,7 +201,7 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
     if not 0.5 <= x < 1e7:
         return _write_any(value, out, at)
     wanted = np.float32(x)
-    places = _PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT]
+    places = int(_PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT])
     digits = int(x * _TEN[places - 1] + 0.5)
     back = digits / _TEN[places - 1]
     if np.float32(back) == wanted:
