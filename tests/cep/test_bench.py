@@ -81,12 +81,11 @@ def test_keys_that_come_and_go_are_forgotten() -> None:
 
 
 def test_other_shapes_find_what_the_general_matcher_finds() -> None:
-    found = cep._shapes(10_000)
+    found = cep._shapes(1_200)
+    assert sum(row["results"] > 0 for row in found.values()) >= 6
     for name, row in found.items():
         fast: Any = cep._operator(f"from {cep._SHAPES[name]}", "a", cep._SHAPED)
         slow = replace(fast._plan, general=True)()
-        results = [
-            slow.process(batch, 0) for tenth in range(10) for batch in cep._shaped(1000 * tenth, 1000 * tenth + 1000)
-        ]
-        assert row["results"] == sum(batch.length for batch in results if batch is not None) > 0, name
+        results = [slow.process(batch, 0) for at in range(0, 1_200, 120) for batch in cep._shaped(at, at + 120)]
+        assert row["results"] == sum(batch.length for batch in results if batch is not None), name
         assert row["partial_matches"] == slow.partial_matches
