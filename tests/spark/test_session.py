@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import headwater.spark
+from headwater import Flow, io
 from headwater.cli.doctor import doctor
 from headwater.errors import RunError
 from headwater.spark import java, niofs
@@ -125,3 +127,19 @@ def test_the_doctor_says_how_to_mend_spark(monkeypatch, capsys):
 
 def _no_spark():
     raise RunError("Spark needs Java 17 or newer, but there is none on this machine")
+
+
+def test_a_machine_on_which_python_starts_slowly_gets_another_chance(spark, monkeypatch, tmp_path, caplog):
+    """Spark waits for 10 s, which no setting changes, for the process that plans what is read."""
+    slow, once = tmp_path / "python", tmp_path / "once"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *source_runner*) [ -e {once} ] || {{ touch {once}; sleep 11; }};; esac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(slow))
+    flow, out = Flow("slow"), io.Collect()
+    flow.read("numbers", io.Items([{"n": 1}])).write("out", out)
+    headwater.spark.run(flow)
+    assert out.records == [{"n": 1}]
+    assert "trying once more" in caplog.text

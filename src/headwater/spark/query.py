@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WATCH_S = 0.02
+_TOO_SLOW = "Python worker failed to connect back"
 _ENOUGH_S = 10.0  # for a last micro-batch to be committed
 
 
@@ -56,6 +58,7 @@ class SparkRun:
         self._sinks: Sinks | None = None
         self._last_batch = -1  #: the micro-batch after which nothing follows
         self._aborted = False
+        self._starts_left = 2  #: how often the query may still be started again
         try:
             self._query = self._prepared()
         except BaseException:
@@ -93,7 +96,8 @@ class SparkRun:
         rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))
         for level in range(1, self.layout.levels + 1):
             rows = with_level(rows, shipped, level)
-        return self._started(spark, rows)
+        self._begin: Callable[[], StreamingQuery] = lambda: self._started(spark, rows)
+        return self._begin()
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
@@ -188,8 +192,15 @@ class SparkRun:
             if self._last_batch >= 0 and self._is_committed(self._last_batch):
                 self.checkpoint.end()
                 return
-        if not self._aborted:
-            raise self._explained()
+        if self._aborted:
+            return
+        if self._starts_left and _TOO_SLOW in str(self._query.exception()):
+            self._starts_left -= 1
+            log.warning("Spark gave up on a Python process that took longer than 10 s to start; trying once more")
+            self._query = self._begin()
+            self._watch_till_the_end()
+            return
+        raise self._explained()
 
     def _last_if_ended(self) -> int:
         """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
