@@ -11,7 +11,7 @@ import pytest
 
 from headwater import engine
 from headwater.bench.broker import broker
-from headwater.errors import ModelError
+from headwater.errors import InputError, ModelError
 from headwater.io import Collect, Items
 from headwater.riot import samples
 from headwater.riot.announce import announcements
@@ -149,6 +149,8 @@ def test_a_span_without_rows_and_a_table_without_the_columns_are_told(table, spa
         train.Trainer(table, ModelStore(tmp_path)).train(train.Span(9_000_000))
     with pytest.raises(ModelError, match="TAXI needs columns 'fare_amount', 'trip_distance'"):
         train.Trainer(table, ModelStore(tmp_path), TAXI).train()
+    with pytest.raises(InputError, match=r"cannot learn from table .*nowhere: no such folder, or no Parquet file"):
+        train.Trainer(tmp_path / "nowhere", ModelStore(tmp_path)).train()
 
 
 def test_a_running_pred_takes_over_what_triggers_made_mllib_train(table, tmp_path):
@@ -158,7 +160,7 @@ def test_a_running_pred_takes_over_what_triggers_made_mllib_train(table, tmp_pat
         edge = engine.start(flow)
         try:
             trainer = train.Trainer(table, ModelStore(tmp_path), broker=url)
-            asked = Items([{"start": 0, "end": 2_000_000}], train.TRIGGERS)
+            asked = Items([{"start": 5, "end": 0}, {"start": 0, "end": 2_000_000}], train.TRIGGERS)  # no rows, and some
             revisions = [[model.revision for model in models] for models in trainer.follow(asked)]
             line = trainer.store.latest("CITY-MLR")
             until = time.monotonic() + 60

@@ -6,12 +6,15 @@ announced on MQTT.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark.errors import AnalysisException
 from pyspark.ml.classification import DecisionTreeClassifier
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
@@ -31,6 +34,8 @@ from headwater.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+log = logging.getLogger(__name__)
 
 #: What asks for training: from when to when, in the unit of the table's time column; the end is not part of it.
 TRIGGERS = Schema.of({"start": int, "end": int})
@@ -70,11 +75,11 @@ class Trainer:
     by: str = "timestamp"
     broker: str | None = None
     topic: str = "models"
-    names: dict[str, str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        names = {"regression": f"{self.dataset.name}-MLR", "tree": f"{self.dataset.name}-DTC"}
-        object.__setattr__(self, "names", names)
+    @property
+    def names(self) -> dict[str, str]:
+        """Under which name each kind of model is kept."""
+        return {"regression": f"{self.dataset.name}-MLR", "tree": f"{self.dataset.name}-DTC"}
 
     def train(self, learn: Span = Span(), test: Span | None = None) -> list[Model]:  # noqa: B008  # it is frozen
         """Learn from a span of rows; measure on another, or on the same; keep and announce what came out.
@@ -82,46 +87,51 @@ class Trainer:
         The models' facts say how many rows there were, and how far the new and the previous revision are off on
         the rows of `test`.
         """
-        # where Spark schedules fairly, training gets its share beside streams, as a pool of its own
-        session().sparkContext.setLocalProperty("spark.scheduler.pool", "train")
-        learned = rows = self._rows(learn).cache()
-        tested = rows if test is None else self._rows(test).cache()
-        try:
-            values, counts = _counted(rows, self.dataset.features[-1])
-            if not len(values):
-                raise ModelError(f"there are no rows to learn from in {self.by} {learn}")
-            count = int(counts.sum())
-            rows = _gathered(rows, count)
-            borders = class_borders(values, counts)
-            label = _label(self.dataset.features[-1], borders)
-            ends = np.searchsorted(borders, values[[0, -1]], side="right")
-            models: list[Model] = [_regression(rows, self.dataset), _tree(rows, self.dataset, label, *ends.tolist())]
-            self._measure(models, tested, label, count)
-        finally:
-            learned.unpersist()
-            tested.unpersist()
-            session().sparkContext.setLocalProperty("spark.scheduler.pool", None)
+        with _in_pool("train"):
+            rows = self._rows(learn).cache()
+            tested = rows if test is None else self._rows(test).cache()
+            try:
+                models = self._learned(rows, tested, learn)
+            finally:
+                rows.unpersist()
+                tested.unpersist()
         kept = [self.store.add(self.names[model.kind], model) for model in models]
         if self.broker is not None:
             announce(kept, self.broker, self.topic)
         return kept
 
     def follow(self, triggers: Source) -> Iterator[list[Model]]:
-        """Train whenever a trigger comes, until its source ends; one that cannot be trained on is told in an error."""
-        complaints: list[str] = []
-        reader = triggers.open(lambda text, reason: complaints.append(f"{reason}: {text}"))
+        """Train whenever a trigger comes, until its source ends; one that cannot be followed is logged."""
+        reader = triggers.open(lambda text, reason: log.warning("cannot read a training trigger: %s: %s", reason, text))
         try:
             while (batch := reader.read(1, 0.5)) is not None:
-                if complaints:
-                    raise InputError(f"a training trigger cannot be read: {complaints[0]}")
                 for row in batch.rows():
-                    yield self.train(Span(row["start"], row["end"]))
+                    try:
+                        yield self.train(Span(row["start"], row["end"]))
+                    except (ModelError, InputError) as error:
+                        log.warning("cannot train from %s to %s: %s", row["start"], row["end"], error)
         finally:
             reader.close()
 
+    def _learned(self, rows: DataFrame, tested: DataFrame, span: Span) -> list[Model]:
+        target = self.dataset.features[-1]
+        values, counts = _counted(rows, target)
+        if not len(values):
+            raise ModelError(f"there are no rows to learn from in {self.by} {span}")
+        gathered = _gathered(rows, int(counts.sum()))
+        borders = class_borders(values, counts)
+        label = _label(target, borders)
+        least, most = np.searchsorted(borders, values[[0, -1]], side="right").tolist()
+        models: list[Model] = [
+            _regression(gathered, self.dataset),
+            _tree(gathered, self.dataset, label, least, most),
+        ]
+        self._measure(models, tested, label, int(counts.sum()))
+        return models
+
     def _rows(self, span: Span) -> DataFrame:
         """Return the features of the span's rows as doubles; a row that lacks one is left out."""
-        table = session().read.parquet(str(self.table)) if isinstance(self.table, str | Path) else self.table
+        table = _read(self.table) if isinstance(self.table, str | Path) else self.table
         missing = {self.by, *self.dataset.features} - set(table.columns)
         if missing:
             raise ModelError(
@@ -150,6 +160,24 @@ class Trainer:
             mine = [name for name in errors if name.startswith(f"{number} ")]
             facts = {name.partition(" ")[2]: float(found[name]) for name in mine}
             model.facts.update({"rows": float(rows), "tested": float(found["tested"]), **facts})
+
+
+@contextmanager
+def _in_pool(name: str) -> Iterator[None]:
+    """Let the jobs of this thread have a pool of their own: where Spark schedules fairly, a share beside streams."""
+    context = session().sparkContext
+    context.setLocalProperty("spark.scheduler.pool", name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", None)
+
+
+def _read(table: str | Path) -> DataFrame:
+    try:
+        return session().read.parquet(str(table))
+    except AnalysisException as error:
+        raise InputError(f"cannot learn from table {table}: no such folder, or no Parquet file in it yet") from error
 
 
 def _gathered(rows: DataFrame, count: int) -> DataFrame:
