@@ -114,6 +114,7 @@ def test_generated_records_are_all_there_at_once_or_when_due():
     expected = list(range(1000))
     rows, _ = by_ranges(_ranges(source, TINY, at_once=True))
     assert [row["x"] for row in rows] == expected
+    assert rows[-1]["at"] <= time.time_ns() // 1000  # nothing is from the future
     due = _ranges(source, TINY, at_once=False)
     at, seen, moments = due.start(), [], []
     while not at["ended"]:

@@ -44,8 +44,8 @@ class PacedRanges:
     def advance(self, at: Offset) -> Offset:
         """Return the records that are due by now."""
         now = time.time_ns()
-        if self._since_ns is None:  # this run begins: take up the rate where it was
-            self._since_ns = now - round(self._due_s(np.array([at["number"]]))[0] * 1e9) if at["number"] else now
+        if self._since_ns is None:
+            self._since_ns = self._begun(at, now)
         due = self._total
         if not self._at_once:
             due = min(self._total, floor(self._pace.rate.due((now - self._since_ns) / 1e9)))
@@ -80,6 +80,13 @@ class PacedRanges:
 
     def forget(self, end: Offset) -> None:
         """Nothing is kept."""
+
+    def _begun(self, at: Offset, now: int) -> int:
+        """Return when this run's number 0 was due: the rate goes on where it was, and what is read at once is all past."""
+        if self._at_once and at["since_ns"]:
+            return int(at["since_ns"])
+        due = self._total if self._at_once else at["number"]
+        return now - round(self._due_s(np.array([due]))[0] * 1e9) if due else now
 
     def _due_s(self, numbers: Array) -> Array:
         due_s: Array = np.minimum(self._pace.rate.when(numbers), _NEVER_S)
