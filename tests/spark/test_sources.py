@@ -249,6 +249,12 @@ def test_a_source_that_cannot_be_opened_says_so_before_anything_starts(spark, tm
         open_source(spark, "r", io.Items([{"n": 1}]), step_index=0, checkpoint="hdfs://far/away")
 
 
+def test_a_file_that_cannot_be_read_is_told_before_java_is_started(tmp_path):
+    for source in (io.JsonLines(tmp_path / "absent", XS), io.Csv(tmp_path, XS), MessageFile(tmp_path / "absent")):
+        with pytest.raises(InputError, match="cannot read"):
+            sources.check(source)
+
+
 def collected(spark, feed, checkpoint):
     """Run a query until its source has ended; return the plain rows in order."""
     rows = []

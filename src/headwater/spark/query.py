@@ -71,6 +71,9 @@ class SparkRun:
         """Check all that can be checked, then start the query."""
         cores = self.options.buckets or self.checkpoint.buckets()
         self.layout = cut(self.flow, cores or 1)  # refuses before Java has to be started
+        for step in self.flow.steps.values():
+            if isinstance(step.kind, Read):
+                sources.check(step.kind.source)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -98,6 +98,14 @@ def open_source(
     return Feed(rows_of(spark, step, ranges, prefix, finish), finish, receiver, temporary)
 
 
+def check(source: Source) -> None:
+    """Raise what a file has to say, if it cannot be read, before Java has to be started."""
+    if isinstance(source, MessageFile):
+        MessageRanges(source, Sizes(1)).start()
+    elif isinstance(source, JsonLines | Csv | Parquet) and _is_ranged(source):
+        source.open(lambda text, error: None).close()
+
+
 def _kafka(
     spark: SparkSession, step: str, source: Kafka, step_index: int, checkpoint: str | Path | None, prefix: Prefix
 ) -> Feed:
