@@ -153,11 +153,12 @@ def _ranges(source: Any, sizes: Sizes, *, at_once: bool) -> Ranges | None:
 
 
 def _is_file(path: str | Path) -> bool:
-    """Tell a file from a pipe, which has no past; one that is not there is said to be missing when it is opened."""
+    """Tell a file from a pipe, which has no past; what is neither is told when it is opened."""
     try:
-        return str(path) != "-" and stat.S_ISREG(Path(path).stat().st_mode)
+        mode = Path(path).stat().st_mode
     except OSError:
-        return True
+        return str(path) != "-"
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _folder(checkpoint: str | Path | None, step_index: int, *, lasting: bool) -> tuple[Path, Path | None]:
