@@ -147,9 +147,9 @@ def in_file(path, rows):
     return io.JsonLines(path, SCHEMA)
 
 
-@pytest.mark.parametrize(("size", "buckets"), [(1000, 2), (40, 3), (1, 1)])
+@pytest.mark.parametrize(("size", "buckets"), [(1000, 2), (20, 3)])
 def test_stages_one_after_the_other_in_this_process(size, buckets):
-    build = every_kind(io.Items(records(2000 if size > 1 else 300, seed=2, jump_s=30), SCHEMA))
+    build = every_kind(io.Items(records(800, seed=2, jump_s=30), SCHEMA))
     expected = build()
     engine.run(expected.flow, **RECORD_BY_RECORD)
     got = inline.run(build().flow, buckets=buckets, batching=repeat(size))
@@ -161,7 +161,7 @@ def test_stages_one_after_the_other_in_this_process(size, buckets):
 
 @pytest.mark.usefixtures("spark")
 def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
-    source = in_file(tmp_path / "r.jsonl", records(700, seed=1))
+    source = in_file(tmp_path / "r.jsonl", records(500, seed=1))
     report, got = assert_same(every_kind(source), sizes=SMALL, buckets=3)
     assert report.extra["spark"]["batches"] > 2
     assert {letter["step"] for letter in got["dead"]} >= {"r", "map", "process", "scan", "tumbling", "join"}
@@ -169,7 +169,7 @@ def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
 
 @pytest.mark.usefixtures("spark")
 def test_late_records_and_one_large_micro_batch():
-    source = io.Items(records(2000, seed=2, jump_s=30), SCHEMA)
+    source = io.Items(records(1000, seed=2, jump_s=30), SCHEMA)
     report, got = assert_same(every_kind(source))
     assert got["tumbling late"]
     assert report.extra["spark"]["batches"] == 1

@@ -8,7 +8,11 @@ import inline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater import Count, Flow, Session, Sliding, Stream, Tumbling, agg, col, engine, io
+from headwater.flow.steps import Apply, Input
+from headwater.operators import Operator
+from headwater.operators.snapshot import packed, unpacked
+from headwater.spark.stages import cut
 from strategies import build, flows, records
 
 
@@ -115,3 +119,41 @@ def test_windows_and_late_records_are_the_engines(rows, lateness, batching, buck
             assert by_key(mine, *keys) == by_key(sink.records, *keys), name
         else:
             assert by_key(mine, "site") == by_key(sink.records, "site")
+
+
+class Scaled(Operator):
+    """Multiplies rows (input 0) by the latest factor (input 1), as a model is applied that comes by itself."""
+
+    stateless = False
+    replicable = True
+
+    def __init__(self):
+        self.factor = 0.0
+
+    def process(self, batch, port):
+        if port == 1:
+            self.factor = float(batch["factor"][-1])
+            return None
+        return batch.with_columns({"x": batch["x"] * self.factor})
+
+    def snapshot(self, select=None):
+        return packed("scaled", {"factor": self.factor})
+
+    def restore(self, data):
+        self.factor = unpacked("scaled", data)["factor"]
+
+
+def test_what_goes_to_all_reaches_every_copy_of_a_step():
+    flow, out = Flow("models"), io.Collect()
+    rows = flow.read("rows", io.Items([{"n": n, "x": 1.0} for n in range(90)]))
+    factors = flow.read("factors", io.Items([{"factor": 2.0}, {"factor": 3.0}]))
+    inputs = (
+        Input(rows.step, rows.port, rows.schema),
+        Input(factors.step, factors.port, factors.schema, grouping="all"),
+    )
+    flow.add("scale", Apply(Scaled), inputs=inputs, outputs={"out": rows.schema})
+    Stream(flow, "scale").write("out", out)
+    assert [(stage.kind, stage.buckets) for stage in cut(flow, 4).stages] == [("source", 1), ("source", 1), ("even", 4)]
+    got = inline.run(flow, buckets=4, batching=forever([5]))["out"]
+    assert [record["n"] for record in got] == list(range(90))  # in the source's order, though spread over buckets
+    assert all(record["x"] == 3.0 for record in got[15:])
