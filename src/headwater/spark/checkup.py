@@ -122,9 +122,10 @@ class _First:
 
 
 def _resident_mb(pid: int) -> float:
+    """Return a process's memory; pages that it shares with others, as forked ones do, count in part."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
                 return int(line.split()[1]) / 1024
     except OSError:  # no such process any more, or no such file system
         pass
