@@ -2,10 +2,10 @@
 
 `etl` (with `wide`), `stats` (with `wide_stats`), `viz`, `pred` and `train` build the flows, `bundled` names them for
 the command line, `sources`, `samples` and `model_folder` bring their input, `in_order` writes their output. The steps
-are in `parse`, `filters`, `scans`, `rows`, `predict` and `learn`; `table`, `blobs` and `chart` are what they store and draw with.
-`datasets` describes the four streams and `generate` makes them up (`city`, `taxi`, `fit`, `grid`, by `draws`); `notes`
-is what is known of their sensors. `models` holds trees and regressions, `published` those to begin with;
-`train_tree`, `train_regression` and `labels` make new ones. `instances` is how many of each step there are.
+are in `parse`, `filters`, `scans`, `rows`, `predict` and `learn`; `table`, `blobs` and `chart` are what they store
+and draw with. `datasets` describes the four streams and `generate` makes them up (`city`, `taxi`, `fit`, `grid`, by
+`draws`); `notes` is what is known of their sensors. `models` holds trees and regressions, `published` those to begin
+with; `train_tree`, `train_regression` and `labels` make new ones. `instances` is how many of each step there are.
 """
 
 from __future__ import annotations
