@@ -17,7 +17,7 @@ import pathway as pw
 import tasks
 from load import Load, Taken, main
 
-_COMMIT_MS = 10  #: commits more seldom or more often sustain no higher rate
+_COMMIT_MS = 10  #: 2 and 50 ms took about as much processor time
 _MOST = 1000
 
 

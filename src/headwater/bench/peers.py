@@ -30,12 +30,13 @@ GOALS = {"bytewax": 10, "pathway": 3}
 _FIRST_HZ = {"headwater": 80_000.0, "bytewax": 8000.0, "pathway": 4000.0}
 _MESSAGES, _SENSORS = 2**14, 90  #: the stream has 90 real sensors; so regressions are warm after a thousand messages
 
-#: What differs between the forms of the flows; the results were compared and do not.
+#: What differs between the forms of the flows, and how far their results can be compared.
 FORMS = (
     "all: a message stays one row, and STATS puts out one row for each message and kind of result",
     "headwater: 32-bit floats in arrays, turns of up to 1000 rows, a Bloom filter of the benchmark's size",
     "peers: Python's 64-bit floats, a set instead of the Bloom filter, SenML by msgspec, hashes of sensors remembered",
-    "bytewax: one worker (a second shares the GIL and slows it), 250 messages at a time, state by sensor in stateful_batch",
+    "bytewax: one worker (Python functions share the GIL), up to 1000 messages at a time, state by sensor in stateful_batch",
+    "compared: a moment until a random value is replaced; an error by any mean nearby, as the latest depends on timing",
     "pathway: one thread, commits every 10 ms, all steps with state in one reducer, since each takes earlier results back",
 )
 
