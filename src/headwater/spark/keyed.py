@@ -24,6 +24,21 @@ _idle: dict[tuple[str, int], dict[str, Operator]] = {}
 _live: dict[tuple[str, int], tuple[bytes, Executor]] = {}
 
 
+#: Flows that this worker has run lately, the last one last; what belongs to others is forgotten.
+_recent: list[str] = []
+_FLOWS = 4
+
+
+def _used(file: str) -> None:
+    """Take note that a flow is at work here, and let go of what long ended ones have left."""
+    if _recent and _recent[-1] == file:
+        return
+    _recent[:] = [*(name for name in _recent if name != file), file][-_FLOWS:]
+    for kept in (_idle, _live):
+        for key in [key for key in kept if key[0] not in _recent]:
+            del kept[key]
+
+
 class SourceStage:
     """What happens to the records of a source where they are read."""
 
@@ -32,6 +47,7 @@ class SourceStage:
 
     def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
         """Run the stage on one piece of the source."""
+        _used(self.shipped.file)
         layout = self.shipped.layout()
         stage = layout.stages[self.stage]
         idle = _idle.setdefault((self.shipped.file, self.stage), {})
@@ -52,6 +68,7 @@ def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
 def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         (bucket,) = key
+        _used(shipped.file)
         layout = shipped.layout()
         stage = layout.stage_of_bucket(bucket)
         if stage is None or stage.level != level:  # on the way to a later level, or to a sink

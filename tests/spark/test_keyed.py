@@ -1,0 +1,94 @@
+"""Stages with state as Spark calls them: with a group's rows and its state, in a worker that remembers or does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater import Flow, io
+from headwater.flow.batch import Batch
+from headwater.operators.operator import partitions
+from headwater.spark import keyed
+from headwater.spark.parcel import COUNTS, Parcel
+from headwater.spark.stages import cut
+
+pytest.importorskip("pandas")
+
+
+def numbered(state, record):
+    seen = (state or 0) + 1
+    return seen, {"key": record["key"], "seen": seen}
+
+
+class Here:
+    """A flow that need not be sent anywhere."""
+
+    def __init__(self, name):
+        flow = Flow(name)
+        read = flow.read("r", io.Items([{"key": "a"}]))
+        read.key_by("key").process("p", numbered, out={"key": str, "seen": int}).write("out", io.Collect())
+        self.file, self._layout = name, cut(flow, 2)
+
+    def layout(self):
+        return self._layout
+
+
+class State:
+    """What Spark keeps of a group."""
+
+    exists = False
+
+    def update(self, value):
+        self.exists, self.get = True, value
+
+
+def rows(here, count):
+    batch = Batch.of({"key": ["a"] * count}, here.layout().flow.steps["r"].outputs["out"])
+    rows = list(keyed.SourceStage(here, 0)(0, iter([(0, batch)])))
+    return [row for row in rows if row[1] != COUNTS]
+
+
+def played(here, given, state):
+    """Run the group of one bucket; return the numbers that came out."""
+    (bucket,) = {row[0] for row in given}
+    frame = keyed._frame(given).assign(bucket=bucket)
+    (made,) = keyed._on_bucket(here, 1)((bucket,), iter([frame]), state)
+    frames = [frame for target, frame in zip(made["target"], made["frame"], strict=True) if target != COUNTS]
+    return [n for frame in frames for n in Parcel.unpack(frame).batch["seen"].tolist()]
+
+
+def test_a_worker_goes_on_with_what_it_has_or_with_the_saved_state():
+    here, state = Here("a flow"), State()
+    assert played(here, rows(here, 3), state) == [1, 2, 3]
+    assert len(keyed._live) == 1
+    assert played(here, rows(here, 2), state) == [4, 5]
+    keyed._live.clear()  # as in another worker
+    assert played(here, rows(here, 2), state) == [6, 7]
+
+
+def test_what_a_failed_attempt_left_in_a_worker_is_not_used():
+    here, state, lost = Here("a flow that fails"), State(), State()
+    assert played(here, rows(here, 3), state) == [1, 2, 3]
+    lost.update(state.get)
+    assert played(here, rows(here, 5), lost) == [4, 5, 6, 7, 8]  # its state never reached Spark's store
+    assert played(here, rows(here, 2), state) == [4, 5]
+
+
+def test_rows_on_their_way_to_a_later_level_pass_untouched():
+    here, state = Here("a flow with a way through"), State()
+    given = [(-1, 1_000_000, 7, b"parcel"), (-1, 1_000_000, 8, b"another")]
+    frame = keyed._frame(given).assign(bucket=-1)
+    (made,) = keyed._on_bucket(here, 1)((-1,), iter([frame]), state)
+    assert list(made.itertuples(index=False, name=None)) == [(0, *row[1:]) for row in given]
+    assert not state.exists
+
+
+def test_flows_that_ended_long_ago_are_forgotten():
+    for number in range(10):
+        here = Here(f"flow {number}")
+        played(here, rows(here, 1), State())
+    assert {file for file, _ in keyed._live} == {f"flow {number}" for number in range(6, 10)}
+
+
+def test_keys_are_spread_the_same_way_in_every_process():
+    batch = Batch.of({"key": ["a", "b", "c", "d"]}, Here("spread").layout().flow.steps["r"].outputs["out"])
+    assert partitions([batch["key"]], 4).tolist() == [2, 2, 0, 3]
