@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _WATCH_S = 0.02
 _TOO_SLOW = "Python worker failed to connect back"
-_ENOUGH_S = 10.0  # for a last micro-batch to be committed
+_ENOUGH_S = 60.0  # for a last micro-batch to be committed
 
 
 class SparkRun:
@@ -57,6 +57,7 @@ class SparkRun:
         self._feeds: dict[str, sources.Feed] = {}
         self._sinks: Sinks | None = None
         self._last_batch = -1  #: the micro-batch after which nothing follows
+        self._first_at: float | None = None  #: when the first micro-batch began
         self._aborted = False
         self._starts_left = 2  #: how often the query may still be started again
         try:
@@ -183,12 +184,14 @@ class SparkRun:
                 next_sample = elapsed + self.options.sample_s
             for feed in self._feeds.values():
                 feed.check()
-            if due is not None and elapsed >= due:
+            if self._first_at is None and "nitializing" not in self._query.status["message"]:
+                self._first_at = time.perf_counter()  # starting Spark is not reading
+            if due is not None and self._first_at is not None and time.perf_counter() - self._first_at >= due:
                 self.stop()
             if self.stopping.is_set() and not told:
                 told = True
                 if self.options.checkpoint:
-                    self._wait_until_idle()
+                    self._pause()
                     return
                 for feed in self._feeds.values():
                     feed.finish()
@@ -217,8 +220,10 @@ class SparkRun:
     def _is_committed(self, batch: int) -> bool:
         return (self.checkpoint.query / "commits" / str(batch)).exists()
 
-    def _wait_until_idle(self) -> None:
-        """Let the micro-batch that is under way come to its end."""
+    def _pause(self) -> None:
+        """Read no more, and let the micro-batch that is under way come to its end."""
+        for feed in self._feeds.values():
+            feed.pause()
         until = time.perf_counter() + _ENOUGH_S
         while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
             time.sleep(_WATCH_S)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: source put out (0 and records, DEAD and dead letters, at the very end a mark), and returns rows.
 Prefix = Callable[[int, Iterator[tuple[int, Batch]]], Iterator[Row]]
 
+PAUSE = "pause"  #: in the file that tells readers to end: read no more, and do not say that it is the end
 _ROWS_BYTES = 8 * 2**20  # handed to Spark at once
 _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
 
@@ -78,9 +79,21 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         """Return how far the next micro-batch reads."""
         if start["ended"]:
             return start
-        told = self._finish.exists()  # before looking for records, lest some slip in between
-        end = self._ranges.advance(start)
-        return {**start, "ended": True} if end == start and told else end
+        told = self._told()  # before looking for records, lest some slip in between
+        ranges = self._ranges
+        if told == PAUSE:
+            return start
+        if told is not None and not getattr(ranges, "holds_records", False):
+            return {**start, "ended": True}
+        end = ranges.advance(start)
+        return {**start, "ended": True} if end == start and told is not None else end
+
+    def _told(self) -> str | None:
+        """Return what the driver has told all readers: to end, to pause, or nothing yet."""
+        try:
+            return self._finish.read_text()
+        except FileNotFoundError:
+            return None
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return a task for each piece; the last one also says that nothing follows, when that is so."""

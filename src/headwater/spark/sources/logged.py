@@ -27,6 +27,8 @@ _MOST_BYTES = 2**30  # on disk; beyond, reading waits until Spark has caught up
 class LoggedRanges:
     """The log of a source. With `ship`, records travel in the tasks, for executors that do not see the folder."""
 
+    holds_records = True  #: what is in the log was read already, and is processed however the run ends
+
     def __init__(self, folder: Path, sizes: Sizes, *, ship: bool) -> None:
         self._folder, self._sizes, self._ship = folder, sizes, ship
 
