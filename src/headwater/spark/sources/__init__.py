@@ -54,7 +54,9 @@ class Feed:
         """Read no more for now: a later run goes on here."""
         from headwater.spark.sources.feed import PAUSE
 
-        self._finish.write_text(PAUSE)
+        fresh = self._finish.with_name("finish.new")
+        fresh.write_text(PAUSE)
+        fresh.replace(self._finish)  # never there and still empty, which would mean the end
 
     def check(self) -> None:
         """Raise what the source broke with, if it did."""
