@@ -105,10 +105,11 @@ def calibrated(workers: int) -> dict[str, sim.Costs]:
     each other, so for them the clock counts as well, as a ratio to the engine's: with `s` seconds that threads cannot
     share and `c` that they can, an activation takes max(s, (s + c) / workers) when there is always work.
     """
-    work_s = TAKE * 1e-6
-    turns = Topology("turns", "chain", (1e-6,) * 4)
+    cost_s = 10e-6  # so much that a turn consumes no more than TAKE records
+    work_s = TAKE * cost_s
+    turns = Topology("turns", "chain", (cost_s,) * 4)
     took = {name: _Spent() for name in ("engine", "threads", "few rides", "many rides")}
-    few, many = (Topology("rides", "chain", (1e-6, *(0.1e-6,) * n)) for n in (4, 20))
+    few, many = (Topology("rides", "chain", (cost_s, *(0.1e-6,) * n)) for n in (4, 20))
     for _ in range(_TRIES):
         took["engine"].add(turns, "engine", workers, steps=4)
         took["threads"].add(turns, "threads", workers, steps=4)

@@ -13,9 +13,9 @@ Take = Literal["all", "half"] | int
 
 #: How fast the measured cost of a step follows new measurements.
 _LEARNING = 0.1
-#: A decision is worth about this much work: steps whose turns are shorter get several turns at once.
-_WORTH_NS = 100_000
-_MOST_TURNS = 32
+#: A decision is worth about this much work: when `take` records are less, a turn consumes more of them.
+_WORTH_NS = 400_000
+_MOST = 32  #: but not more than so many times `take`
 #: A turn that takes less than this costs about what deciding about it and queueing for it cost.
 RIDE_NS = 25_000
 
@@ -49,7 +49,7 @@ class Machine:
         self.limits = list(limits) if limits is not None else [2**62] * n
         self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
-        self.turns = [1] * n  #: how many turns of `take` records an instance gets at once
+        self.portion = [take if isinstance(take, int) else 0] * n  #: records that a turn of each instance may consume
         self.born_ns = [0] * n  #: when the record at the head of each queue was created
         self.head_start_ns = [0] * n  #: how much older than it is that record counts, for policies that go by age
         self.due_ns = [0] * n  #: the one less the other
@@ -103,7 +103,7 @@ class Machine:
         elif take == "half":
             count = (waiting + 1) // 2
         else:
-            count = min(waiting, take * self.turns[chosen])
+            count = min(waiting, self.portion[chosen])
         waiting -= count
         self.waiting[chosen] = waiting
         if self._full[chosen] and waiting < self.limits[chosen]:
@@ -129,9 +129,8 @@ class Machine:
         cost, per_record = self.cost_ns[instance], elapsed_ns / count
         cost = self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
         if type(self.take) is int:
-            turn_ns = cost * self.take
-            self.turns[instance] = 1 if 2 * turn_ns > _WORTH_NS else min(int(_WORTH_NS / (turn_ns + 1)), _MOST_TURNS)
-            self.cheap[instance] = turn_ns < RIDE_NS
+            self.portion[instance] = min(max(int(_WORTH_NS / (cost + 1)), self.take), _MOST * self.take)
+            self.cheap[instance] = cost * self.take < RIDE_NS
 
     def may_ride(self, instance: int) -> bool:
         """Say whether records may go through an instance without passing its queue: it is cheap, idle and not held up.

@@ -18,7 +18,7 @@ class Options:
     """How a flow is run; every field has a default that works."""
 
     policy: str = DEFAULT
-    #: how much one turn consumes: 'all', 'half', or at most this many records
+    #: how much one turn consumes: 'all', 'half', or at most this many records, more where they are little work
     take: Take = 50
     #: worker threads; the number of processors by default
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))

@@ -12,9 +12,8 @@ from headwater.engine.crew import Crew
 from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
-from headwater.engine.queue import Entry
 from headwater.engine.run import HIGH, LOW, Run
-from headwater.engine.station import Delivery, Station
+from headwater.engine.station import Delivery
 from headwater.engine.thread_time import ThreadTime
 from headwater.errors import RunError
 from headwater.flow.batch import NO_WATERMARK
@@ -95,7 +94,7 @@ class WorkerPool(Run):
                 continue
             index, count = command
             station = stations[index]
-            turns = self._turns(station, count)
+            entries = station.queue.take(count)
             if self.crowded and index in self.crowded and machine.waiting[index] < LOW * self.limits[index]:
                 self.relieve(index)
             self._running += 1
@@ -103,15 +102,11 @@ class WorkerPool(Run):
                 self._work.notify()
             company = self._running if machine.decisions % _WATCH_EVERY == 0 else 0
             lock.release()
-            out = 0
             able_ns = clock.able_ns() if company else 0
             start = self._started_ns = time.perf_counter_ns()
             try:
-                made: list[list[Delivery]] = []
-                for entries in turns:
-                    deliveries, n = station.run(entries)
-                    out += n
-                    made.append(self.ride(deliveries))
+                deliveries, out = station.run(entries)
+                deliveries = self.ride(deliveries)
             finally:
                 if company:
                     self._crew.turned(company, time.perf_counter_ns() - start, clock.able_ns() - able_ns)
@@ -120,9 +115,8 @@ class WorkerPool(Run):
             now_ns = time.perf_counter_ns()
             if now_ns >= self._crew.due_ns:
                 self._muster(now_ns)
-            for entries, deliveries in zip(turns, made, strict=True):
-                if deliveries:
-                    self._put(deliveries, now_ns, entries[0][5])
+            if deliveries:
+                self._put(deliveries, now_ns, entries[0][5])
             station.rest(now_ns)
             machine.finished(index, count, now_ns - start, out, station.queue.head_born_ns())
             if station.ended:
@@ -143,13 +137,6 @@ class WorkerPool(Run):
         self._crew.look(now_ns)
         if self._crew.size > before:
             self._work.notify_all()
-
-    def _turns(self, station: Station, count: int) -> list[list[Entry]]:
-        """Take records from a queue, in batches of at most what one turn consumes."""
-        take = self.options.take
-        if not isinstance(take, int) or count <= take:
-            return [station.queue.take(count)]
-        return [station.queue.take(min(take, count - done)) for done in range(0, count, take)]
 
     def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Run records on through cheap steps that nobody else is at; return what is left to be put into queues."""

@@ -209,34 +209,22 @@ class Site:
             self._begin(*command)
 
     def _begin(self, number: int, count: int) -> None:
-        """Let a worker take records and work through them, a turn of `take` after the other."""
-        station, options, world = self._stations[number], self.world.options, self.world
+        """Let a worker take records, work through them, and carry on what needs no turn of its own."""
+        station, world = self._stations[number], self.world
         entries = station.take(count)
         if number in self._crowded and self.machine.waiting[number] < LOW * self.machine.limits[number]:
             self._relieve(number)
-        start_s = self._locked(options.costs.turn_s)
+        start_s = self._locked(world.options.costs.turn_s)
         station.began(entries, start_s, world.counts[station.step])
-        size = options.take if isinstance(options.take, int) else count
-        turns, left = _turns(entries, size), list[Parcel]()
-        out = 0
+        taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
 
-        def turn(at: int) -> None:
-            seconds = self._work(station, len(turns[at]))
-            world.at(self.after(max(world.now, start_s), seconds), lambda: done(at))
+        def done() -> None:
+            made = world.made(station.step, taken, world.now)
+            out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[station.step]))
+            left, spent_s = self._ridden(made, world.now)
+            world.at(self.after(world.now, spent_s), lambda: finish(left, out))
 
-        def done(at: int) -> None:
-            nonlocal out
-            made = world.made(station.step, turns[at], world.now)
-            out += sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[station.step]))
-            rest, spent_s = self._ridden(made, world.now)
-            left.extend(rest)
-            go_on: Callable[[], None] = (lambda: turn(at + 1)) if at + 1 < len(turns) else finish
-            if spent_s:
-                world.at(self.after(world.now, spent_s), go_on)
-            else:
-                go_on()
-
-        def finish() -> None:
+        def finish(left: list[Parcel], out: int) -> None:
             self._send(left)
             station.finished(world.now)
             elapsed_ns = int((world.now - start_s) * 1e9)
@@ -244,7 +232,7 @@ class Site:
             self._running -= 1
             self._wake()
 
-        turn(0)
+        world.at(self.after(max(world.now, start_s), self._work(station, len(taken))), done)
 
     def _work(self, station: Station, records: int) -> float:
         """The seconds that a batch takes in a step, counted."""
@@ -287,9 +275,3 @@ class Site:
             held, self._held = self._held, []
             for act in held:
                 self.world.at(self.world.now, act)
-
-
-def _turns(entries: list[Entry], size: int) -> list[Floats]:
-    """Cut what was taken into batches of at most `size` records."""
-    born = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
-    return [born[at : at + size] for at in range(0, len(born), size)]
