@@ -8,9 +8,11 @@ import time
 from shutil import rmtree
 from typing import Any
 
+from headwater.metrics import Histogram
 from headwater.riot.etl import etl
 from headwater.riot.sources import generated
 
+_FEW = 5  #: micro-batches at least
 _WARM = 0.4  #: of the time passes before anything counts: Java compiles, Python workers start
 
 
@@ -18,9 +20,12 @@ def of_etl(rate: float, seconds: float) -> dict[str, float]:
     """Run ETL on generated messages; return the median micro-batch, and what records took from creation to sink."""
     from headwater import spark
 
-    report = spark.run(etl(generated("city", rate), wide=True), seconds=seconds, sample_s=0.5)
-    warm = next((s for s in report.samples if s.at_s >= _WARM * seconds), report.samples[0])
-    latency = report.last.latency.minus(warm.latency)
+    messages = generated("city", rate, count=int(rate * seconds))
+    report = spark.run(etl(messages, wide=True), sample_s=0.5)
+    warm = next((s.latency for s in report.samples if s.at_s >= _WARM * seconds), Histogram())
+    latency = report.last.latency.minus(warm)
+    if not latency.count:  # all came at once, when everything was warm or nothing was
+        latency = report.last.latency
     spark_told = report.extra["spark"]
     return {
         "batch": float(spark_told["batch_ms"]["p50"]),
@@ -37,9 +42,10 @@ def floor_ms(spark: Any, seconds: float) -> float:
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     try:
         began = time.monotonic()
-        while time.monotonic() < began + seconds and query.isActive:
+        told: list[int] = []
+        while query.isActive and (time.monotonic() < began + seconds or len(told) < _FEW):
             time.sleep(0.1)
-        told = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
+            told = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
     finally:
         query.stop()
         rmtree(checkpoint, ignore_errors=True)
