@@ -65,7 +65,7 @@ def test_a_stopped_run_goes_on_where_it_was(spark, tmp_path):
 
 def test_an_endless_source_is_stopped_and_its_windows_close(spark):
     flow, out = Flow("endless"), io.Collect()
-    ticks = io.Generate(lambda numbers: {"n": numbers, "at": numbers}, {"n": int, "at": "time"}, 2000, time="at")
+    ticks = io.Generate(lambda numbers: {"n": numbers}, {"n": int, "at": "time"}, 2000, time="at")
     read = flow.read("ticks", ticks).event_time("t", "at", ahead="1 h")
     read.key_by().window("w", Tumbling("1 h"), n=agg.count()).write("out", out)
     running = on_spark.start(flow)
