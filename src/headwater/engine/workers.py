@@ -141,15 +141,18 @@ class WorkerPool(Run):
     def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Run records on through cheap steps that nobody else is at; return what is left to be put into queues."""
         left: list[Delivery] = []
+        behind: set[int] = set()  # who has something left: what follows must not overtake it
         stations, may_ride = self.stations, self.machine.may_ride
         for delivery in deliveries:  # grows while we walk along it
             to, _, batch, watermark, count = delivery
-            if batch is not None and may_ride(to) and watermark == NO_WATERMARK and stations[to].has_one_sender:
+            may = watermark == NO_WATERMARK and to not in behind and may_ride(to)
+            if batch is not None and may and stations[to].has_one_sender:
                 elapsed_ns = stations[to].ride(batch, deliveries)
                 if elapsed_ns:
                     self.machine.learn(to, count, elapsed_ns)
             else:
                 left.append(delivery)
+                behind.add(to)
         return left
 
     def _timed_next(self) -> tuple[int, int] | None:
