@@ -59,10 +59,11 @@ def picture(errors: Series, counts: Mapping[str, Series], moments: Mapping[str, 
     fig, axes = figure(2, 1, 9, 6)
     top, bottom = axes[0][0], axes[1][0]
     top.plot(*errors, color="#1f77b4", linewidth=1.6)
-    top.set(ylabel="error of the gateway's forecasts (RMSE)", ylim=(0, None))
+    top.set(ylabel="error of the gateway's forecasts (RMSE)", ylim=(0, 1.5 * max(errors[1], default=1.0)))
     for name, colour in zip(counts, ("#444444", "#1f77b4", "#d62728"), strict=False):
         bottom.plot(*counts[name], label=name, color=colour, linewidth=1.3)
     bottom.set(xlabel="seconds", ylabel="thousand records taken in", ylim=(0, None))
+    bottom.sharex(top)
     bottom.legend(fontsize=8)
     for what, at in moments.items():
         if what in ("start", "end"):
