@@ -161,14 +161,14 @@ def table(answer: dict[str, Any]) -> str:
             lines += [f"         {difference}" for difference in told["differences"]]
     if "keyed" in answer:
         lines += ["", "records/s of steps with state by key"]
-        heads = "".join(f"{name:>22s}" for name in ("ours", "applyInPandasWithState", "transformWithState", "equal"))
+        heads = "".join(f"{name:>25s}" for name in ("ours", "applyInPandasWithState", "transformWithState", "equal results"))
         lines += [f"  {'step':20s} {'keys':>8s}{heads}"]
         for step, by_keys in answer["keyed"].items():
             for keys, told in by_keys.items():
                 theirs = f"{told['apply_in_pandas']:,d} (ours {told['over_apply_in_pandas']:.1f}×)"
                 others = f"{told['transform_with_state']:,d} (ours {told['over_transform_with_state']:.1f}×)"
                 equal = "yes" if told["outputs_equal"] else "NO"
-                lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:22,d}{theirs:>22s}{others:>22s}{equal:>22s}")
+                lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
     if "latency" in answer:
         lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['floor_ms']:.0f})"]
         lines += [f"  {'records/s':>10s} {'micro-batch':>12s} {'record p50':>11s} {'record p99':>11s}"]
