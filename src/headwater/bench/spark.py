@@ -161,7 +161,9 @@ def table(answer: dict[str, Any]) -> str:
             lines += [f"         {difference}" for difference in told["differences"]]
     if "keyed" in answer:
         lines += ["", "records/s of steps with state by key"]
-        heads = "".join(f"{name:>25s}" for name in ("ours", "applyInPandasWithState", "transformWithState", "equal results"))
+        heads = "".join(
+            f"{name:>25s}" for name in ("ours", "applyInPandasWithState", "transformWithState", "equal results")
+        )
         lines += [f"  {'step':20s} {'keys':>8s}{heads}"]
         for step, by_keys in answer["keyed"].items():
             for keys, told in by_keys.items():
