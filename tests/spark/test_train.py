@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater import engine
+from headwater import col, engine
 from headwater.bench.broker import broker
 from headwater.errors import InputError, ModelError
 from headwater.io import Collect, Items
@@ -151,6 +151,17 @@ def test_a_span_without_rows_and_a_table_without_the_columns_are_told(table, spa
         train.Trainer(table, ModelStore(tmp_path), TAXI).train()
     with pytest.raises(InputError, match=r"cannot learn from table .*nowhere: no such folder, or no Parquet file"):
         train.Trainer(tmp_path / "nowhere", ModelStore(tmp_path)).train()
+
+
+def test_rows_are_left_out_by_an_expression_of_the_flow(table, tmp_path):
+    held = (col.temperature > 20) & (col.timestamp < 3_000_000)
+    line, _ = train.Trainer(table, ModelStore(tmp_path), where=held).train()
+    drawn = columns(CITY)
+    assert line.facts["rows"] == ((drawn["temperature"] > 20) & (drawn["timestamp"] < 3_000_000)).sum()
+    with pytest.raises(ModelError, match="cannot tell it as the engine would"):
+        train.Trainer(table, ModelStore(tmp_path), where=col.temperature.round() == 20).train()
+    with pytest.raises(ModelError, match="true or false"):
+        train.Trainer(table, ModelStore(tmp_path), where=col.temperature + 1).train()
 
 
 def test_a_running_pred_takes_over_what_triggers_made_mllib_train(table, tmp_path):

@@ -15,7 +15,7 @@ from headwater.flow.expr import Column as Named
 from headwater.flow.schema import Schema, Type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 #: How the types of a schema are called in Spark; moments are microseconds, as in a batch.
 SPARK_TYPES: dict[Type, str] = {
@@ -25,6 +25,14 @@ SPARK_TYPES: dict[Type, str] = {
     "float32": "float",
     "bool": "boolean",
     "text": "string",
+}
+_TYPES: dict[str, Type] = {
+    "bigint": "int",
+    "int": "int",
+    "double": "float",
+    "float": "float32",
+    "boolean": "bool",
+    "string": "text",
 }
 _WHOLE = ("int", "time")
 _FLOATS = ("float", "float32")
@@ -46,6 +54,11 @@ class NotNativeError(Exception):
 def native(expr: Expr, schema: Schema) -> Column:
     """Return the Column that means the same over a table of this schema; raises NotNativeError when there is none."""
     return _cast(_column(expr, schema), expr.type_in(schema))
+
+
+def schema_of(table: DataFrame) -> Schema:
+    """Return the schema of those columns of a table that expressions can read."""
+    return Schema.of({name: _TYPES[kind] for name, kind in table.dtypes if kind in _TYPES})
 
 
 def why_not(expr: Expr, schema: Schema) -> str | None:

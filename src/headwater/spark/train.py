@@ -23,12 +23,14 @@ from pyspark.sql import functions as F
 from headwater.errors import InputError, ModelError, listed
 from headwater.flow.column import Array
 from headwater.flow.endpoints import Source
+from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
 from headwater.riot.announce import announce
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.labels import CLASSES, class_borders
 from headwater.riot.model_store import ModelStore
 from headwater.riot.models import Leaf, LinearModel, Model, TreeModel
+from headwater.spark.columns import NotNativeError, native, schema_of
 from headwater.spark.models import nodes_of, prediction
 from headwater.spark.session import session
 
@@ -65,14 +67,15 @@ class Span:
 class Trainer:
     """Trains the two models of PRED from a table, keeps them, and announces them.
 
-    `table` is a folder of Parquet files, as ETL writes it, or a DataFrame; `by` is its time column. Models are kept
-    in `store` and, with a `broker`, announced under `topic`.
+    `table` is a folder of Parquet files, as ETL writes it, or a DataFrame; `by` is its time column; `where` leaves out rows
+    for which it does not hold. Models are kept in `store` and, with a `broker`, announced under `topic`.
     """
 
     table: str | Path | DataFrame
     store: ModelStore
     dataset: Dataset = CITY
     by: str = "timestamp"
+    where: Expr | None = None
     broker: str | None = None
     topic: str = "models"
 
@@ -139,7 +142,10 @@ class Trainer:
                 f"the table has {listed(table.columns)}"
             )
         features = [F.col(name).cast("double").alias(name) for name in self.dataset.features]
-        return table.where(span.holds(F.col(self.by))).select(*features).na.drop()
+        rows = table.where(span.holds(F.col(self.by)))
+        if self.where is not None:
+            rows = rows.where(_condition(self.where, table))
+        return rows.select(*features).na.drop()
 
     def _measure(self, models: list[Model], tested: DataFrame, label: Column, rows: int) -> None:
         """Write into the models' facts how far they, and the revisions before them, are off."""
@@ -160,6 +166,16 @@ class Trainer:
             mine = [name for name in errors if name.startswith(f"{number} ")]
             facts = {name.partition(" ")[2]: float(found[name]) for name in mine}
             model.facts.update({"rows": float(rows), "tested": float(found["tested"]), **facts})
+
+
+def _condition(where: Expr, table: DataFrame) -> Column:
+    schema = schema_of(table)
+    try:
+        if where.type_in(schema) != "bool":
+            raise ModelError(f"`where` is true or false; {where} is {where.type_in(schema)}")
+        return native(where, schema)
+    except NotNativeError as reason:
+        raise ModelError(f"`where` runs inside Spark, which cannot tell it as the engine would: {reason}") from None
 
 
 @contextmanager
