@@ -17,7 +17,7 @@ POLICIES: dict[str, type[Policy]] = {
     "min_memory": MinMemory,
     "oldest_first": OldestFirst,
 }
-DEFAULT = "longest_queue"
+DEFAULT = "oldest_first"
 
 __all__ = [
     "DEFAULT",
