@@ -8,15 +8,15 @@ from headwater.bench.rehearsal import LEAST_STALLS, problem_of_topology, rank_co
 from headwater.bench.topologies import topologies
 from headwater.errors import RunError
 
-#: p99 in ms that `headwater bench scheduler` measured on a quiet machine, geometric mean over six topologies and loads from
+#: p99 in ms that `headwater bench scheduler` measured on a quiet machine, geometric mean over nine topologies and loads from
 #: 50 to 90 % of capacity (docs/measurements.md)
 MEASURED = {
-    "threads": 85.9,
-    "random": 21.0,
-    "longest_queue": 18.7,
-    "oldest_first": 15.0,
-    "min_memory": 13.6,
-    "min_latency": 12.9,
+    "threads": 74.2,
+    "random": 11.7,
+    "longest_queue": 10.2,
+    "oldest_first": 8.8,
+    "min_memory": 11.1,
+    "min_latency": 10.6,
 }
 ENGINE, THREADS = sim.Costs(turn_s=12e-6, ride_s=1e-6), sim.Costs(turn_s=40e-6)
 
@@ -38,10 +38,11 @@ def test_the_simulator_ranks_configurations_as_they_were_measured(played):
     assert rank_correlation(measured, simulated_p99) >= 0.75
 
 
-def test_what_differs_clearly_when_measured_differs_the_same_way_in_the_simulator(played):
-    near_the_end = [played[config] for config in ("oldest_first", "min_memory", "min_latency")]
-    assert played["threads"] > 2 * max(p99 for config, p99 in played.items() if config != "threads")
-    assert min(played["longest_queue"], played["random"]) > max(near_the_end)
+def test_first_and_last_are_those_that_were_measured(played):
+    policies = {config: p99 for config, p99 in played.items() if config != "threads"}
+    assert min(policies, key=policies.__getitem__) == "oldest_first"
+    assert max(policies, key=policies.__getitem__) == "random"
+    assert played["threads"] > 2 * max(policies.values())
 
 
 def test_without_stalls_policies_are_all_alike_below_capacity():
