@@ -21,7 +21,7 @@ from killed_flow import KEYS
 import headwater.spark
 from headwater import Flow, io
 
-KILLS = int(os.environ.get("HEADWATER_KILLS", "3"))
+KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))
 RATE = 1000
 PATIENCE_S = 600
 NO_END = 10**9
