@@ -15,7 +15,7 @@ Take = Literal["all", "half"] | int
 _LEARNING = 0.1
 #: A decision is worth about this much work: when `take` records are less, a turn consumes more of them.
 _WORTH_NS = 400_000
-_MOST = 32  #: but not more than so many times `take`
+_MOST_TIMES, _MOST = 32, 2000  #: but not more than so many times `take`, nor so many records unless `take` is more
 #: A turn that takes less than this costs about what deciding about it and queueing for it cost.
 RIDE_NS = 25_000
 
@@ -44,6 +44,7 @@ class Machine:
         n = len(downstream)
         self.policy = policy
         self.take = take
+        self._most = min(_MOST_TIMES * take, max(_MOST, take)) if isinstance(take, int) else 0
         self.waiting = [0] * n  #: records in each queue; a mark without records counts as one
         self.running = [False] * n
         self.limits = list(limits) if limits is not None else [2**62] * n
@@ -129,7 +130,7 @@ class Machine:
         cost, per_record = self.cost_ns[instance], elapsed_ns / count
         cost = self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
         if type(self.take) is int:
-            self.portion[instance] = min(max(int(_WORTH_NS / (cost + 1)), self.take), _MOST * self.take)
+            self.portion[instance] = min(max(int(_WORTH_NS / (cost + 1)), self.take), self._most)
             self.cheap[instance] = cost * self.take < RIDE_NS
 
     def may_ride(self, instance: int) -> bool:
