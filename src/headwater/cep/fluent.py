@@ -10,6 +10,7 @@ select e1.tank as tank
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,13 +26,14 @@ from headwater.flow.expr import Column, Expr
 Duration = str | timedelta  #: "1 min 30 sec", "500 ms"
 
 
-class _Record:
+class _Record(ABC):
     """Something whose columns are read by name: `e1.height`, or `e1["height"]` for names that are taken."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _column(self, name: str) -> Reference:
-        raise NotImplementedError
+        """Return a reference to one of its columns."""
 
     def __getattr__(self, name: str) -> Reference:
         if name.startswith("__"):
