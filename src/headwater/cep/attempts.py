@@ -17,6 +17,7 @@ from headwater.cep.plain import COMPACT_ROWS, PlainMatcher
 from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array
 from headwater.kernels import cep_attempts as k
+from headwater.kernels import cep_records as shown
 from headwater.kernels import cep_waiting as w
 
 _ROOM = 256
@@ -230,7 +231,7 @@ class AttemptMatcher(PlainMatcher):
             room = chunk.length + 64
             while at < chunk.length:
                 state = self._state(room)
-                at = k.match(  # type: ignore[no-untyped-call]
+                at = shown.match(  # type: ignore[no-untyped-call]
                     at, chunk.length, base, chunk.times, chunk.slots, chunk.stamps, passes, self._plan, state
                 )
                 found += self._taken(state)
@@ -244,7 +245,7 @@ class AttemptMatcher(PlainMatcher):
         last = self._meta[k.SEQ] if time >= k.NEVER - 1 else k.NEVER  # at the end of time nothing starts anew
         while not done:
             state = self._state(room)
-            done = bool(k.pass_time(time, last, self._plan, state))  # type: ignore[no-untyped-call]
+            done = bool(shown.pass_time(time, last, self._plan, state))  # type: ignore[no-untyped-call]
             found += self._taken(state)
             room = room if done else self._more_room(room)
         return found
@@ -306,7 +307,7 @@ class AttemptMatcher(PlainMatcher):
 
     def _fields(self, attempts: Array) -> dict[str, Array]:
         by_age = np.zeros(len(self._pool), np.int64)
-        k.number_by_age(self._pool, self._meta, by_age)  # type: ignore[no-untyped-call]
+        shown.number_by_age(self._pool, self._meta, by_age)  # type: ignore[no-untyped-call]
         fields = {name: self._pool[attempts, field] for name, field in _SAVED.items()}
         return {**fields, "slot": self._pool[attempts, k.KEY], "begun": by_age[attempts]}
 
@@ -349,4 +350,4 @@ class AttemptMatcher(PlainMatcher):
         by_age = begun[np.lexsort((attempts["begun"][begun], attempts["first"][begun]))]
         by_deadline = np.lexsort((attempts["came"], attempts["deadline"]))
         waiting = by_deadline[attempts["deadline"][by_deadline] != k.NEVER]
-        k.plant(np.argsort(attempts["came"]), by_age, waiting, self._plan, self._state(0))  # type: ignore[no-untyped-call]
+        shown.plant(np.argsort(attempts["came"]), by_age, waiting, self._plan, self._state(0))  # type: ignore[no-untyped-call]

@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 from headwater.kernels.cep_waiting import (
     ALL,
     ENTRY,
-    GT,
     HASH,
-    LT,
-    NAN,
-    NEXT,
     NULL,
     SLOT,
     STATE,
@@ -28,11 +24,8 @@ from headwater.kernels.cep_waiting import (
     bucket_of,
     enter_chain,
     enter_heap,
-    holds,
-    in_reach,
     leave_chain,
     leave_heap,
-    sort,
 )
 from headwater.kernels.jit import small_kernel as kernel
 
@@ -112,7 +105,7 @@ def _hang(p, side, plan, s):
 
 
 @kernel
-def _stay(p, plan, s):
+def stay(p, plan, s):
     """Let an attempt wait at every side that could take its next record."""
     pos, count = s.pool[p, POS], s.pool[p, COUNT]
     if plan.rules[STRICT]:
@@ -150,7 +143,7 @@ def _has_all_it_needs(pos, count, plan):
 
 
 @kernel
-def _leave(p, plan, s):
+def leave(p, plan, s):
     """Take an attempt away from all sides where it waits."""
     if plan.rules[STRICT] and s.pool[p, LINKS] and s.pool[p, POS] == 0:
         s.keys[s.pool[p, KEY], STARTERS] -= 1
@@ -165,7 +158,7 @@ def _leave(p, plan, s):
 
 
 @kernel
-def _await(p, deadline, s):
+def wait(p, deadline, s):
     """Put an attempt at the end of its stage's queue: whoever comes later waits longer."""
     pos = s.pool[p, POS]
     last = s.queues[pos, 1]
@@ -178,7 +171,7 @@ def _await(p, deadline, s):
 
 
 @kernel
-def _stop_waiting(p, s):
+def stop_waiting(p, s):
     """Take an attempt out of its stage's queue, if it is in one."""
     if s.pool[p, DEADLINE] == NEVER:
         return
@@ -198,7 +191,7 @@ def _stop_waiting(p, s):
 
 
 @kernel
-def _arm(key, time, plan, s):
+def arm(key, time, plan, s):
     """Begin an attempt that has taken nothing yet."""
     p = s.meta[FREE]
     s.meta[FREE] = s.pool[p, LATER]
@@ -210,20 +203,20 @@ def _arm(key, time, plan, s):
         s.rows[p, j] = -1
     s.keys[key, ATTEMPTS] += 1
     _enter(p, 0, time, plan, s)
-    _stay(p, plan, s)
+    stay(p, plan, s)
     return p
 
 
 @kernel
-def _restart(key, time, plan, s):
+def restart(key, time, plan, s):
     """Begin an attempt if the key has none and its chain was not matched for good."""
     if s.keys[key, ATTEMPTS] == 0 and s.keys[key, DONE] == 0:
-        return _arm(key, time, plan, s)
+        return arm(key, time, plan, s)
     return -1
 
 
 @kernel
-def _begin(p, time, s):
+def begin(p, time, s):
     """Note when an attempt took its first record."""
     s.pool[p, FIRST], s.pool[p, OLDER], s.pool[p, YOUNGER] = time, s.meta[YOUNGEST], -1
     if s.meta[YOUNGEST] >= 0:
@@ -236,8 +229,8 @@ def _begin(p, time, s):
 
 @kernel
 def _drop(p, plan, s):
-    _leave(p, plan, s)
-    _stop_waiting(p, s)
+    leave(p, plan, s)
+    stop_waiting(p, s)
     if s.pool[p, FIRST] != NOTHING_YET:
         older, younger = s.pool[p, OLDER], s.pool[p, YOUNGER]
         if older >= 0:
@@ -256,7 +249,7 @@ def _drop(p, plan, s):
 
 
 @kernel
-def _die(p, time, again, plan, s):
+def die(p, time, again, plan, s):
     """End an attempt that failed; `every`, and a chain that was never matched, start anew."""
     key, was_open, had_begun = s.pool[p, KEY], s.pool[p, OPEN], s.pool[p, FIRST] != NOTHING_YET
     _drop(p, plan, s)
@@ -264,15 +257,15 @@ def _die(p, time, again, plan, s):
     if was_open and plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0:
         s.meta[BROKEN] = again and had_begun
     elif was_open:
-        new = _arm(key, time, plan, s)
-    other = _restart(key, time, plan, s)
+        new = arm(key, time, plan, s)
+    other = restart(key, time, plan, s)
     new = other if other >= 0 else new
     if new >= 0 and plan.rules[STRICT] and again and had_begun:
-        _bear_again(new, s)
+        bear_again(new, s)
 
 
 @kernel
-def _bear_again(p, s):
+def bear_again(p, s):
     """Remember an attempt that began because this record broke another: the record may be its first."""
     s.meta[REBORN_AT + s.meta[REBORN]] = p
     s.meta[REBORN] += 1
@@ -288,7 +281,7 @@ def _finish(p, time, plan, s):
     key, was_open = s.pool[p, KEY], s.pool[p, OPEN]
     _drop(p, plan, s)
     if was_open:  # `every` before optional last places, which were never entered
-        _arm(key, time, plan, s)
+        arm(key, time, plan, s)
     elif plan.rules[OPEN_UNTIL] < 0:
         s.keys[key, DONE] = 1
 
@@ -298,12 +291,12 @@ def _finish(p, time, plan, s):
 
 @kernel
 def _enter(p, pos, time, plan, s):
-    _stop_waiting(p, s)
+    stop_waiting(p, s)
     s.pool[p, POS], s.pool[p, COUNT], s.pool[p, PASSED] = pos, 0, 0
     s.meta[SEQ] += 1
     s.pool[p, CAME] = s.meta[SEQ]
     if plan.stages[pos, WAIT] >= 0:
-        _await(p, time + plan.stages[pos, WAIT], s)
+        wait(p, time + plan.stages[pos, WAIT], s)
 
 
 @kernel
@@ -312,25 +305,26 @@ def _pass(p, time, plan, s):
     if s.pool[p, OPEN] and plan.rules[OPEN_UNTIL] == s.pool[p, POS]:
         s.pool[p, OPEN] = 0
         if not (plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0):  # those start anew after each record
-            _arm(s.pool[p, KEY], time, plan, s)
+            arm(s.pool[p, KEY], time, plan, s)
 
 
 @kernel
-def _move_on(p, time, plan, s):
+def move_on(p, time, plan, s):
     """Leave a stage that is complete for the next one, or be done: optional places at the end stay empty."""
     _pass(p, time, plan, s)
     if plan.stages[s.pool[p, POS], LAST]:
         _finish(p, time, plan, s)
     else:
         _enter(p, s.pool[p, POS] + 1, time, plan, s)
-        _stay(p, plan, s)
+        stay(p, plan, s)
 
 
 @kernel
-def _take(p, pos, side, row, time, plan, s):
-    _leave(p, plan, s)
+def take(p, pos, side, row, time, plan, s):
+    """Let an attempt take a record at a side of a stage, and go where that leads it."""
+    leave(p, plan, s)
     if s.pool[p, FIRST] == NOTHING_YET:
-        _begin(p, time, s)
+        begin(p, time, s)
     while s.pool[p, POS] < pos:
         _pass(p, time, plan, s)
         _enter(p, s.pool[p, POS] + 1, time, plan, s)
@@ -351,9 +345,9 @@ def _take(p, pos, side, row, time, plan, s):
         if kind == AND and _beside_absence(pos, plan):
             full = s.pool[p, PASSED] or plan.stages[pos, WAIT] == NONE
     if full:
-        _move_on(p, time, plan, s)
+        move_on(p, time, plan, s)
     else:
-        _stay(p, plan, s)
+        stay(p, plan, s)
 
 
 @kernel
@@ -373,217 +367,3 @@ def _note(p, side, row, plan, s):
         s.rows[p, last + j] = s.rows[p, last + j - 1]
     if lasts:
         s.rows[p, last] = row
-
-
-# -- records and time -------------------------------------------------------------------------------------------------
-
-
-@kernel
-def _fits(p, side, row, plan, s):
-    for c in range(plan.sides[side, CONDITION], plan.sides[side, CONDITIONS_END]):
-        earlier = s.rows[p, plan.conditions[c, 2]]
-        other = s.values[plan.conditions[c, 3], earlier] if earlier >= 0 else NULL
-        if not holds(plan.conditions[c, 0], s.values[plan.conditions[c, 1], row], other):
-            return False
-    return True
-
-
-@kernel
-def _offer(p, pos, i, row, time, passes, plan, s):
-    """Offer a record to an attempt at a stage; say whether that was the place for it."""
-    own = s.pool[p, POS] == pos
-    kind = plan.stages[pos, KIND]
-    for side in range(plan.stages[pos, SIDE], plan.stages[pos, SIDE] + plan.stages[pos, SIDES]):
-        if not passes[side, i] or not _fits(p, side, row, plan, s):
-            continue
-        if plan.sides[side, IS_WAIT]:
-            if not own or s.pool[p, PASSED]:
-                continue
-            if kind == OR:
-                _stop_waiting(p, s)  # the other side may still come
-            else:
-                _die(p, time, True, plan, s)
-            return True
-        if kind == TAKE:
-            fits = not own or plan.stages[pos, MOST] == NONE or s.pool[p, COUNT] < plan.stages[pos, MOST]
-        else:
-            fits = not own or s.pool[p, COUNT] & plan.sides[side, BIT] == 0
-        if fits:
-            _take(p, pos, side, row, time, plan, s)
-            return True
-    return False
-
-
-@kernel
-def _show(p, i, row, time, passes, plan, s):
-    """Show a record to an attempt: what follows a count that has enough comes first."""
-    pos = s.pool[p, POS]
-    if plan.stages[pos, KIND] == TAKE and s.pool[p, COUNT] >= plan.stages[pos, LEAST]:
-        for later in range(pos + 1, len(plan.stages)):
-            if _offer(p, later, i, row, time, passes, plan, s):
-                return
-            if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
-                break
-    if not _offer(p, pos, i, row, time, passes, plan, s) and plan.rules[STRICT]:
-        _die(p, time, True, plan, s)
-
-
-@kernel
-def _candidates(key, i, row, passes, plan, s):
-    """Write the attempts that this record could move to `found`, in the order they came to their stages."""
-    n = 0
-    last = len(plan.sides) - 1
-    sides = range(last, last + 1) if plan.rules[STRICT] else range(last)
-    per = plan.rules[PER_ATTEMPT]
-    for side in sides:
-        if side < last and not passes[side, i]:
-            continue
-        kind, c = plan.sides[side, INDEX], plan.sides[side, BY]
-        before = n
-        if kind <= HASH:
-            value = 0 if kind == ALL else s.values[plan.conditions[c, 1], row]
-            if kind == ALL or value > NAN:
-                link = s.heads[bucket_of(side, key, value, len(s.heads))]
-                while link >= 0:
-                    if s.links[link, STATE] == side and s.links[link, SLOT] == key and s.links[link, VALUE] == value:
-                        s.found[n] = link
-                        n += 1
-                    link = s.links[link, NEXT]
-        else:
-            op = plan.conditions[c, 0]
-            value = s.values[plan.conditions[c, 1], row]
-            at = key * len(plan.sides) + side
-            n += in_reach(at, value, kind, op in (GT, LT), s.links, s.roots, s.found, n)
-        # an attempt that waits at several sides is found once
-        kept = before
-        for j in range(before, n):
-            p = s.found[j] // per
-            if s.pool[p, SEEN] != s.meta[SEQ]:
-                s.pool[p, SEEN] = s.meta[SEQ]
-                s.found[kept] = p
-                kept += 1
-        n = kept
-    sort(s.found, n, s.pool, CAME)
-    return n
-
-
-@kernel
-def _has_room(s, matches):
-    return s.meta[LIVE] + SPARE <= len(s.pool) and s.meta[MATCHES] + matches <= len(s.out)
-
-
-@kernel
-def pass_time(time, last, plan, s):
-    """Let time pass until `time`: absences are waited out, attempts grow too old; False when it stopped for want of room.
-
-    What was born after number `last` waits for nothing any more.
-    """
-    s.meta[CLOCK] = max(s.meta[CLOCK], time)
-    within = plan.rules[WITHIN]
-    while True:
-        deadline, next_ = NEVER, -1
-        for pos in range(len(plan.stages)):
-            p = s.queues[pos, 0]
-            if p >= 0 and s.pool[p, DEADLINE] < deadline:
-                deadline, next_ = s.pool[p, DEADLINE], p
-        too_old = s.pool[s.meta[OLDEST], FIRST] + within + 1 if within >= 0 and s.meta[OLDEST] >= 0 else NEVER
-        if min(deadline, too_old) > s.meta[CLOCK]:
-            return True
-        if not _has_room(s, 1):
-            return False
-        if too_old <= deadline:
-            _die(s.meta[OLDEST], too_old, False, plan, s)
-        else:
-            _stop_waiting(next_, s)
-            if s.pool[next_, BORN] <= last:
-                _wait_out(next_, deadline, plan, s)
-
-
-@kernel
-def _wait_out(p, time, plan, s):
-    key, pos = s.pool[p, KEY], s.pool[p, POS]
-    _leave(p, plan, s)
-    if s.pool[p, FIRST] == NOTHING_YET:
-        _begin(p, time, s)  # time is counted from the first thing that happens, here the absence itself
-    if plan.stages[pos, KIND] == AND and s.pool[p, COUNT] == 0:
-        s.pool[p, PASSED] = 1
-        _stay(p, plan, s)
-    else:
-        _move_on(p, time, plan, s)
-    _restart(key, time, plan, s)
-
-
-@kernel
-def _rearm(key, time, plan, s):
-    """Let a sequence start anew after each record, when nothing waits at its first place."""
-    if plan.rules[OPEN_UNTIL] == 0 and s.keys[key, STARTERS] == 0:
-        p = _arm(key, time, plan, s)
-        if s.meta[BROKEN]:
-            _bear_again(p, s)
-    s.meta[BROKEN] = 0
-
-
-@kernel
-def _show_to_all(key, i, row, time, n, passes, plan, s):
-    for j in range(n):
-        _show(s.found[j], i, row, time, passes, plan, s)
-    if plan.rules[STRICT]:
-        _rearm(key, time, plan, s)
-        # the record that broke a sequence may begin the next attempt
-        again, s.meta[REBORN] = s.meta[REBORN], 0
-        for j in range(again):
-            _show(s.meta[REBORN_AT + j], i, row, time, passes, plan, s)
-        _rearm(key, time, plan, s)
-        s.meta[REBORN] = 0
-    while s.meta[BUSY] > plan.rules[CAP]:
-        s.meta[EVICTED] += 1
-        _die(s.meta[OLDEST], time, False, plan, s)
-    _restart(key, time, plan, s)
-    s.meta[REBORN] = 0
-
-
-@kernel
-def match(start, stop, base, times, slots, stamps, passes, plan, s):
-    """Show records start … stop - 1 (rows base + i of `values`) to all attempts; return the one before which it stopped.
-
-    It stops for want of room; what was done by then for that record may be done again.
-    """
-    timed = plan.rules[WITHIN] >= 0
-    for pos in range(len(plan.stages)):
-        timed |= plan.stages[pos, WAIT] >= 0
-    for i in range(start, stop):
-        if timed and not pass_time(times[i], NEVER, plan, s):
-            return i
-        if not _has_room(s, 0):
-            return i
-        key = slots[i]
-        _restart(key, times[i], plan, s)
-        s.meta[SEQ] += 1  # marks what this record has found
-        n = _candidates(key, i, base + i, passes, plan, s)
-        if not _has_room(s, n + SPARE):
-            return i
-        s.meta[CREATED], s.meta[ENTERED] = stamps[i, 0], stamps[i, 1]
-        _show_to_all(key, i, base + i, times[i], n, passes, plan, s)
-    return stop
-
-
-@kernel
-def plant(by_arrival, by_age, by_deadline, plan, s):
-    """Put attempts, whose rows of the pool are complete, into all chains, heaps, queues and lists, in these orders."""
-    for p in by_age:
-        _begin(p, s.pool[p, FIRST], s)
-    for p in by_deadline:
-        _await(p, s.pool[p, DEADLINE], s)
-    for p in by_arrival:
-        s.keys[s.pool[p, KEY], ATTEMPTS] += 1
-        _stay(p, plan, s)
-
-
-@kernel
-def number_by_age(pool, meta, place):
-    """Write to `place` where each attempt stands in the list by age."""
-    p, n = meta[OLDEST], 0
-    while p >= 0:
-        place[p] = n
-        n += 1
-        p = pool[p, YOUNGER]
