@@ -34,19 +34,20 @@ class _Last(Discard):
         self.last = batch
 
 
-def run(quick: bool = False, output: Path | None = None, *, repeats: int = 15) -> dict[str, Any]:
+def run(quick: bool = False, output: Path | None = None, *, repeats: int = 20) -> dict[str, Any]:
     """Time loop, engine and engine without measurements in turn."""
     batches = [
         Batch.of({"x": np.arange(BATCH, dtype=float), "y": np.zeros(BATCH)}, _SCHEMA)
         for _ in range(4_000 if quick else 20_000)
     ]
-    repeats = 3 if quick else repeats
+    repeats = 4 if quick else repeats
     _loop(batches[:100]), _engine(batches[:100], measure=True)
     times: dict[str, list[float]] = {"loop": [], "engine": [], "unmeasured": []}
-    for _ in range(repeats):
+    for turn in range(repeats):
         times["loop"].append(_loop(batches))
-        times["engine"].append(_engine(batches, measure=True))
-        times["unmeasured"].append(_engine(batches, measure=False))
+        # what runs behind the loop is slower than what runs behind an engine, so the two change places
+        for name in ("engine", "unmeasured") if turn % 2 == 0 else ("unmeasured", "engine"):
+            times[name].append(_engine(batches, measure=name == "engine"))
     over_loop = [a / b for a, b in zip(times["loop"], times["engine"], strict=True)]
     # how often batches are put together differs from run to run, so neighbours are compared, and the median counts
     pairs = zip(times["unmeasured"], times["engine"], strict=True)

@@ -30,7 +30,7 @@ class Options:
     #: where spilled batches go, and how much room they may take; a temporary folder by default
     spill_dir: str | None = None
     spill_bytes: int | None = None
-    #: records that a source hands over at once, at most
+    #: records that a source hands over at once, at most; up to 2,000 where more wait to be read
     chunk: int = 256
     #: stop reading after this long; None reads to the end
     seconds: float | None = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see whether the run is stopping
+_MOST = 2000  #: records that a source with a backlog hands over at once, unless `chunk` is more
 
 
 class SourceThread:
@@ -64,12 +65,15 @@ class SourceThread:
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
     def _read_all(self) -> None:
+        """Read; where more is there than was asked for, ask for twice as much, since large batches cost less."""
         reader, chunk, stopping = self._reader, self.run.options.chunk, self.run.stopping
         assert reader is not None
+        least, most = chunk, max(chunk, _MOST)
         while not stopping.is_set():
             batch = reader.read(chunk, _PATIENCE_S)
             if batch is None:
                 return
+            chunk = least if batch.length < chunk else min(2 * chunk, most)
             if batch.length:
                 self._emit(batch)
             elif self._spilled:

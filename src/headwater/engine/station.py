@@ -33,7 +33,7 @@ class Station:
         self.ended = False
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self._is_sink = instance.step.is_sink
-        self._measure = measure
+        self.measure = measure  #: may be changed while it runs
         self._ports = instance.channel_ports
         self._watermarks = [NO_WATERMARK] * len(self._ports)
         self._watermark = NO_WATERMARK
@@ -70,7 +70,7 @@ class Station:
         else:
             out = self._several(entries, deliveries)
         now = time.perf_counter_ns()
-        if self._measure:
+        if self.measure:
             self.counters.turn(entries, start, now, out)
         return deliveries, out
 
@@ -141,7 +141,7 @@ class Station:
                 out = self._send(result, deliveries)
             elif self._is_sink:
                 out = batch.length
-                if self._measure:
+                if self.measure:
                     self.latencies.arrived(batch.stamps)
         if watermark != NO_WATERMARK:
             out += self._advance(channel, watermark, deliveries)
@@ -349,17 +349,19 @@ class Counters:
         A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after
         that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
         """
-        records = 0
+        records = t_s_ns = t_q_ns = 0
         before = self.last_finish_ns
         for _, batch, _, put_ns, count, _ in entries:
             if batch is not None:
                 head_ns = before if before > put_ns else put_ns
-                self.t_s_ns += (start_ns - head_ns) * count
-                self.t_q_ns += (head_ns - put_ns) * count
+                t_s_ns += (start_ns - head_ns) * count
+                t_q_ns += (head_ns - put_ns) * count
                 records += count
         self.activations += 1
         self.records_in += records
         self.records_out += out
+        self.t_s_ns += t_s_ns
+        self.t_q_ns += t_q_ns
         self.busy_ns += now_ns - start_ns
         self.t_c_ns += (now_ns - start_ns) * records
 
