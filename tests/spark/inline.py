@@ -79,7 +79,7 @@ def _level(layout, level, rows, states):
         if stage is None or stage.level != level:
             out += mine
             continue
-        executor = Executor(layout, stage)
+        executor = Executor(layout, stage, bucket)
         if bucket in states:
             executor.load(states[bucket])
         out += executor.take((target, frame) for _, target, _, frame in mine)

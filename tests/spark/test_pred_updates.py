@@ -6,18 +6,21 @@ import time
 
 import pytest
 
+from headwater import engine
 from headwater.bench.broker import broker
-from headwater.io import Collect
+from headwater.io import Collect, Items
 from headwater.riot.announce import announce, announcements
 from headwater.riot.datasets import CITY
+from headwater.riot.generate import messages, stream
 from headwater.riot.labels import CLASSES
 from headwater.riot.models import Leaf, LinearModel, TreeModel
 from headwater.riot.pred import pred
-from headwater.riot.sources import Messages
+from headwater.riot.sources import Messages, repeated
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 PATIENCE_S = 300
+CITY_MESSAGES = messages(stream("CITY"), 0, 300)
 
 
 def wait_until(what) -> None:
@@ -58,4 +61,33 @@ def test_a_model_announced_on_mqtt_is_used_by_a_running_pred_and_an_older_one_is
         finally:
             run.stop()
             report = run.wait()
+    assert [letter["step"] for letter in report.examples] == ["dtc", "mlr"]
     assert all("is revision 1, which is not newer" in letter["error"] for letter in report.examples)
+    assert report.dead_letters == 2
+
+
+def test_what_is_refused_is_told_once_however_many_copies_of_the_step_there_are(spark):
+    from headwater import spark as runner
+
+    tree, line = models(5, 1, 2.0)
+    foreign = [
+        TreeModel(CITY.features[::-1], CLASSES, (Leaf(0),), revision=6),
+        LinearModel(CITY.features[:-1], "rain", (0.0,) * 4, 1.0, revision=6),
+    ]
+    cut_short = line.to_json()[:-9].decode()
+    announced = [{"model": model.to_json().decode()} for model in [*models(4, 0, 1.0), *foreign, tree, line]]
+
+    def played(run, **options):
+        letters = Collect()
+        updates = Items([{"model": cut_short}, *announced])
+        flow = pred(repeated(CITY_MESSAGES, 1e6, count=300), tree=tree, regression=line, updates=updates)
+        flow.dead_letters.write("letters", letters)
+        report = run(flow, **options)
+        counts = {
+            name: (step.records_in, step.records_out, step.dead_letters) for name, step in report.last.steps.items()
+        }
+        return counts, sorted((letter["step"], letter["error"], letter["record"]) for letter in letters.records)
+
+    expected, got = played(engine.run), played(runner.run, buckets=3)
+    assert got == expected
+    assert [step for step, _, _ in got[1]] == ["dtc", "dtc", "load", "mlr", "mlr"]

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from headwater.engine.plan import Instance, Route
+from headwater.engine.queue import Entry as QueueEntry
 from headwater.engine.station import Counters, Delivery, Station
 from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array, Nullable
@@ -32,8 +33,11 @@ _FULL = 2**18  #: records for which a source's stage does not wait any longer be
 class Executor:
     """One stage at work on one bucket, or on one part of a source."""
 
-    def __init__(self, layout: Layout, stage: Stage, operators: dict[str, Operator] | None = None) -> None:
+    def __init__(
+        self, layout: Layout, stage: Stage, bucket: int | None = None, operators: dict[str, Operator] | None = None
+    ) -> None:
         self.layout, self.stage = layout, stage
+        self._is_first = bucket is None or bucket == stage.first_bucket
         given = operators or {}
         self.operators = {
             name: given.get(name) or build(layout.flow.steps[name])
@@ -41,6 +45,8 @@ class Executor:
             if layout.natures[name].place not in ("source", "sink")
         }
         self._exits: list[_Exit] = []
+        #: inputs by which every copy of a step learns the same, in a copy that is not the first
+        self._learning: set[tuple[int, int]] = set()
         self.stations, self._channels = self._wired()
         self._at = 0  #: the place in the order that is being worked on
         self._given = 0  #: the last place that was given to a record of the source
@@ -58,6 +64,9 @@ class Executor:
             if entry.stage == self.stage.number:
                 for sender in entry.senders:
                     channels[entry.number, sender] = [_channel(instances[step], port) for step, port in entry.readers]
+                    if entry.spread == "all" and not self._is_first:
+                        targets = zip(entry.readers, channels[entry.number, sender], strict=True)
+                        self._learning |= {to for (step, _), to in targets if self.operators[step].replicable}
         for name, instance in instances.items():
             for number, port in enumerate(instance.step.outputs):
                 for target in self._targets(name, port, instances):
@@ -190,7 +199,10 @@ class Executor:
                     self._leave(self._exits[to - len(stations)], batch, watermark)
                     continue
                 entry = channel, batch, watermark, time.perf_counter_ns(), count, 0
-                made, _ = stations[to].run([entry])
+                if (to, channel) in self._learning:
+                    made = _learned(stations[to], entry)
+                else:
+                    made, _ = stations[to].run([entry])
                 if batch is None:
                     made = [self._placed(delivery) for delivery in made]
                 waiting += made[::-1]
@@ -335,6 +347,15 @@ def _told_apart(places: Array, last: int) -> Array:
     rank = rows - first + np.where(places == places[0], more, 0)
     result: Array = places + np.minimum(rank, subs)
     return result
+
+
+def _learned(station: Station, entry: QueueEntry) -> list[Delivery]:
+    """Let a copy of a step take what all its copies take: the first alone counts it, and tells what came of it."""
+    counters, on_dead = station.counters, station.on_dead
+    station.counters, station.on_dead = Counters(time.perf_counter_ns()), lambda letters: None
+    made, _ = station.run([entry])
+    station.counters, station.on_dead = counters, on_dead
+    return [delivery for delivery in made if delivery[2] is None]
 
 
 def _first(batch: Batch) -> int:

@@ -51,7 +51,7 @@ class SourceStage:
         layout = self.shipped.layout()
         stage = layout.stages[self.stage]
         idle = _idle.setdefault((self.shipped.file, self.stage), {})
-        executor = Executor(layout, stage, idle)
+        executor = Executor(layout, stage, operators=idle)
         idle |= {name: made for name, made in executor.operators.items() if layout.natures[name].place != "time"}
         yield from executor.read(number, put_out)
         yield -1, COUNTS, number, executor.counts()
@@ -96,7 +96,7 @@ def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
     layout = shipped.layout()
     stage = layout.stage_of_bucket(bucket)
     assert stage is not None
-    executor = Executor(layout, stage)
+    executor = Executor(layout, stage, bucket)
     if saved:
         executor.load(bytes(saved))
     return executor
