@@ -7,14 +7,18 @@ from headwater.engine.crew import Crew
 MS = 1_000_000
 
 
-def lived(crew, share_of, until_ms, from_ms=0):
-    """Let time pass with the whole crew at work; `share_of[n]` is the part of a turn that each of n workers computes."""
-    sizes = []
+def lived(crew, share_of, until_ms, from_ms=0, done_in=None):
+    """Let time pass with the whole crew at work; `share_of[n]` is the part of a turn that each of n workers computes.
+
+    `done_in[n]` is what n workers get done in a millisecond where there is always more to do.
+    """
+    sizes, done = [], 0
     for ms in range(from_ms, until_ms):
         for _ in range(crew.size):
             crew.turned(crew.size, MS // 4, int(share_of[crew.size] * MS // 4))
+        done += done_in[crew.size] if done_in else 0
         if ms * MS >= crew.due_ns:
-            crew.look(ms * MS)
+            crew.look(ms * MS, done if done_in else None)
         sizes.append(crew.size)
     return sizes
 
@@ -55,6 +59,35 @@ def test_a_crew_follows_a_flow_that_changes():
 def test_trials_become_rarer_when_they_fail():
     sizes = lived(Crew(2), {1: 1.0, 2: 0.55}, 40_000)
     assert sizes[30_000:].count(2) < sizes[:10_000].count(2) / 2
+
+
+@pytest.mark.parametrize(
+    ("done_in", "best"),
+    [
+        ({1: 100, 2: 190, 3: 270, 4: 340}, 4),
+        ({1: 100, 2: 80, 3: 70, 4: 60}, 1),  # everyone computes, on batches that get smaller and caches that get colder
+        ({1: 100, 2: 160, 3: 150, 4: 140}, 2),
+        ({1: 100, 2: 102, 3: 103, 4: 104}, 1),  # not worth a processor
+    ],
+)
+def test_where_there_is_always_more_to_do_what_gets_done_counts(done_in, best):
+    share = {1: 1.0, 2: 0.98, 3: 0.97, 4: 0.95}
+    assert mostly(lived(Crew(4), share, 20_000, done_in=done_in)[5_000:]) == best
+
+
+def test_a_crew_that_was_made_smaller_grows_with_the_work():
+    crew = Crew(2)
+    share = {1: 1.0, 2: 0.98}
+    assert lived(crew, share, 1_000, done_in={1: 100, 2: 80})[-1] == 1
+    assert mostly(lived(crew, share, 6_000, from_ms=1_000, done_in={1: 100, 2: 190})[3_000:]) == 2
+
+
+def test_one_fewer_stands_if_it_is_enough():
+    crew = Crew(2)
+    share = {1: 1.0, 2: 0.98}
+    lived(crew, share, 150, done_in={1: 100, 2: 190})
+    assert crew.size == 1  # on trial
+    assert mostly(lived(crew, share, 1_000, from_ms=150)) == 1  # and somebody had nothing to do
 
 
 def test_a_single_worker_is_left_alone():

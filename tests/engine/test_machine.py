@@ -106,6 +106,23 @@ def test_oldest_first_gives_a_bottleneck_a_head_start():
     assert machine.next()[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("waiting", "cost_us", "count"),
+    [
+        (150, 5, 80),  # a turn's worth
+        (1_000, 5, 250),  # a long queue: a quarter of it
+        (10_000, 5, 320),  # but no more than four turns' worth
+        (10_000, 1_000, 10),  # a heavy step never gets more than `take`
+    ],
+)
+def test_a_congested_step_gets_longer_turns(waiting, cost_us, count):
+    machine = Machine([[]], LongestQueue(), take=10)
+    machine.learn(0, 1, cost_us * 1_000)
+    machine.arrived(0, waiting)
+    told = machine.next()
+    assert told == (0, pytest.approx(count, abs=1))
+
+
 def test_a_cheap_step_gets_several_turns_at_once_and_lets_records_ride():
     machine = Machine([[1], []], LongestQueue(), take=10)
     machine.arrived(0, 1000)

@@ -79,15 +79,15 @@ class Odd(Operator):
         return [(0, batch.filter(odd)), (1, batch.filter(~odd))]
 
 
-def every_kind(source, *, joins=True):
-    """Build a flow of all steps; which late records a join still pairs depends on which of its streams is ahead."""
+def every_kind(source):
+    """Build a flow of all steps."""
 
     def build():
         made = Made("every kind")
         read = made.flow.read("r", source)
         _stateless(made, read)
         _keyed(made, read)
-        _timed(made, read, joins)
+        _timed(made, read)
         made.end("dead", made.flow.dead_letters)
         return made
 
@@ -124,7 +124,7 @@ def _keyed(made, read):
     made.end("moving", read.key_by("site").window("moving", Count(5, 2), low=agg.min("x"), last=agg.last("n")), "site")
 
 
-def _timed(made, read, joins):
+def _timed(made, read):
     timed = read.event_time("time", "at", lateness="3 s")
     for name, window in {
         "tumbling": Tumbling("10 s"),
@@ -136,11 +136,13 @@ def _timed(made, read, joins):
         made.end(f"{name} late", windowed.late, "key")
     tumbled = timed.key_by("key").window("per key", Tumbling("5 s"), n=agg.count())
     made.end("of windows", tumbled.key_by().window("of windows", Tumbling("20 s"), n=agg.sum("n"), keys=agg.count()))
-    if not joins:
-        return
     left, right = timed.split("sides", col.site == 0)
     joined = left.key_by("key").join("join", right.key_by("key"), within="1 s")
+    # which pairs there are depends on the records alone; a key's pairs come in the order in which the two inputs are read,
+    # one record in turn on this engine, a batch in turn elsewhere
     made.end("join", joined.select("pair", "n", "key", other=col.sides_n))
+    made.end("join late", joined.late, "key")
+    made.end("join late right", joined.side("late right"), "key")
 
 
 def in_file(path, rows):
@@ -153,7 +155,7 @@ def in_file(path, rows):
 
 @pytest.mark.parametrize(("size", "buckets"), [(1000, 2), (20, 3)])
 def test_stages_one_after_the_other_in_this_process(size, buckets):
-    build = every_kind(io.Items(records(800, seed=2, jump_s=30), SCHEMA), joins=False)
+    build = every_kind(io.Items(records(800, seed=2, jump_s=30), SCHEMA))
     expected = build()
     engine.run(expected.flow, **RECORD_BY_RECORD)
     got = inline.run(build().flow, buckets=buckets, batching=repeat(size))
@@ -174,7 +176,7 @@ def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
 @pytest.mark.usefixtures("spark")
 def test_late_records_and_one_large_micro_batch():
     source = io.Items(records(1000, seed=2, jump_s=30), SCHEMA)
-    report, got = assert_same(every_kind(source, joins=False))
+    report, got = assert_same(every_kind(source))
     assert got["tumbling late"]
     assert report.extra["spark"]["batches"] == 1
 

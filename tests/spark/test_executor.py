@@ -103,22 +103,20 @@ def windows(rows, lateness):
     return flow, sinks
 
 
-@settings(max_examples=100)
+@settings(max_examples=1000)
 @given(timed, st.integers(0, 6), sizes, st.integers(1, 4))
 def test_windows_and_late_records_are_the_engines(rows, lateness, batching, buckets):
     flow, expected = windows(rows, lateness)
     engine.run(flow, workers=1, take=1, chunk=1, policy="min_latency")
     got = inline.run(windows(rows, lateness)[0], buckets=buckets, batching=forever(batching))
-    # which late records a join still pairs depends on which of its streams is ahead
-    late = any(expected[name].records or got[f"{name} out"] for name in ("join late", "join late right"))
     for name, sink in expected.items():
-        if late and name.startswith("join"):
-            continue
         mine = got[f"{name} out"]
         assert multiset(mine) == multiset(sink.records), name
-        keys = [key for key in ("key", "site") if sink.records and key in sink.records[0]]
-        if name.startswith("join"):
+        if name == "join":
+            # pairs, late ones too, depend on the records alone; in which order a key's pairs come depends on how the
+            # join's two inputs interleave, which is record by record only where batches hold one record
             continue
+        keys = [key for key in ("key", "site") if sink.records and key in sink.records[0]]
         if name != "second":
             assert by_key(mine, *keys) == by_key(sink.records, *keys), name
         else:

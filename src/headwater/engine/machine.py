@@ -15,6 +15,7 @@ Take = Literal["all", "half"] | int
 _LEARNING = 0.1
 #: A decision is worth about this much work: when `take` records are less, a turn consumes more of them.
 _WORTH_NS = 400_000
+_LONG = 4  #: a queue of more than so many turns is worked off in turns that are longer, by up to as much
 _MOST_TIMES, _MOST = 32, 2000  #: but not more than so many times `take`, nor so many records unless `take` is more
 #: A turn that takes less than this costs about what deciding about it and queueing for it cost.
 RIDE_NS = 25_000
@@ -51,6 +52,7 @@ class Machine:
         self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
         self.portion = [take if isinstance(take, int) else 0] * n  #: records that a turn of each instance may consume
+        self.long_portion = self.portion.copy()  #: the same for one that is congested
         self.born_ns = [0] * n  #: when the record at the head of each queue was created
         self.head_start_ns = [0] * n  #: how much older than it is that record counts, for policies that go by age
         self.due_ns = [0] * n  #: the one less the other
@@ -104,7 +106,7 @@ class Machine:
         elif take == "half":
             count = (waiting + 1) // 2
         else:
-            count = min(waiting, self.portion[chosen])
+            count = min(waiting, max(self.portion[chosen], min(waiting // _LONG, self.long_portion[chosen])))
         waiting -= count
         self.waiting[chosen] = waiting
         if self._full[chosen] and waiting < self.limits[chosen]:
@@ -130,7 +132,9 @@ class Machine:
         cost, per_record = self.cost_ns[instance], elapsed_ns / count
         cost = self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
         if type(self.take) is int:
-            self.portion[instance] = min(max(int(_WORTH_NS / (cost + 1)), self.take), self._most)
+            worth = int(_WORTH_NS / (cost + 1))
+            self.portion[instance] = min(max(worth, self.take), self._most)
+            self.long_portion[instance] = min(max(_LONG * worth, self.take), self._most)
             self.cheap[instance] = cost * self.take < RIDE_NS
 
     def may_ride(self, instance: int) -> bool:

@@ -105,12 +105,12 @@ class Station:
         return elapsed_ns
 
     def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
-        """Run neighbouring entries of one input together, as one batch."""
+        """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
         out = 0
         group: list[Batch] = []
         sender = entries[0][0]
         for channel, batch, watermark, _, _, _ in entries:
-            if group and self._ports[channel] != self._ports[sender]:
+            if group and (self._ports[channel] != self._ports[sender] or (batch is not None and batch.length > _LARGE)):
                 out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
                 group = []
             sender = channel
@@ -390,6 +390,9 @@ class Counters:
             shed=self.shed,
         )
 
+
+#: A batch of more records than this runs alone: copying it costs more than another call.
+_LARGE = 256
 
 _NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
 

@@ -39,6 +39,7 @@ class WorkerPool(Run):
         self._work = threading.Condition(self.lock)
         self._crew = Crew(options.workers)
         self._sleeping = 0
+        self._spare = False  #: whether a worker had nothing to do since the crew last took stock
         self._running = 0
         self._started_ns = 0  #: when a worker last began a turn
         self._decision_ns = 0
@@ -90,6 +91,7 @@ class WorkerPool(Run):
                 continue
             command = self._timed_next() if machine.decisions % _TIME_EVERY == 0 else machine.next()
             if command is None:
+                self._spare = True
                 self._sleep(None)
                 continue
             index, count = command
@@ -134,7 +136,9 @@ class WorkerPool(Run):
     def _muster(self, now_ns: int) -> None:
         """Let the crew take stock; wake everyone if more of them may work now."""
         before = self._crew.size
-        self._crew.look(now_ns)
+        done = None if self._spare else sum(station.counters.records_in for station in self.stations)
+        self._crew.look(now_ns, done)
+        self._spare = False
         if self._crew.size > before:
             self._work.notify_all()
 

@@ -11,18 +11,10 @@ try:
     from numba import njit
 
     def kernel(function: F) -> F:
-        """Compile `function` to machine code, cached on disk between runs; it keeps the GIL while it runs.
+        """Compile `function` to machine code that runs without the GIL, cached on disk between runs.
 
-        Right for loops that take some microseconds on a batch: when several threads release and take the GIL that
-        often, they spend more time handing it to each other than computing.
-        """
-        compiled: F = njit(cache=True)(function)
-        return compiled
-
-    def long_kernel(function: F) -> F:
-        """Compile `function` to machine code that runs without the GIL, so that other threads run meanwhile.
-
-        Right for loops that take tens of microseconds on a batch, or more.
+        Short calls that release and take the GIL again make workers wait for each other; how many workers are of use then is
+        for the engine's crew to find out.
         """
         compiled: F = njit(nogil=True, cache=True)(function)
         return compiled
@@ -43,6 +35,6 @@ except ImportError:  # a device without Numba runs the same loops, slower
         """Return `function` as it is: Numba is not installed."""
         return function
 
-    long_kernel = small_kernel = kernel
+    small_kernel = kernel
 
     COMPILED = False

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.kernels.decimal import read_decimal
-from headwater.kernels.jit import kernel, long_kernel
+from headwater.kernels.jit import kernel
 from headwater.kernels.senml_scan import number_end, string_end
 
 _QUOTE, _ZERO, _NINE = 34, 48, 57
@@ -114,7 +114,7 @@ def _message(
     return False
 
 
-@long_kernel
+@kernel
 def read_form(
     data: NDArray[np.uint8],
     offsets: NDArray[np.int32],

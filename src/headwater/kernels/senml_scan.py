@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.kernels.decimal import read_decimal
-from headwater.kernels.jit import kernel, long_kernel
+from headwater.kernels.jit import kernel
 
 # Every loop below stops at the message's end and at anything unusual, and a position of -1 means: not sure.
 # So whatever comes out is exactly what a JSON library would have found, and a library decides about the rest.
@@ -281,7 +281,7 @@ def _message(
         at += 1
 
 
-@long_kernel
+@kernel
 def scan(
     data: NDArray[np.uint8],
     offsets: NDArray[np.int32],

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headwater.kernels.decimal import write_digits, write_float32, write_int
 from headwater.kernels.hashing import TextArrays, TextColumn
-from headwater.kernels.jit import kernel, long_kernel
+from headwater.kernels.jit import kernel
 
 _LONGEST_FLOAT32, _LONGEST_INT = 24, 20  # bytes
 _MINUS, _DOT = 45, 46
@@ -86,7 +86,7 @@ def _float32_texts(values: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDAr
     return out[:at], offsets
 
 
-@long_kernel
+@kernel
 def _float32_rows(values: NDArray[np.float32], after: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     out = np.empty(values.size * (_LONGEST_FLOAT32 + 1), np.uint8)
     offsets = np.empty(len(values) + 1, np.int32)
@@ -159,7 +159,7 @@ def _copy_escaped(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[n
     return at
 
 
-@long_kernel
+@kernel
 def _weave(
     pieces: NDArray[np.uint8],
     ends: NDArray[np.int64],

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headwater.kernels.jit import long_kernel
+from headwater.kernels.jit import kernel
 
 
-@long_kernel
+@kernel
 def spin(values: npt.NDArray[Any], rounds: int) -> np.uint64:
     """Return a number that takes `rounds` steps per value to work out, so that no compiler can leave them away."""
     total = np.uint64(0)
