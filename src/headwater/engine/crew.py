@@ -6,8 +6,8 @@ of them get less done than one. Which it is depends on the flow, the batch sizes
 of a turn that a worker can compute: alone nearly all of it, in bad company half, the rest is waiting for the lock. So
 the crew keeps that share for each number of workers at once, sends one to rest if it is no use, and tries later again.
 
-A worker may compute all of its turn and still be no use: company also makes batches smaller, and caches colder. While
-there is more to do than anyone can do, the number of records that get done tells; so then one fewer is tried.
+A worker may compute most of its turn and still be no use: company also makes batches smaller, and caches colder. Where
+the share leaves doubt and there is more to do than anyone can do, what gets done tells; so then one fewer is tried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EVERY_NS = 20_000_000  #: how often the crew takes stock
 _ENOUGH_NS = 10_000_000  #: turns that must have been seen for a judgement
 _FIRST_REST_NS = 1_000_000_000  #: how long a smaller crew stands before one more is tried; doubled after each failure
 _LONGEST_REST_NS = 16_000_000_000
-_GAIN = 0.35  #: of what one worker gets done alone, that a further one must add
+_GAIN, _SURE = 0.35, 0.8  #: of what one worker gets done alone, that a further one must add, and that leaves no doubt
 _SPAN_NS = 100_000_000  #: how long records are counted for a comparison
 _AS_GOOD = 0.95  #: of what the whole crew gets done, with which one fewer is preferred
 
@@ -56,7 +56,7 @@ class Crew:
             if wall_ns >= _ENOUGH_NS:
                 self._share[company] = self._able_ns[company] / wall_ns
                 self._wall_ns[company] = self._able_ns[company] = 0
-        if judged and self.size > 1 and not self._last_is_of_use():
+        if judged and self.size > 1 and self._gain() < _GAIN:
             self._rival = self._span = None
             self._rest_one(now_ns)
         elif self.size < self._most and now_ns >= self._try_ns and self._rival is None:
@@ -93,7 +93,7 @@ class Crew:
         rate = (done - before) / (now_ns - since_ns)
         self._span = now_ns, done, self.size
         if self._rival is None:
-            if self.size > 1 and now_ns >= self._compare_ns:
+            if self.size > 1 and now_ns >= self._compare_ns and self._gain() < _SURE:
                 self._rival = self.size, rate
                 self.size -= 1
             return
@@ -108,11 +108,11 @@ class Crew:
             self._compare_ns = now_ns + self._stay_ns
             self._stay_ns = min(2 * self._stay_ns, _LONGEST_REST_NS)
 
-    def _last_is_of_use(self) -> bool:
-        """Say whether the whole crew gets enough more done than one fewer would."""
+    def _gain(self) -> float:
+        """Return how much more the whole crew gets done than one fewer would, in units of one alone, by their shares."""
         alone, all_but_one, everyone = self._share[1], self._share[self.size - 1], self._share[self.size]
-        assert everyone is not None
         # what was never seen is taken for the best, so that it is tried
         alone = 1.0 if alone is None else alone
         all_but_one = 1.0 if all_but_one is None else all_but_one
-        return self.size * everyone - (self.size - 1) * all_but_one >= _GAIN * alone
+        everyone = all_but_one if everyone is None else everyone
+        return (self.size * everyone - (self.size - 1) * all_but_one) / alone

@@ -27,6 +27,7 @@ from headwater.spark.stages import Entry, Layout, Stage
 _EXAMPLES = 5
 _SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
 _FLUSHES = 10  #: bits of a place for how often one piece of a source was handed over
+_TURN = 256  #: records of one stream before it is another's turn
 _FULL = 2**18  #: records for which a source's stage does not wait any longer before it sends them on
 
 
@@ -162,8 +163,15 @@ class Executor:
         self._enter_up_to(way, parcel, LAST)
 
     def _enter_in_turn(self, given: dict[tuple[int, int], Parcel]) -> None:
-        """Take several streams in turn, from mark to mark, so that none runs ahead of the others in time."""
-        for place in sorted({place for parcel in given.values() for place in parcel.places()}):
+        """Take several streams in turn, from mark to mark, so that none runs ahead of the others in time.
+
+        Where event time does not matter, a turn has so many records that what one stream tells is not long in coming.
+        """
+        places = {place for parcel in given.values() for place in parcel.places()}
+        if not any(self.layout.entries[entry].timed for entry, _ in given):
+            for parcel in given.values():
+                places.update(parcel.every(_TURN))
+        for place in sorted(places):
             for way, parcel in given.items():
                 self._emitted_ns = self._emitted_ns or parcel.emitted_ns
                 self._enter_up_to(way, parcel, place)

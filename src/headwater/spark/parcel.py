@@ -71,6 +71,11 @@ class Parcel:
         """Return where something changes: at its marks, and behind its last record."""
         return {place for place, _ in self.marks} | {LAST}
 
+    def every(self, count: int) -> list[int]:
+        """Return the place of every `count`-th record."""
+        places: list[int] = [] if self.batch is None else self.batch.stamps[count - 1 :: count, EMITTED].tolist()
+        return places
+
     def taken_up_to(self, place: int) -> Batch | None:
         """Take the records up to a place; None when there are none."""
         if self.batch is None:
