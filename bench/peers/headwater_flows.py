@@ -18,8 +18,8 @@ from headwater.riot.sources import repeated
 from headwater.riot.stats import stats
 
 _WARM_S = 1.0  #: of a run that are not measured
-#: Larger turns than the engine's own 50 records, as the peers too take hundreds at a time where that helps them.
-_OPTIONS: dict[str, Any] = {"take": 1000, "chunk": 1000, "queue_records": 100_000}
+#: Larger turns than the engine's own 50 records, as the peers too take a thousand at a time where that helps them.
+_OPTIONS: dict[str, Any] = {"take": 4000, "chunk": 4000, "queue_records": 100_000}
 _RESULTS = {"etl": 2, "stats": 3, "pred": 2}  #: that each message gives
 
 

@@ -33,7 +33,7 @@ _MESSAGES, _SENSORS = 2**14, 90  #: the stream has 90 real sensors; so regressio
 #: What differs between the forms of the flows, and how far their results can be compared.
 FORMS = (
     "all: a message stays one row, and STATS puts out one row for each message and kind of result",
-    "headwater: 32-bit floats in arrays, turns of up to 1000 rows, a Bloom filter of the benchmark's size",
+    "headwater: 32-bit floats in arrays, turns of up to 4000 rows, a Bloom filter of the benchmark's size",
     "peers: Python's 64-bit floats, a set instead of the Bloom filter, SenML by msgspec, hashes of sensors remembered",
     "bytewax: one worker (Python functions share the GIL), up to 1000 messages at a time, state by sensor in stateful_batch",
     "compared: a moment until a random value is replaced; an error by any mean nearby, as the latest depends on timing",
