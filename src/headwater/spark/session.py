@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import RunError
 from headwater.spark import java, niofs
 from headwater.spark.gateway import launch
+from headwater.spark.interpreter import launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
     if _is_near(master):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", launcher())
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {**_streaming(), **_small(master, found)}
     written = _written_defaults()
