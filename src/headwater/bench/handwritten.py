@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import statistics
 import sys
 import tempfile
 import time
@@ -33,14 +34,19 @@ def programs(spark: Any) -> SimpleNamespace:
     return SimpleNamespace(**found)
 
 
-def records(spark: Any, folder: Path, schema: str) -> Any:
-    """Return a stream of the Parquet files in a folder."""
-    return spark.readStream.schema(schema).parquet(str(folder))
+def records(spark: Any, folder: Path, schema: str, files: int = 1000) -> Any:
+    """Return a stream of the Parquet files in a folder, so many in a micro-batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
 
 
 def seconds(frame: Any) -> float:
     """Run a streaming query over all that is there, write nowhere, and return how long it took."""
-    return _run(frame.writeStream.format("noop"))
+    return _run(frame.writeStream.format("noop"))[0]
+
+
+def batch_ms(frame: Any) -> float:
+    """Run a streaming query over all that is there, write nowhere, and return how long its median micro-batch took."""
+    return statistics.median(_run(frame.writeStream.format("noop"))[1])
 
 
 def collected(frame: Any) -> list[dict[str, Any]]:
@@ -50,13 +56,15 @@ def collected(frame: Any) -> list[dict[str, Any]]:
     return [row for table in tables for row in table.to_pylist()]
 
 
-def _run(writer: Any) -> float:
+def _run(writer: Any) -> tuple[float, list[float]]:
+    """Return how long a query took, and each of its micro-batches in milliseconds."""
     checkpoint = tempfile.mkdtemp(prefix="headwater-bench-")
     try:
         began = time.perf_counter()
         options = writer.outputMode("append").option("checkpointLocation", checkpoint)
         query = options.trigger(availableNow=True).start()
         query.awaitTermination()
-        return time.perf_counter() - began
+        spent = time.perf_counter() - began
+        return spent, [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
     finally:
         rmtree(checkpoint, ignore_errors=True)
