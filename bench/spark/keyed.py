@@ -108,8 +108,8 @@ class Task:
             out, kept = self.run(values, kept)
             return pd.DataFrame({"msg": rows["msg"], "key": rows["key"], "value": out}), kept
         which, lines, kept = self.run(values, kept)
-        made = {"msg": rows["msg"][which], "key": rows["key"][which], "values": list(lines.astype(np.float32))}
-        return pd.DataFrame(made), kept
+        values = pd.Series(list(lines.astype(np.float32)), dtype=object)  # also where there are none
+        return pd.DataFrame({"msg": rows["msg"][which], "key": rows["key"][which], "values": values}), kept
 
 
 TASKS = {
