@@ -81,11 +81,10 @@ class Station:
         """
         counters = self.counters
         counters.activations = turn = counters.activations + 1
-        counters.records_in += batch.length
         start = 0 if turn & 15 else time.perf_counter_ns()
         straight = self._straight
         if straight is None:
-            counters.records_out += self._one(batch, 0, NO_WATERMARK, deliveries)
+            out = self._one(batch, 0, NO_WATERMARK, deliveries)
         else:
             try:
                 result = self._operate(batch, self._ports[0])
@@ -94,10 +93,12 @@ class Station:
             if type(result) is Batch:
                 out = result.length
                 if out:
-                    counters.records_out += out
                     deliveries.append((straight[0], straight[1], result, NO_WATERMARK, out))
-            elif result is not None:
-                counters.records_out += self._send(result, deliveries)
+            else:
+                out = 0 if result is None else self._send(result, deliveries)
+        if self.measure:
+            counters.records_in += batch.length
+            counters.records_out += out
         if not start:
             return 0
         elapsed_ns = time.perf_counter_ns() - start

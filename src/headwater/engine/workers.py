@@ -136,7 +136,8 @@ class WorkerPool(Run):
     def _muster(self, now_ns: int) -> None:
         """Let the crew take stock; wake everyone if more of them may work now."""
         before = self._crew.size
-        done = None if self._spare else sum(station.counters.records_in for station in self.stations)
+        unknown = self._spare or not self.options.measure
+        done = None if unknown else sum(station.counters.records_in for station in self.stations)
         self._crew.look(now_ns, done)
         self._spare = False
         if self._crew.size > before:
