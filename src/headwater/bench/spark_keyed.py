@@ -52,7 +52,7 @@ class Bench:
         if system != "ours":
             return 1e3 * self._batch / handwritten.batch_ms(self._frame(step, system, "all"))
         report = _run(_flow(step, self._folder / "all", Discard()), self._batch)
-        return 1e3 * self._batch / report.extra["spark"]["batch_ms"]["p50"]
+        return 1e3 * self._batch / float(report.extra["spark"]["batch_ms"]["p50"])
 
     def differences(self, step: str) -> list[str]:
         """Run all three over a few records and say where results differ from ours."""
