@@ -10,6 +10,7 @@ import pytest
 
 from headwater import Flow, cli, engine, io
 from headwater.cli.rewire import rewired
+from headwater.errors import FlowError
 from headwater.riot.city import CityStream
 from headwater.riot.datasets import CITY
 from headwater.riot.generate import messages
@@ -89,3 +90,16 @@ def test_every_sink_of_a_bundled_flow_is_written_in_the_order_of_the_input(headw
             numbers = [int(row["msg"]) for row in csv.DictReader(rows)]
         assert numbers == sorted(numbers)
         assert set(numbers) == set(range(1, 401))
+
+
+def test_an_endless_generator_is_run_at_another_rate_and_a_broker_cannot_be_replayed():
+    def endless(source):
+        flow = Flow("endless")
+        flow.read("ticks", source).write("out", io.Discard())
+        return flow
+
+    ticks = io.Generate(lambda n: {"n": n}, {"n": int, "at": "time"}, 1.0, time="at")
+    report = engine.run(rewired(endless(ticks), rate=2000), seconds=0.2)
+    assert report.last.records_in > 1
+    with pytest.raises(FlowError, match=r"--rate replays what a source holds, and .* has no end"):
+        rewired(endless(io.Mqtt("mqtt://broker", "a", {"n": int})), rate=2000)

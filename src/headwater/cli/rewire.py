@@ -9,7 +9,7 @@ from typing import Any
 from headwater.errors import FlowError, listed
 from headwater.flow import Flow, Schema
 from headwater.flow.steps import Kind, Read, Write
-from headwater.io import Csv, JsonLines, Parquet, Replay
+from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay
 
 _BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
 
@@ -52,6 +52,10 @@ def at_rate(source: Any, rate: float) -> Any:
     """Return the same records at another rate."""
     if hasattr(source, "at_rate"):
         return source.at_rate(rate)
+    if isinstance(source, Mqtt | Kafka):
+        raise FlowError(
+            f"--rate replays what a source holds, and {source} has no end; leave it out, or give --input FILE"
+        )
     return Replay(source.records if isinstance(source, Replay) else source, rate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from sys import maxsize
 from typing import Any, cast
 
@@ -66,6 +67,12 @@ class Generate:
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
         return _Made(self).take, maxsize
+
+    def at_rate(self, rate: Rate | float) -> Generate:
+        """Return the same records at another rate."""
+        made = Generate(self.make, self.schema, rate)
+        made.pace = replace(self.pace, rate=rate_of(rate))
+        return made
 
     def __str__(self) -> str:
         return f"generated at {self.pace.rate}"
