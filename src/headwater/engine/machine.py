@@ -7,16 +7,10 @@ drive it in production, the simulator drives the same object in virtual time, a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
-Take = Literal["all", "half"] | int
+from headwater.engine.appetite import LEARNING, Appetite, Take
 
-#: How fast the measured cost of a step follows new measurements.
-_LEARNING = 0.1
-#: A decision is worth about this much work: when `take` records are less, a turn consumes more of them.
-_WORTH_NS = 400_000
-_LONG = 4  #: a queue of more than so many turns is worked off in turns that are longer, by up to as much
-_MOST_TIMES, _MOST = 32, 2000  #: but not more than so many times `take`, nor so many records unless `take` is more
 #: A turn that takes less than this costs about what deciding about it and queueing for it cost.
 RIDE_NS = 25_000
 
@@ -45,14 +39,12 @@ class Machine:
         n = len(downstream)
         self.policy = policy
         self.take = take
-        self._most = min(_MOST_TIMES * take, max(_MOST, take)) if isinstance(take, int) else 0
+        self.appetites = [Appetite(take) for _ in range(n)]  #: what a turn of each instance consumes
         self.waiting = [0] * n  #: records in each queue; a mark without records counts as one
         self.running = [False] * n
         self.limits = list(limits) if limits is not None else [2**62] * n
         self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
-        self.portion = [take if isinstance(take, int) else 0] * n  #: records that a turn of each instance may consume
-        self.long_portion = self.portion.copy()  #: the same for one that is congested
         self.born_ns = [0] * n  #: when the record at the head of each queue was created
         self.head_start_ns = [0] * n  #: how much older than it is that record counts, for policies that go by age
         self.due_ns = [0] * n  #: the one less the other
@@ -100,13 +92,7 @@ class Machine:
         del ready[chosen]
         self.running[chosen] = True
         waiting = self.waiting[chosen]
-        take = self.take
-        if take == "all":
-            count = waiting
-        elif take == "half":
-            count = (waiting + 1) // 2
-        else:
-            count = min(waiting, max(self.portion[chosen], min(waiting // _LONG, self.long_portion[chosen])))
+        count = self.appetites[chosen].of(waiting)
         waiting -= count
         self.waiting[chosen] = waiting
         if self._full[chosen] and waiting < self.limits[chosen]:
@@ -122,19 +108,17 @@ class Machine:
         self.born_ns[instance] = born_ns
         self.due_ns[instance] = born_ns - self.head_start_ns[instance]
         if count:
-            self.out_ratio[instance] += _LEARNING * (out / count - self.out_ratio[instance])
+            self.out_ratio[instance] += LEARNING * (out / count - self.out_ratio[instance])
             self.learn(instance, count, elapsed_ns)
         if self.waiting[instance] and not self._blocked[instance]:
             self._enter(instance)
 
     def learn(self, instance: int, count: int, elapsed_ns: int) -> None:
         """Take note of what some records cost."""
-        cost, per_record = self.cost_ns[instance], elapsed_ns / count
-        cost = self.cost_ns[instance] = cost + _LEARNING * (per_record - cost) if cost else per_record
+        appetite = self.appetites[instance]
+        appetite.learn(count, elapsed_ns)
+        self.cost_ns[instance] = cost = appetite.cost_ns
         if type(self.take) is int:
-            worth = int(_WORTH_NS / (cost + 1))
-            self.portion[instance] = min(max(worth, self.take), self._most)
-            self.long_portion[instance] = min(max(_LONG * worth, self.take), self._most)
             self.cheap[instance] = cost * self.take < RIDE_NS
 
     def may_ride(self, instance: int) -> bool:

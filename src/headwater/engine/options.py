@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from headwater.engine.machine import Take
+from headwater.engine.appetite import Take
 from headwater.engine.policy import DEFAULT, policy_named
 from headwater.errors import RunError, listed, suggestion
 

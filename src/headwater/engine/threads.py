@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from headwater.engine.appetite import Appetite
 from headwater.engine.options import Options
 from headwater.engine.queue import Entry
 from headwater.engine.run import HIGH, LOW, Run
@@ -30,6 +31,7 @@ class ThreadPerStep(Run):
     def __init__(self, flow: Flow, options: Options) -> None:
         super().__init__(flow, options)
         self._boxes = [_Box() for _ in self.stations]
+        self._appetites = [Appetite(options.take) for _ in self.stations]
 
     def make_threads(self) -> list[threading.Thread]:
         """Return a thread for each instance that has an operator."""
@@ -69,8 +71,10 @@ class ThreadPerStep(Run):
                 entries = self._take(index, station)
                 if not entries:
                     return
+                start = time.perf_counter_ns()
                 deliveries, _ = station.run(entries)
                 now_ns = time.perf_counter_ns()
+                self._appetites[index].learn(sum(entry[4] for entry in entries), now_ns - start)
                 if deliveries:
                     self.deliver(deliveries, now_ns, entries[0][5])
                 with self._boxes[index].lock:
@@ -82,7 +86,7 @@ class ThreadPerStep(Run):
             self.fail(RunError(f"step {station.name!r} broke: {type(error).__name__}: {error}", step=station.name))
 
     def _take(self, index: int, station: Station) -> list[Entry]:
-        box, take = self._boxes[index], self.options.take
+        box = self._boxes[index]
         with box.lock:
             while not box.waiting:
                 if self.aborted:
@@ -90,8 +94,7 @@ class ThreadPerStep(Run):
                 box.work.wait()
             if self.aborted:
                 return []
-            waiting = box.waiting
-            count = waiting if take == "all" else (waiting + 1) // 2 if take == "half" else min(waiting, take)
+            count = self._appetites[index].of(box.waiting)
             entries = station.queue.take(count)
             box.waiting -= count
             box.room.notify_all()
