@@ -1,0 +1,124 @@
+"""What one instance of a step has done so far: records, times, and how old records were when a sink took them."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from headwater.engine.queue import Entry
+from headwater.flow.column import Array
+from headwater.metrics import Histogram, StepMetrics, add_rows
+
+
+class Latencies:
+    """How old records were when a sink took them: since they were created, and since their source emitted them.
+
+    Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
+    Where batches come faster than any person needs to know, every sixteenth one stands for the others.
+    """
+
+    def __init__(self) -> None:
+        self._created, self._emitted = Histogram(), Histogram()
+        self._pending: list[tuple[int, Array]] = []
+        self._batches = 0
+        self._every = 1
+
+    def arrived(self, stamps: Array) -> None:
+        """Take note of records that a sink has just taken."""
+        self._batches += 1
+        if self._batches % self._every:
+            return
+        self._pending.append((time.time_ns(), stamps))
+        if len(self._pending) >= 128:
+            fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
+            self.histograms()
+            self._every = 16 if fast else 1
+
+    def histograms(self) -> tuple[Histogram, Histogram]:
+        """Return the latencies since creation and since emission, all counted."""
+        pending, self._pending = self._pending, []
+        if pending:
+            stamps = np.concatenate([stamps for _, stamps in pending])
+            arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
+            ages = np.subtract(arrived, stamps.T, order="C")
+            add_rows([self._created, self._emitted], ages, times=self._every)
+        return self._created, self._emitted
+
+
+#: A sink that is given batches more often than this is sampled.
+_RARELY_NS = 200_000
+
+
+class Counters:
+    """What an instance has done so far."""
+
+    __slots__ = (
+        "activations",
+        "busy_ns",
+        "dead",
+        "empty_since_ns",
+        "last_finish_ns",
+        "records_in",
+        "records_out",
+        "shed",
+        "started_ns",
+        "t_c_ns",
+        "t_empty_ns",
+        "t_q_ns",
+        "t_s_ns",
+    )
+
+    def __init__(self, now_ns: int) -> None:
+        self.started_ns = now_ns
+        self.empty_since_ns = now_ns  #: since when there was nothing to do; 0 when there is something
+        self.last_finish_ns = 0
+        self.records_in = self.records_out = self.activations = self.dead = self.shed = 0
+        self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
+
+    def turn(self, entries: list[Entry], start_ns: int, now_ns: int, out: int) -> None:
+        """Count one activation in.
+
+        A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after
+        that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
+        """
+        records = t_s_ns = t_q_ns = 0
+        before = self.last_finish_ns
+        for _, batch, _, put_ns, count, _ in entries:
+            if batch is not None:
+                head_ns = before if before > put_ns else put_ns
+                t_s_ns += (start_ns - head_ns) * count
+                t_q_ns += (head_ns - put_ns) * count
+                records += count
+        self.activations += 1
+        self.records_in += records
+        self.records_out += out
+        self.t_s_ns += t_s_ns
+        self.t_q_ns += t_q_ns
+        self.busy_ns += now_ns - start_ns
+        self.t_c_ns += (now_ns - start_ns) * records
+
+    def rode(self, elapsed_ns: int, records: int) -> None:
+        """Count compute time that passed without the records ever being in the queue."""
+        self.busy_ns += elapsed_ns
+        self.t_c_ns += elapsed_ns * records
+        self.t_empty_ns -= elapsed_ns
+
+    def metrics(self, name: str, queue: int, now_ns: int) -> StepMetrics:
+        """Return the counters as they are now."""
+        empty_ns = self.t_empty_ns + (max(0, now_ns - self.empty_since_ns) if self.empty_since_ns else 0)
+        return StepMetrics(
+            name=name,
+            records_in=self.records_in,
+            records_out=self.records_out,
+            activations=self.activations,
+            queue=queue,
+            t_q_ns=self.t_q_ns,
+            t_s_ns=self.t_s_ns,
+            t_c_ns=self.t_c_ns,
+            busy_ns=self.busy_ns,
+            t_empty_ns=empty_ns,
+            span_ns=now_ns - self.started_ns,
+            dead_letters=self.dead,
+            shed=self.shed,
+        )
