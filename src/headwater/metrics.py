@@ -191,6 +191,8 @@ class Sample:
     records_in: int
     records_out: dict[str, int]
     backpressure_s: float = 0.0
+    #: how far event time has come at each step that reads it, in microseconds since 1970; where the runner tells
+    watermarks_us: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -171,6 +171,8 @@ def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
     report, got = assert_same(every_kind(source), sizes=SMALL, buckets=3)
     assert report.extra["spark"]["batches"] > 2
     assert {letter["step"] for letter in got["dead"]} >= {"r", "map", "process", "scan", "tumbling", "join"}
+    assert report.extra["spark"]["watermarks"] == {"time": "1970-01-01T00:02:01.750000Z"}  # the last record, less 3 s
+    assert report.extra["spark"]["state_of_steps"].keys() >= {"process", "scan", "count", "tumbling", "join"}
 
 
 @pytest.mark.usefixtures("spark")

@@ -75,7 +75,17 @@ def test_an_endless_source_is_stopped_and_its_windows_close(spark):
     report = running.wait()
     assert sum(record["n"] for record in out.records) == report.last.records_in
     assert report.last.latency.count == len(out.records)
+    assert report.last.emit_latency.largest < 3600e9  # though what closes the window is a mark, which nobody emitted
     assert report.left == 0
+
+
+def test_all_that_was_due_in_the_time_that_a_run_is_given_is_read(spark):
+    flow, out = Flow("timed"), io.Collect()
+    ticks = io.Generate(lambda numbers: {"n": numbers}, {"n": int}, 500)
+    flow.read("ticks", ticks).write("out", out)
+    report = on_spark.run(flow, seconds=1.0)
+    assert report.last.records_in >= 500
+    assert [record["n"] for record in out.records] == list(range(report.last.records_in))
 
 
 def test_tasks_write_a_partitioned_table(spark, tmp_path):

@@ -26,6 +26,7 @@ from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.ranges import Sizes
+from headwater.spark.sources.signals import Signals
 
 TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)
 XS = Schema.of({"id": int, "x": str})
@@ -386,9 +387,9 @@ def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_pat
     columns = ["'t' AS topic", "0 AS partition", "value AS offset", "timestamp"]
     value = """CAST(concat('{"n": ', value, '}') AS BINARY) AS value"""
     made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
-    source, finish = io.Kafka("127.0.0.1:9092", "t", {"n": int}), tmp_path / "finish"
-    rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), finish)
-    finish.touch()
+    source, signals = io.Kafka("127.0.0.1:9092", "t", {"n": int}), Signals(tmp_path)
+    rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), signals)
+    signals.finish()
     taken = []
     query = rows.writeStream.foreachBatch(
         lambda frame, batch_id: taken.extend(frame.orderBy("seq").collect()) if not ended(taken) else None

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from headwater.io.moments import moments_as_text
 from headwater.metrics import Report, Sample, StepMetrics
 
 console = Console(width=None if sys.stdout.isatty() else 140)
@@ -47,6 +49,7 @@ _COLUMNS: tuple[tuple[str, Callable[[StepMetrics, StepMetrics, float], str], boo
     ("dead", lambda now, total, span_s: f"{total.dead_letters:,}", False),
     ("shed", lambda now, total, span_s: f"{total.shed:,}", False),
 )
+_STATE = ("state kB", lambda now, total, span_s: f"{total.state_bytes / 1000:,.1f}", True)
 
 
 def steps_table(now: Sample, before: Sample | None, title: str) -> Table:
@@ -54,6 +57,8 @@ def steps_table(now: Sample, before: Sample | None, title: str) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("step", overflow="fold")
     columns = [column for column in _COLUMNS if column[2] or console.width >= 100]
+    if any(step.state_bytes for step in now.steps.values()):
+        columns.append(_STATE)
     for name, _, _ in columns:
         table.add_column(name, justify="right", no_wrap=True)
     span_s = max(now.at_s - (before.at_s if before else 0), 1e-9)
@@ -74,10 +79,17 @@ def live(run: Any, every_s: float = 0.5) -> Report:
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(steps_table(now, before, title))
+            view.update(steps_table(now, before, title + _event_time(now)))
             before = now
     result: Report = report
     return result
+
+
+def _event_time(now: Sample) -> str:
+    """Say how far event time has come, where the runner tells."""
+    if not now.watermarks_us:
+        return ""
+    return f", event time {moments_as_text(np.array([min(now.watermarks_us.values())]))[0]}"
 
 
 def print_report(report: Report) -> None:
@@ -92,6 +104,7 @@ def print_report(report: Report) -> None:
     console.print(
         f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
         f"dead letters {report.dead_letters:,}, shed {sum(report.shed.values()):,}, left {report.left:,}"
+        + _event_time(report.last)
     )
     console.print(steps_table(report.last, None, ""))
     for letter in report.examples:

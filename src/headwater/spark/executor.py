@@ -15,12 +15,15 @@ import numpy as np
 
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry as QueueEntry
-from headwater.engine.station import Counters, Delivery, Station
+from headwater.engine.counters import Counters
+from headwater.engine.station import Delivery, Station
 from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array, Nullable
 from headwater.flow.flow import DEAD_LETTERS
+from headwater.flow.steps import EventTime
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.operator import partitions
+from headwater.operators.snapshot import unpacked
 from headwater.spark.parcel import FIRST_SINK, LAST, PIECE, SUB, Parcel, Row, in_order, pieces
 from headwater.spark.stages import Entry, Layout, Stage
 
@@ -37,8 +40,9 @@ class Executor:
     def __init__(
         self, layout: Layout, stage: Stage, bucket: int | None = None, operators: dict[str, Operator] | None = None
     ) -> None:
-        self.layout, self.stage = layout, stage
+        self.layout, self.stage, self.bucket = layout, stage, bucket
         self._is_first = bucket is None or bucket == stage.first_bucket
+        self._state_bytes: dict[str, int] = {}  #: of each step, as it was last saved
         given = operators or {}
         self.operators = {
             name: given.get(name) or build(layout.flow.steps[name])
@@ -289,7 +293,9 @@ class Executor:
 
     def save(self) -> bytes:
         """Return the state of all steps as bytes."""
-        return msgspec.msgpack.encode({name: station.save() for name, station in self.stations.items()})
+        saved = {name: station.save() for name, station in self.stations.items()}
+        self._state_bytes = {name: len(each["state"]) for name, each in saved.items() if each["state"]}
+        return msgspec.msgpack.encode(saved)
 
     def load(self, data: bytes) -> None:
         """Go on from saved state."""
@@ -308,9 +314,17 @@ class Executor:
             "steps": {name: _counted(station.counters) for name, station in self.stations.items()},
             "examples": self.examples,
             "ended": self.stage.steps[0] if self.ended else None,
+            "watermarks": self._watermarks(),
+            "state": [self.bucket, self._state_bytes],
         }
         self.reset_counts()
         return msgspec.msgpack.encode(told)
+
+    def _watermarks(self) -> dict[str, int]:
+        """Return how far event time has come at the steps that read it."""
+        steps = [name for name in self.operators if isinstance(self.layout.flow.steps[name].kind, EventTime)]
+        found = {name: unpacked("event time", self.operators[name].snapshot())["watermark"] for name in steps}
+        return {name: watermark for name, watermark in found.items() if watermark != NO_WATERMARK}
 
     def _note_dead(self, batch: Batch) -> None:
         self.examples += batch.rows()[: _EXAMPLES - len(self.examples)]

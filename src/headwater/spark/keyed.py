@@ -67,7 +67,7 @@ def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
 
 def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        (bucket,) = key
+        bucket = int(key[0])
         _used(shipped.file)
         layout = shipped.layout()
         stage = layout.stage_of_bucket(bucket)
@@ -78,9 +78,9 @@ def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFr
         executor = _executor(shipped, bucket, state)
         came = [row for frame in frames for row in zip(frame["target"], frame["frame"], strict=True)]
         made = list(executor.take(came))
-        made.append((-1, COUNTS, 0, executor.counts()))
         token = secrets.token_bytes(8)
         state.update((token, executor.save()))
+        made.append((-1, COUNTS, 0, executor.counts()))
         _live[shipped.file, bucket] = token, executor
         yield _frame(made)
 

@@ -41,7 +41,7 @@ class Parcel:
     """Records of one stream that one stage sent, and the marks among them: (place, watermark), in order."""
 
     sender: int
-    emitted_ns: int
+    emitted_ns: int  #: 0 for what came of a mark alone
     batch: Batch | None
     marks: list[tuple[int, int]] = field(default_factory=list)
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
@@ -112,5 +112,5 @@ def in_order(parcels: Sequence[Parcel]) -> Parcel:
         if (places[1:] < places[:-1]).any():
             batch = batch.take(np.argsort(places, kind="stable"))
     marks = sorted({mark for parcel in parcels for mark in parcel.marks})
-    first = min(parcel.emitted_ns for parcel in parcels)
+    first = min((parcel.emitted_ns for parcel in parcels if parcel.emitted_ns), default=0)
     return Parcel(parcels[0].sender, first, batch, marks)

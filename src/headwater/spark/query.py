@@ -15,9 +15,12 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
+from headwater.io.moments import moments_as_text
 from headwater.metrics import Report, Sample
 from headwater.spark import sources
 from headwater.spark.checkpoint import Checkpoint
@@ -57,7 +60,7 @@ class SparkRun:
         self._feeds: dict[str, sources.Feed] = {}
         self._sinks: Sinks | None = None
         self._last_batch = -1  #: the micro-batch after which nothing follows
-        self._first_at: float | None = None  #: when the first micro-batch began
+        self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._aborted = False
         self._starts_left = 2  #: how often the query may still be started again
         try:
@@ -174,7 +177,7 @@ class SparkRun:
 
     def _watch_till_the_end(self) -> None:
         self._last_batch = max(self._last_batch, self._last_if_ended())
-        due, told = self.options.seconds, False
+        told = False
         next_sample = self.options.sample_s
         while self._query.isActive and not self._aborted:
             time.sleep(_WATCH_S)
@@ -184,17 +187,15 @@ class SparkRun:
                 next_sample = elapsed + self.options.sample_s
             for feed in self._feeds.values():
                 feed.check()
-            if self._first_at is None and "nitializing" not in self._query.status["message"]:
-                self._first_at = time.perf_counter()  # starting Spark is not reading
-            if due is not None and self._first_at is not None and time.perf_counter() - self._first_at >= due:
-                self.stop()
+            if self._is_time_up():
+                self.stopping.set()
             if self.stopping.is_set() and not told:
                 told = True
                 if self.options.checkpoint:
                     self._pause()
                     return
                 for feed in self._feeds.values():
-                    feed.finish()
+                    feed.finish(self._until_ns if self._is_time_up() else None)
             if self._last_batch >= 0 and self._is_committed(self._last_batch):
                 self.checkpoint.end()
                 return
@@ -207,6 +208,17 @@ class SparkRun:
             self._watch_till_the_end()
             return
         raise self._explained()
+
+    def _is_time_up(self) -> bool:
+        """Say whether the sources were read for as long as they should be; starting Spark is not reading."""
+        if self.options.seconds is None:
+            return False
+        if self._until_ns is None:
+            begun = [feed.begun_ns() for feed in self._feeds.values()]
+            if None in begun:
+                return False
+            self._until_ns = max(at for at in begun if at is not None) + round(self.options.seconds * 1e9)
+        return time.time_ns() >= self._until_ns
 
     def _last_if_ended(self) -> int:
         """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
@@ -256,30 +268,31 @@ class SparkRun:
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""
+        last = self.tally.sample()
         return Report(
             flow=self.flow.name,
             runner=self.runner,
             seconds=getattr(self, "_seconds", time.perf_counter() - self._began),
-            last=self.tally.sample(),
+            last=last,
             samples=list(self.samples),
             dead_letters=self.tally.dead_letters,
             examples=self.tally.examples,
-            extra={"spark": self._progress()},
+            extra={"spark": self._progress(last)},
         )
 
-    def _progress(self) -> dict[str, Any]:
-        """Return what Spark says of the query: micro-batches, their duration, the state that is kept."""
+    def _progress(self, last: Sample) -> dict[str, Any]:
+        """Return what Spark says of the query: micro-batches, their duration, the state that is kept; and event time."""
         told = [p for p in self._query.recentProgress if p.numInputRows or p.durationMs.get("addBatch")]
-        if not told:
-            return {"batches": 0, "stages": self.layout.levels + 1}
         times = sorted(p.durationMs["triggerExecution"] for p in told)
-        state = told[-1].stateOperators
+        operators = told[-1].stateOperators if told else []
         return {
-            "batches": told[-1].batchId + 1,
-            "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]},
+            "batches": told[-1].batchId + 1 if told else 0,
+            "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if told else {"p50": 0, "max": 0},
             "stages": self.layout.levels + 1,
-            "state_bytes": sum(operator.memoryUsedBytes for operator in state),
-            "state_buckets": sum(operator.numRowsTotal for operator in state),
+            "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
+            "state_buckets": sum(operator.numRowsTotal for operator in operators),
+            "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
+            "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
         }
 
 

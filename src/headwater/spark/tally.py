@@ -28,6 +28,8 @@ class Tally:
         self._latency, self._emit_latency = Histogram(), Histogram()
         self.examples: list[dict[str, str]] = []
         self.ended: set[str] = set()  #: sources that have come to their end
+        self._watermarks: dict[str, int] = {}
+        self._state: dict[int, dict[str, int]] = {}  #: bytes that steps keep, by bucket
 
     def add(self, told: bytes) -> None:
         """Add what one task counted."""
@@ -44,6 +46,11 @@ class Tally:
             self.examples += counted["examples"][: _EXAMPLES - len(self.examples)]
             if counted["ended"] is not None:
                 self.ended.add(counted["ended"])
+            for name, watermark in counted["watermarks"].items():
+                self._watermarks[name] = max(watermark, self._watermarks.get(name, watermark))
+            bucket, kept = counted["state"]
+            if bucket is not None:
+                self._state[bucket] = kept
 
     def wrote(self, sink: str, parcel: Parcel, busy_ns: int) -> None:
         """Count records that a sink has taken."""
@@ -57,7 +64,9 @@ class Tally:
             step.activations += 1
             step.busy_ns += busy_ns
             step.t_c_ns += busy_ns * count
-            ages = np.stack([now - batch.stamps[:, CREATED], np.full(batch.length, now - parcel.emitted_ns)])
+            since_created = now - batch.stamps[:, CREATED]
+            since_emitted = np.full(batch.length, now - parcel.emitted_ns) if parcel.emitted_ns else since_created
+            ages = np.stack([since_created, since_emitted])
             add_rows([self._latency, self._emit_latency], ages, times=max(1, round(count / batch.length)))
 
     def broke(self, sink: str, letters: Batch) -> None:
@@ -77,6 +86,9 @@ class Tally:
         with self._lock:
             span_ns = time.perf_counter_ns() - self._began_ns
             steps = {name: _at(step, span_ns) for name, step in self._steps.items()}
+            for kept in self._state.values():
+                for name, size in kept.items():
+                    steps[name].state_bytes += size
             sources = [name for name, step in self._flow.steps.items() if step.is_source]
             sinks = [name for name, step in self._flow.steps.items() if step.is_sink]
             return Sample(
@@ -86,6 +98,7 @@ class Tally:
                 emit_latency=self._emit_latency.copy(),
                 records_in=sum(steps[name].records_in for name in sources),
                 records_out={name: steps[name].records_out for name in sinks},
+                watermarks_us=dict(self._watermarks),
             )
 
 

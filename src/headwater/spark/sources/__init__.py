@@ -24,6 +24,7 @@ from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.paced import PacedRanges
 from headwater.spark.sources.ranges import Ranges, Sizes
 from headwater.spark.sources.rows import RowRanges
+from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,23 +41,23 @@ class Feed:
     """
 
     rows: DataFrame
-    _finish: Path
+    _signals: Signals
     _receiver: Receiver | None
     _temporary: Path | None
 
-    def finish(self) -> None:
-        """Read no more, and say so in the rows."""
+    def begun_ns(self) -> int | None:
+        """Return since when it is read, by the wall clock; None if it is not yet."""
+        return self._signals.begun_ns()
+
+    def finish(self, until_ns: int | None = None) -> None:
+        """Read no more, and say so in the rows; what a generator's rate made due before a moment is still read."""
         if self._receiver is not None:
             self._receiver.close()
-        self._finish.touch()
+        self._signals.finish(until_ns)
 
     def pause(self) -> None:
         """Read no more for now: a later run goes on here."""
-        from headwater.spark.sources.feed import PAUSE
-
-        fresh = self._finish.with_name("finish.new")
-        fresh.write_text(PAUSE)
-        fresh.replace(self._finish)  # never there and still empty, which would mean the end
+        self._signals.pause()
 
     def check(self) -> None:
         """Raise what the source broke with, if it did."""
@@ -67,7 +68,7 @@ class Feed:
         """Stop reading, and remove what only this run needed."""
         if self._receiver is not None:
             self._receiver.close()
-        self._finish.unlink(missing_ok=True)
+        self._signals.clear()
         if self._temporary is not None:
             rmtree(self._temporary, ignore_errors=True)
 
@@ -101,9 +102,9 @@ def open_source(
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, ship=not spark.sparkContext.master.startswith("local"))
     ranges.start()  # says now what is wrong with it, not in a process far away
-    finish = folder / "finish"
-    finish.unlink(missing_ok=True)
-    return Feed(rows_of(spark, step, ranges, prefix, finish), finish, receiver, temporary)
+    signals = Signals(folder)
+    signals.clear()
+    return Feed(rows_of(spark, step, ranges, prefix, signals), signals, receiver, temporary)
 
 
 def check(source: Source) -> None:
@@ -120,9 +121,9 @@ def _kafka(
     from headwater.spark.sources.kafka import kafka_rows
 
     folder, temporary = _folder(checkpoint, step_index, lasting=False)
-    finish = folder / "finish"
-    finish.unlink(missing_ok=True)
-    return Feed(kafka_rows(spark, step, source, prefix, finish), finish, None, temporary)
+    signals = Signals(folder)
+    signals.clear()
+    return Feed(kafka_rows(spark, step, source, prefix, signals), signals, None, temporary)
 
 
 def way_of(source: Source) -> str:

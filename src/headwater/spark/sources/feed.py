@@ -16,7 +16,9 @@ from headwater.io.frames import pack
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
 from headwater.spark.shipped import received, send
+from headwater.spark.sources.paced import PacedRanges
 from headwater.spark.sources.ranges import Offset, Ranges
+from headwater.spark.sources.signals import Signals, Told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,13 +27,12 @@ if TYPE_CHECKING:
 #: source put out (0 and records, DEAD and dead letters, at the very end a mark), and returns rows.
 Prefix = Callable[[int, Iterator[tuple[int, Batch]]], Iterator[Row]]
 
-PAUSE = "pause"  #: in the file that tells readers to end: read no more, and do not say that it is the end
 _ROWS_BYTES = 8 * 2**20  # handed to Spark at once
 _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
 
 
-def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, finish: Path) -> DataFrame:
-    """Return the rows of a source; once the file `finish` exists, the source counts as ended."""
+def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, signals: Signals) -> DataFrame:
+    """Return the rows of a source; once `signals` tell so, it counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
     try:
         sent = send(spark, (ranges, prefix))
@@ -51,7 +52,7 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, fini
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, sent, finish)
+            return FrameReader(step, sent, signals)
 
     spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
@@ -60,8 +61,9 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, fini
 class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
 
-    def __init__(self, step: str, sent: Path, finish: Path) -> None:
-        self._step, self._sent, self._finish = step, sent, finish
+    def __init__(self, step: str, sent: Path, signals: Signals) -> None:
+        self._step, self._sent, self._signals = step, sent, signals
+        self._has_begun = False
 
     def _received(self) -> tuple[Ranges, Prefix]:
         ranges, prefix = received(self._sent.name, self._sent.parent)
@@ -79,21 +81,21 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         """Return how far the next micro-batch reads."""
         if start["ended"]:
             return start
-        told = self._told()  # before looking for records, lest some slip in between
-        ranges = self._ranges
-        if told == PAUSE:
-            return start
-        if told is not None and not getattr(ranges, "holds_records", False):
-            return {**start, "ended": True}
-        end = ranges.advance(start)
-        return {**start, "ended": True} if end == start and told is not None else end
+        told = self._signals.told()  # before looking for records, lest some slip in between
+        end = self._advanced(start, told)
+        if not self._has_begun:
+            self._signals.begin()
+            self._has_begun = True
+        ended = told is not None and not told.pause and end == start
+        return {**start, "ended": True} if ended else end
 
-    def _told(self) -> str | None:
-        """Return what the driver has told all readers: to end, to pause, or nothing yet."""
-        try:
-            return self._finish.read_text()
-        except FileNotFoundError:
-            return None
+    def _advanced(self, start: Offset, told: Told | None) -> Offset:
+        ranges = self._ranges
+        if told is None or (getattr(ranges, "holds_records", False) and not told.pause):
+            return ranges.advance(start)
+        if told.until_ns is not None and isinstance(ranges, PacedRanges):
+            return ranges.advance(start, told.until_ns)
+        return start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return a task for each piece; the last one also says that nothing follows, when that is so."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
 from headwater.spark.sources.feed import Prefix, in_arrow, rows_of
 from headwater.spark.sources.ranges import Offset, Piece
+from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 _LAST = 2**20  # the number of the piece that says that all is over: behind every partition of a topic
 
 
-def kafka_rows(spark: SparkSession, step: str, source: Kafka, prefix: Prefix, finish: Path) -> DataFrame:
+def kafka_rows(spark: SparkSession, step: str, source: Kafka, prefix: Prefix, signals: Signals) -> DataFrame:
     """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
     options = {"subscribe": source.topic, "startingOffsets": source.start, **source.options}
     values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
-    return rows_from(spark, values, step, source, prefix, finish)
+    return rows_from(spark, values, step, source, prefix, signals)
 
 
 def rows_from(
-    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, finish: Path
+    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, signals: Signals
 ) -> DataFrame:
     """Return the rows of what the connector has read."""
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
         _reader(step, source, prefix), ROW
     )
-    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), finish))
+    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), signals))
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:

@@ -41,9 +41,9 @@ class PacedRanges:
         """Return the first record; nothing is due yet."""
         return {"number": 0, "since_ns": 0, "ended": self._total == 0}
 
-    def advance(self, at: Offset) -> Offset:
-        """Return the records that are due by now."""
-        now = time.time_ns()
+    def advance(self, at: Offset, until_ns: int | None = None) -> Offset:
+        """Return the records that are due by now, or were by a moment that is past."""
+        now = time.time_ns() if until_ns is None else until_ns
         if self._since_ns is None:
             self._since_ns = self._begun(at, now)
         due = self._total
