@@ -20,8 +20,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
 
+# Two at a time, file by file: half of them wait for brokers, child processes and Spark.
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff check .
