@@ -11,8 +11,9 @@ import typer
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import err, live, print_json, print_report, progress
+from headwater.cli.train import TRAIN, show_training, trained_on_spark
 from headwater.engine import RUNNERS, Options, start
-from headwater.engine.machine import Take
+from headwater.engine.appetite import Take
 from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import RunError, listed, suggestion
@@ -66,6 +67,16 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     _refuse_others(on, engines, {"master": master, "checkpoint": checkpoint})
+    if on == _SPARK and flow == TRAIN:
+        others = {
+            "rate": rate,
+            "for": duration,
+            "checkpoint": checkpoint,
+            "live": show or None,
+            "prometheus": prometheus,
+        }
+        show_training(trained_on_spark(input, output, master, others), as_json)
+        return
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     running: Any
     if on == _SPARK:

@@ -10,6 +10,7 @@ import typer
 from headwater.cli.locate import find_flow
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json
+from headwater.cli.train import ABOUT, TRAIN
 from headwater.errors import FlowError, listed
 from headwater.flow import Flow, draw
 
@@ -30,6 +31,9 @@ def show(
         raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
     if on not in (None, "spark"):
         raise FlowError(f"show can say how a flow runs on 'spark'; got {on!r}")
+    if on is not None and flow == TRAIN:
+        print_json({"flow": TRAIN, "stages": [], "why": ABOUT}) if as_json else typer.echo(ABOUT)
+        return
     found = find_flow(flow)
     found.check()
     if on is not None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from headwater.engine.counters import Counters
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry as QueueEntry
-from headwater.engine.counters import Counters
 from headwater.engine.station import Delivery, Station
 from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array, Nullable

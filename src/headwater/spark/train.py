@@ -7,14 +7,14 @@ announced on MQTT.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.errors import AnalysisException
 from pyspark.ml.classification import DecisionTreeClassifier
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
@@ -33,6 +33,7 @@ from headwater.riot.models import Leaf, LinearModel, Model, TreeModel
 from headwater.spark.columns import NotNativeError, native, schema_of
 from headwater.spark.models import nodes_of, prediction
 from headwater.spark.session import session
+from headwater.spark.training_table import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,8 +68,9 @@ class Span:
 class Trainer:
     """Trains the two models of PRED from a table, keeps them, and announces them.
 
-    `table` is a folder of Parquet files, as ETL writes it, or a DataFrame; `by` is its time column; `where` leaves out rows
-    for which it does not hold. Models are kept in `store` and, with a `broker`, announced under `topic`.
+    `table` is a folder of Parquet files, as ETL writes it, a CSV file of such rows, or a DataFrame; `by` is its time column;
+    `where` leaves out rows for which it does not hold. Models are kept in `store` and, with a `broker`, announced under
+    `topic`.
     """
 
     table: str | Path | DataFrame
@@ -125,16 +127,16 @@ class Trainer:
         borders = class_borders(values, counts)
         label = _label(target, borders)
         least, most = np.searchsorted(borders, values[[0, -1]], side="right").tolist()
-        models: list[Model] = [
-            _regression(gathered, self.dataset),
-            _tree(gathered, self.dataset, label, least, most),
+        models = [
+            _timed(lambda: _regression(gathered, self.dataset)),
+            _timed(lambda: _tree(gathered, self.dataset, label, least, most)),
         ]
         self._measure(models, tested, label, int(counts.sum()))
         return models
 
     def _rows(self, span: Span) -> DataFrame:
         """Return the features of the span's rows as doubles; a row that lacks one is left out."""
-        table = _read(self.table) if isinstance(self.table, str | Path) else self.table
+        table = read_table(Path(self.table), self.dataset) if isinstance(self.table, str | Path) else self.table
         missing = {self.by, *self.dataset.features} - set(table.columns)
         if missing:
             raise ModelError(
@@ -189,11 +191,12 @@ def _in_pool(name: str) -> Iterator[None]:
         context.setLocalProperty("spark.scheduler.pool", None)
 
 
-def _read(table: str | Path) -> DataFrame:
-    try:
-        return session().read.parquet(str(table))
-    except AnalysisException as error:
-        raise InputError(f"cannot learn from table {table}: no such folder, or no Parquet file in it yet") from error
+def _timed(fit: Callable[[], Model]) -> Model:
+    """Fit a model, and write into its facts how long that took."""
+    began = time.perf_counter()
+    model = fit()
+    model.facts["seconds"] = time.perf_counter() - began
+    return model
 
 
 def _gathered(rows: DataFrame, count: int) -> DataFrame:
