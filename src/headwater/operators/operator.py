@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from headwater.errors import SnapshotError
 from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Text
+from headwater.flow.column import Array, Nullable, Text
 from headwater.flow.flow import DEAD_LETTER_SCHEMA
 
 #: What comes out: one batch for the main output, or several, each with the number of its output; None is nothing.
@@ -65,6 +69,15 @@ def partitions(columns: list[Array | Text], of: int) -> Array:
 
     parts: Array = partition_hash(columns) % of
     return parts
+
+
+def spread(batch: Batch, keys: Sequence[str], of: int) -> list[Batch | None]:
+    """Cut a batch by the partitions of its keys, each in the batch's order; None for one that gets no record."""
+    columns = [batch.columns[name] for name in keys]
+    parts = partitions([column.values if isinstance(column, Nullable) else column for column in columns], of)
+    order = np.argsort(parts, kind="stable")
+    bounds = np.searchsorted(parts[order], np.arange(of + 1)).tolist()
+    return [batch.take(order[start:stop]) if stop > start else None for start, stop in pairwise(bounds)]
 
 
 def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
