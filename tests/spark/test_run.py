@@ -174,6 +174,8 @@ def test_wrong_checkpoints_are_turned_away(tmp_path):
 def test_the_cause_is_found_in_what_spark_says():
     told = "[FAILED] Traceback (most recent call last):\n  File\nZeroDivisionError: division by zero\n\tat org.apache"
     assert cause_in(told) == "ZeroDivisionError: division by zero"
+    placed = 'Traceback:\n  File "a.py", line 1, in f\n  File "b.py", line 22, in g\nValueError: no\n\tat org.apache'
+    assert cause_in(placed) == "ValueError: no (b.py:22)"
     assert cause_in("nothing known\nmore") == "nothing known"
 
 

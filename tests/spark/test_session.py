@@ -118,6 +118,28 @@ def test_a_java_that_cannot_start_is_one_clear_message():
     assert "RunError: Java ended before Spark had started: Error occurred during initialization of VM" in done.stderr
 
 
+BROKEN = """
+from headwater import Flow, io
+
+def make(numbers):
+    raise ValueError("the sensor caught fire")
+
+flow = Flow("broken")
+flow.read("ticks", io.Generate(make, {"n": int}, 300)).write("out", io.Discard())
+"""
+
+
+def test_what_breaks_a_run_is_all_that_is_said_of_it(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    main = "from headwater.cli import main; main()"
+    command = [sys.executable, "-c", main, "run", "broken.py", "--on", "spark", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    where = tmp_path / "broken.py"
+    why = f"source 'ticks' broke: ValueError: the sensor caught fire ({where}:5)"
+    assert done.stderr == f"error: Spark stopped the flow: {why}\n"
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_the_doctor_says_how_to_mend_spark(monkeypatch, capsys):
     monkeypatch.setattr("headwater.spark.checkup.checkup", _no_spark)
     doctor()

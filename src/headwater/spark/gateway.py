@@ -10,8 +10,8 @@ from typing import Any
 
 from headwater.errors import RunError
 
-#: what every start says and nobody needs
-_NOISE = ("WARNING: Using incubator modules", "Picked up JAVA_TOOL_OPTIONS")
+#: what nobody needs to know: the module is meant to be used, and without a native library MLlib computes in Java
+_NOISE = ("WARNING: Using incubator modules", "Picked up JAVA_TOOL_OPTIONS", "netlib-blas:", "netlib-lapack:")
 
 
 class JavaSide:

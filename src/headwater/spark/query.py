@@ -244,8 +244,10 @@ class SparkRun:
         error = self._query.exception()
         if error is None:
             return RunError("Spark ended the query without saying why")
-        log.debug("the query failed: %s", error)
-        return RunError(f"Spark stopped the flow: {cause_in(str(error))}")
+        # it ran, so it has a step to blame, though Spark does not always say which
+        told = RunError(f"Spark stopped the flow: {cause_in(str(error))}", step="")
+        told.__cause__ = error
+        return told
 
     def _close(self) -> None:
         query = getattr(self, "_query", None)
@@ -297,7 +299,7 @@ class SparkRun:
 
 
 def cause_in(message: str) -> str:
-    """Return what broke, out of the long text in which Spark tells it.
+    """Return what broke, out of the long text in which Spark tells it; for what is not our own, with file and line.
 
     >>> cause_in("... Traceback ...\\n  File x\\nheadwater.errors.RunError: no such file\\n\\tat org.apache")
     'no such file'
@@ -305,5 +307,9 @@ def cause_in(message: str) -> str:
     ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
     if ours:
         return str(ours[-1]).strip()
-    python = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE)
-    return str(python[-1]).strip() if python else message.strip().splitlines()[0]
+    python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
+    if not python:
+        return message.strip().splitlines()[0]
+    places = re.findall(r'File "([^"]+)", line (\d+)', message[: python[-1].start()])
+    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
+    return f"{python[-1][1].strip()}{where}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -127,11 +128,17 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     if master:
         conf.setMaster(master)
     conf.setIfMissing("spark.app.name", "headwater")
+    logging.getLogger("py4j.clientserver").addFilter(_is_news)
     java_side = launch(conf)
     try:
         return SparkSession(SparkContext(conf=conf, gateway=java_side.gateway))
     except Exception as error:
         raise RunError(_explained(master, settings, f"{error}\n{java_side.said()}")) from error
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leave out what breaks in our own callbacks: the run that it breaks tells it."""
+    return "exception while executing the Python Proxy" not in record.getMessage()
 
 
 def _explained(master: str, settings: Mapping[str, str], said: str) -> str:

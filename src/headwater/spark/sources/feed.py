@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from headwater.errors import RunError
+from headwater.errors import HeadwaterError, RunError
 from headwater.flow.batch import END, Batch, concat_batches
+from headwater.flow.endpoints import Reject
 from headwater.io.frames import pack
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
@@ -121,7 +123,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
             letters.append(rejected(self._step, text, error))
 
         if piece is not None:
-            for batch in self._ranges.batches(piece, reject):
+            for batch in self._read(piece, reject):
                 if letters:
                     yield DEAD, concat_batches(letters)
                     letters.clear()
@@ -131,6 +133,19 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
             yield DEAD, concat_batches(letters)
         if ends:
             yield 0, Batch.mark(END)
+
+    def _read(self, piece: Any, reject: Reject) -> Iterator[Batch]:
+        """Read a piece; what breaks in a user's own source is told as the engine does, with the line."""
+        try:
+            yield from self._ranges.batches(piece, reject)
+        except HeadwaterError:
+            raise
+        except Exception as error:
+            at = extract_tb(error.__traceback__)[-1]
+            raise RunError(
+                f"source {self._step!r} broke: {type(error).__name__}: {error} ({at.filename}:{at.lineno})",
+                step=self._step,
+            ) from error
 
 
 def plain(target: int) -> Prefix:
