@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
+from headwater.flow import Batch
 from headwater.flow.steps import Process, WindowAggregate
 from strategies import build, flows, options, records
 
@@ -168,3 +169,27 @@ def test_a_profile_tells_slow_python_from_expressions():
     assert measured.steps["f"].form == "expressions"
     assert measured.steps["m"].form == "python"
     assert measured.steps["f"].selectivity == {"out": 0.5}
+
+
+def test_a_source_with_a_backlog_is_asked_for_more_at_once():
+    class Backlog(io.Items):
+        def open(self, reject):
+            self.asked, self._left = [], 9_000
+            return self
+
+        def read(self, limit, timeout_s):
+            self.asked.append(limit)
+            count = min(limit, self._left)
+            self._left -= count
+            rows = [{"n": 1}] * count
+            return Batch.of_rows(rows, self.schema) if rows else None
+
+        def close(self):
+            pass
+
+    source, out = Backlog([{"n": 1}]), io.Collect()
+    flow = Flow("backlog")
+    flow.read("numbers", source).write("out", out)
+    assert engine.run(flow, chunk=300).last.records_out == {"out": 9_000}
+    assert source.asked[:6] == [300, 600, 1_200, 2_000, 2_000, 2_000]
+    assert source.asked[-1] == 300  # the last batch was not full
