@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.engine.machine import Take
+from headwater.engine.appetite import Take
 from headwater.engine.policy import DEFAULT, policy_named
 from headwater.errors import RunError, listed, suggestion
 from headwater.net.arrays import Floats
