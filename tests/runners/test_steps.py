@@ -12,8 +12,11 @@ import pytest
 from both import RECORD_BY_RECORD, SMALL, Made, assert_same, by_key, multiset
 
 from headwater import Count, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater.flow.batch import Batch
+from headwater.flow.schema import Schema
 from headwater.flow.state import Cell
 from headwater.operators import Operator
+from headwater.spark.pruning import columns_used
 
 SCHEMA = {"n": int, "key": str, "site": int, "x": float, "at": "time"}
 
@@ -173,6 +176,27 @@ def test_every_kind_of_step_in_many_small_micro_batches(tmp_path):
     assert {letter["step"] for letter in got["dead"]} >= {"r", "map", "process", "scan", "tumbling", "join"}
     assert report.extra["spark"]["watermarks"] == {"time": "1970-01-01T00:02:01.750000Z"}  # the last record, less 3 s
     assert report.extra["spark"]["state_of_steps"].keys() >= {"process", "scan", "count", "tumbling", "join"}
+
+
+@pytest.mark.usefixtures("spark")
+def test_columns_that_nobody_uses_make_no_difference(tmp_path):
+    file = io.Parquet(tmp_path / "r.parquet")
+    writer = file.open(Schema.of(SCHEMA))
+    writer.write(Batch.of_rows(records(500, seed=4), Schema.of(SCHEMA)))
+    writer.close()
+
+    def build():
+        made = Made("few columns")
+        read = made.flow.read("r", file)
+        some = read.filter("some", (col.x > -20) | col.x.is_null()).with_columns("more", twice=col.x * 2)
+        made.end("kept", some.select("kept", "key", "twice"), "key")
+        low, _ = read.split("sides", col.site == 0)
+        made.end("low", low.select("low", "key", far=col.x.abs() > 30), "key")
+        made.end("dead", made.flow.dead_letters)
+        return made
+
+    assert columns_used(build().flow, "r") == ("key", "site", "x")
+    assert_same(build, sizes=SMALL, buckets=3)
 
 
 @pytest.mark.usefixtures("spark")

@@ -291,7 +291,9 @@ def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
     assert [n for bucket, _, b in frames if bucket == -1 and b.length for n in b["n"].tolist()] == list(range(2000))
     assert next(b["error"].tolist() for bucket, _, b in frames if bucket == -2)[0]
     assert frames[-1][2].watermark == END
-    assert sources.way_of(source) == ("in parallel, by ranges" if kind == "file" else "through a log, by the driver")
+    assert sources.way_of(source, tuple(source.schema)) == (
+        "in parallel, by ranges" if kind == "file" else "through a log, by the driver"
+    )
     again = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
     assert collected(spark, again, checkpoint) == []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
+from headwater.spark.pruning import columns_used
 from headwater.spark.sinks import guarantee
 from headwater.spark.sources import way_of
 from headwater.spark.stages import Layout, Stage, cut
@@ -63,7 +64,7 @@ def _spread(entry: Any) -> str:
 def _why(layout: Layout, stage: Stage, name: str) -> str:
     step = layout.flow.steps[name]
     if isinstance(step.kind, Read):
-        return f"read {way_of(step.kind.source)}"
+        return f"read {way_of(step.kind.source, columns_used(layout.flow, name))}"
     if is_dropped(step):
         return "kept by nobody"
     if step.is_sink:
@@ -75,7 +76,8 @@ def told(answer: dict[str, Any]) -> str:
     """Write the stages for people."""
     moves = answer["moves"]
     often = {0: "records never move", 1: "records move once"}.get(moves, f"records move {moves} times")
-    lines = [f"{answer['flow']} on Spark: {len(answer['stages'])} stages, {often}, {moves + 1} hops into Python"]
+    counted = f"{_several(len(answer['stages']), 'stage')}, {often}, {_several(moves + 1, 'hop')} into Python"
+    lines = [f"{answer['flow']} on Spark: {counted}"]
     for stage in answer["stages"]:
         lines += ["", f"stage {stage['stage']}: {stage['where']}"]
         for stream in stage["reads"]:
@@ -84,3 +86,7 @@ def told(answer: dict[str, Any]) -> str:
         width = max(len(step["name"]) for step in stage["steps"])
         lines += [f"  {step['name']:{width}}  {step['does']}  ({step['why']})" for step in stage["steps"]]
     return "\n".join(lines)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -27,6 +27,7 @@ from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Options
 from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel, in_order
+from headwater.spark.pruning import columns_used
 from headwater.spark.session import session
 from headwater.spark.shipped import ship
 from headwater.spark.stages import cut
@@ -96,6 +97,7 @@ class SparkRun:
                     checkpoint=self.checkpoint.folder,
                     available_now=self.options.available_now,
                     sizes=self.options.sizes,
+                    columns=columns_used(self.flow, step.name),
                     prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
                 )
         self.tally = Tally(self.flow)

@@ -83,11 +83,13 @@ def open_source(
     available_now: bool = False,
     prefix: Prefix | None = None,
     sizes: Sizes | None = None,
+    columns: tuple[str, ...] | None = None,
 ) -> Feed:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
     `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
-    generated records are not waited for, and any other source ends when it has nothing for the moment.
+    generated records are not waited for, and any other source ends when it has nothing for the moment. Where `columns`
+    says which ones are used, a source that can leaves the others alone.
     """
     from headwater.spark.sources.feed import plain, rows_of
 
@@ -96,7 +98,7 @@ def open_source(
         return _kafka(spark, step, source, step_index, checkpoint, prefix)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
     folder, temporary = _folder(checkpoint, step_index, lasting=not _is_ranged(source))
-    ranges = _ranges(source, sizes, at_once=available_now)
+    ranges = _ranges(source, sizes, columns, at_once=available_now)
     receiver = None
     if ranges is None:
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
@@ -126,10 +128,12 @@ def _kafka(
     return Feed(kafka_rows(spark, step, source, prefix, signals), signals, None, temporary)
 
 
-def way_of(source: Source) -> str:
-    """Return how a source is read on Spark, in words."""
+def way_of(source: Source, columns: tuple[str, ...]) -> str:
+    """Return how a source, of which some columns are used, is read on Spark, in words."""
     if isinstance(source, Kafka):
         return "by Spark's own connector"
+    if isinstance(source, Parquet) and len(columns) < len(source.schema):
+        return f"in parallel, by ranges, {len(columns)} of {len(source.schema)} columns: {', '.join(columns)}"
     return "in parallel, by ranges" if _is_ranged(source) else "through a log, by the driver"
 
 
@@ -144,7 +148,7 @@ def _is_ranged(source: Any) -> bool:
     return False
 
 
-def _ranges(source: Any, sizes: Sizes, *, at_once: bool) -> Ranges | None:
+def _ranges(source: Any, sizes: Sizes, columns: tuple[str, ...] | None = None, *, at_once: bool) -> Ranges | None:
     if not _is_ranged(source):
         return None
     match source:
@@ -155,7 +159,7 @@ def _ranges(source: Any, sizes: Sizes, *, at_once: bool) -> Ranges | None:
             source.schema  # noqa: B018
             return csv_ranges(source, sizes)
         case Parquet():
-            return RowRanges(source, sizes)
+            return RowRanges(source, sizes, columns)
         case MessageFile():
             return MessageRanges(source, sizes)
     return PacedRanges(source, sizes, at_once=at_once)

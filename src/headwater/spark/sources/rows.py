@@ -8,18 +8,21 @@ from pathlib import Path
 
 from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Reject
-from headwater.io.parquet import Parquet
+from headwater.io.parquet import Parquet, ParquetReader
 from headwater.spark.sources.ranges import Offset, Piece, Sizes
 
 _RECORDS = 2**14  # in a batch
 
 
 class RowRanges:
-    """A Parquet file; offsets count rows."""
+    """A Parquet file, of which some columns are read; offsets count rows."""
 
-    def __init__(self, source: Parquet, sizes: Sizes) -> None:
+    def __init__(self, source: Parquet, sizes: Sizes, columns: tuple[str, ...] | None = None) -> None:
         self.sizes = sizes
         self.source = Parquet(Path(source.path).absolute())
+        for name in columns or ():
+            self.source.schema.type_of(name, what=f"file {source.path}")
+        self._schema = self.source.schema if columns is None else self.source.schema.only(columns)
         counts = self.source.row_groups()
         self._groups = list(accumulate(counts, initial=0))  # the rows before each group, and all rows
         self._total = self._groups[-1]
@@ -50,7 +53,7 @@ class RowRanges:
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some rows."""
         row, stop = piece
-        reader = self.source.open(reject, row)
+        reader = ParquetReader(self.source.path, self._schema, row)
         try:
             while row < stop and (batch := reader.read(min(_RECORDS, stop - row), 0)) is not None:
                 row += batch.length
