@@ -11,7 +11,7 @@ from headwater import spark as on_spark
 from headwater.errors import InputError, RunError
 from headwater.io.table import ParquetTable
 from headwater.spark.checkpoint import Checkpoint
-from headwater.spark.query import cause_in
+from headwater.spark.progress import cause_in
 from headwater.spark.sources.ranges import Sizes
 
 SCHEMA = {"n": int, "key": str, "at": "time"}

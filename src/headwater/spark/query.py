@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import tempfile
 import threading
 import time
@@ -13,20 +12,18 @@ from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
-from headwater.io.moments import moments_as_text
 from headwater.metrics import Report, Sample
 from headwater.spark import sources
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Options
 from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel, in_order
+from headwater.spark.progress import cause_in, progress
 from headwater.spark.pruning import columns_used
 from headwater.spark.session import session
 from headwater.spark.shipped import ship
@@ -281,37 +278,5 @@ class SparkRun:
             samples=list(self.samples),
             dead_letters=self.tally.dead_letters,
             examples=self.tally.examples,
-            extra={"spark": self._progress(last)},
+            extra={"spark": progress(self._query, self.layout, last)},
         )
-
-    def _progress(self, last: Sample) -> dict[str, Any]:
-        """Return what Spark says of the query: micro-batches, their duration, the state that is kept; and event time."""
-        told = [p for p in self._query.recentProgress if p.numInputRows or p.durationMs.get("addBatch")]
-        times = sorted(p.durationMs["triggerExecution"] for p in told)
-        operators = told[-1].stateOperators if told else []
-        return {
-            "batches": told[-1].batchId + 1 if told else 0,
-            "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if told else {"p50": 0, "max": 0},
-            "stages": self.layout.levels + 1,
-            "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
-            "state_buckets": sum(operator.numRowsTotal for operator in operators),
-            "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
-            "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
-        }
-
-
-def cause_in(message: str) -> str:
-    """Return what broke, out of the long text in which Spark tells it; for what is not our own, with file and line.
-
-    >>> cause_in("... Traceback ...\\n  File x\\nheadwater.errors.RunError: no such file\\n\\tat org.apache")
-    'no such file'
-    """
-    ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
-    if ours:
-        return str(ours[-1]).strip()
-    python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
-    if not python:
-        return message.strip().splitlines()[0]
-    places = re.findall(r'File "([^"]+)", line (\d+)', message[: python[-1].start()])
-    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
-    return f"{python[-1][1].strip()}{where}"

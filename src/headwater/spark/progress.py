@@ -1,0 +1,48 @@
+"""What Spark says of a query, in our words: how it goes, and what broke it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headwater.io.moments import moments_as_text
+from headwater.metrics import Sample
+from headwater.spark.stages import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def progress(query: StreamingQuery, layout: Layout, last: Sample) -> dict[str, Any]:
+    """Return micro-batches and their duration, the state that is kept, and how far event time has come."""
+    told = [p for p in query.recentProgress if p.numInputRows or p.durationMs.get("addBatch")]
+    times = sorted(p.durationMs["triggerExecution"] for p in told)
+    operators = told[-1].stateOperators if told else []
+    return {
+        "batches": told[-1].batchId + 1 if told else 0,
+        "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if told else {"p50": 0, "max": 0},
+        "stages": layout.levels + 1,
+        "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
+        "state_buckets": sum(operator.numRowsTotal for operator in operators),
+        "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
+        "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
+    }
+
+
+def cause_in(message: str) -> str:
+    """Return what broke, out of the long text in which Spark tells it; for what is not our own, with file and line.
+
+    >>> cause_in("... Traceback ...\\n  File x\\nheadwater.errors.RunError: no such file\\n\\tat org.apache")
+    'no such file'
+    """
+    ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
+    if ours:
+        return str(ours[-1]).strip()
+    python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
+    if not python:
+        return message.strip().splitlines()[0]
+    places = re.findall(r'File "([^"]+)", line (\d+)', message[: python[-1].start()])
+    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
+    return f"{python[-1][1].strip()}{where}"
