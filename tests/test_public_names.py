@@ -27,3 +27,16 @@ def test_describing_and_running_a_plain_flow_loads_neither_numba_nor_arrow_nor_p
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["cep", "engine", "io", "net", "place", "riot", "sim", "spark"])
+def test_a_package_resolves_when_it_is_named_and_not_before(package):
+    code = (
+        "import sys\n"
+        "import headwater as hw\n"
+        f"assert 'headwater.{package}' not in sys.modules\n"
+        f"assert hw.{package}.__name__ == 'headwater.{package}' and '{package}' in dir(hw)\n"
+        "print([m for m in ('pyspark', 'ortools', 'highspy', 'matplotlib', 'pandas') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,6 +1,7 @@
 """Headwater: stream processing for the space between sensors and cloud.
 
 Read in this order: `flow` (what to compute), `operators` (what a step does to a batch), `engine` (who runs when), `io`.
+The other packages, `hw.cep`, `hw.spark` …, are loaded when they are first named.
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ from headwater.flow import (
 from headwater.flow import aggregates as agg
 
 if TYPE_CHECKING:
+    from headwater import cep as cep
     from headwater import engine as engine
     from headwater import io as io
+    from headwater import net as net
+    from headwater import place as place
+    from headwater import riot as riot
+    from headwater import sim as sim
+    from headwater import spark as spark
 
 __version__ = "0.1.0"
 
@@ -63,7 +70,15 @@ __all__ = [
 ]
 
 
+#: loaded on use: describing a flow needs none of them, and some need an extra
+_PACKAGES = ("cep", "engine", "io", "net", "place", "riot", "sim", "spark")
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("engine", "io"):  # loaded on use: describing a flow needs neither
+    if name in _PACKAGES:
         return import_module(f"headwater.{name}")
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES})

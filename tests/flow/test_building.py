@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -201,3 +202,25 @@ def test_any_flow_sorts_describes_and_draws_itself(plan, rows):
 def test_a_flow_of_the_same_steps_is_the_same_flow(plan, rows):
     flow = build(plan, rows).flow
     assert Flow.of_steps(flow.name, flow.steps.values()).to_json() == flow.to_json()
+
+
+def test_a_picture_names_functions_by_name_and_lambdas_by_their_line(flow, levels):
+    levels.map("half", lambda r: r).map_batches("as it is", _kept).apply("own", partial(_Own, 3)).apply(
+        "made", lambda: _Own(3)
+    ).key_by("id").process("seen", lambda state, record: (state, record)).write("out", io.Discard())
+    drawn = draw.tree(flow)
+    assert "<lambda>" not in drawn
+    assert re.search(r"half: map lambda of test_building.py:\d+ over each record", drawn)
+    assert "as it is: map _kept over each batch" in drawn
+    assert "own: _Own" in drawn
+    assert re.search(r"made: lambda of test_building.py:\d+", drawn)
+    assert re.search(r"seen: process lambda of test_building.py:\d+ by id", drawn)
+
+
+def _kept(batch):
+    return batch
+
+
+class _Own:
+    def __init__(self, size):
+        self.size = size

@@ -12,6 +12,7 @@ import pytest
 from headwater import engine
 from headwater.cli.rewire import rewired
 from headwater.errors import FlowError, InputError
+from headwater.flow import draw
 from headwater.flow.batch import Batch, stamped
 from headwater.flow.column import Text
 from headwater.flow.schema import Schema
@@ -133,3 +134,10 @@ def test_records_of_several_writers_come_out_sorted_and_otherwise_as_they_came()
     assert kept.records == []
     second.close()
     assert [tuple(row.values()) for row in kept.records] == [(1, "b"), (1, "c"), (2, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("name", ["etl", "stats", "stats-viz", "train", "pred"])
+def test_a_picture_says_what_each_step_of_ours_is(name):
+    drawn = draw.tree(flow_named(name))
+    assert "lambda" not in drawn
+    assert "parse: Parse" in drawn or "parse x2: ParseRows" in drawn or name == "train"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import FlowError
+from headwater.flow.called import called
 from headwater.flow.expr import Column, Expr
 from headwater.flow.schema import NUMERIC, Schema, Type
 
@@ -36,7 +37,7 @@ class Aggregate:
         return "float" if self.function in ("mean", "std") else kind
 
     def __str__(self) -> str:
-        name = getattr(self.custom, "__name__", "custom") if self.custom else self.function
+        name = called(self.custom) if self.custom else self.function
         return f"{name}({self.of if self.of is not None else ''})"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headwater.flow.aggregates import Aggregate
+from headwater.flow.called import called
 from headwater.flow.endpoints import Sink, Source, described
 from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
@@ -60,7 +61,7 @@ class Map:
 
     def __str__(self) -> str:
         verb = "flat map" if self.many else "map"
-        return f"{verb} {getattr(self.function, '__name__', type(self.function).__name__)} over each {self.over}"
+        return f"{verb} {called(self.function)} over each {self.over}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class Process:
     function: Callable[[Any, dict[str, Any]], Any]
 
     def __str__(self) -> str:
-        return f"process {getattr(self.function, '__name__', 'function')} by {', '.join(self.keys)}"
+        return f"process {called(self.function)} by {', '.join(self.keys)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ class Apply:
     keys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return getattr(self.make, "__name__", type(self.make).__name__)
+        return called(self.make)
 
 
 @dataclass(frozen=True, eq=False)

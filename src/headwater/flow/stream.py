@@ -260,10 +260,21 @@ class KeyedStream:
         out: Fields | None = None,
         parallel: int = 1,
     ) -> Stream:
-        """Apply `function(state, record) -> (state, result)` to each record.
+        """Apply `function(state, record) -> (state, result)` to one record (a dict) after another.
 
         The state is None for a new key, and of plain values (numbers, text, lists, dicts) so that it can be saved; None
-        forgets the key. The result is a record, a list of records, or None.
+        forgets the key. The result is a record, a list of records, or None for nothing. `out` names its columns; left
+        out, they are those of the input.
+
+        >>> from headwater import Flow, engine, io
+        >>> flow, seen = Flow("count"), io.Collect()
+        >>> calls = flow.read("calls", io.Items([{"of": "a"}, {"of": "a"}]))
+        >>> def count(n, record):
+        ...     return (n or 0) + 1, {"of": record["of"], "n": (n or 0) + 1}
+        >>> calls.key_by("of").process("count", count, out={"of": str, "n": int}).write("seen", seen)
+        >>> _ = engine.run(flow)
+        >>> seen.records
+        [{'of': 'a', 'n': 1}, {'of': 'a', 'n': 2}]
         """
         return self._then(name, Process(self.keys, _callable(name, function)), {"out": self.stream._out(out)}, parallel)
 

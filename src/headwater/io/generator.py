@@ -28,6 +28,9 @@ _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 class Generate:
     """Makes records at a set rate: `make` gets the records' numbers (0, 1, 2, …) and returns their columns.
 
+    The numbers come as one array, thousands at a time, and every column has a value for each of them. `make` must give
+    the same values for the same numbers: a run that is taken up again may ask twice.
+
     `rate` is a number of records per second or one of `headwater.io.rates`. The source ends after `count`
     records or after `duration`, else never. The column named `time`, which `make` leaves out, gets the
     moment each record was due. Records are gathered for a `tick`, since a batch per record would cost more

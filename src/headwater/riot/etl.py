@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from headwater.flow import Flow
 from headwater.flow.batch import Batch
@@ -53,7 +54,7 @@ def etl(
     joined = clean(messages, dataset, known_ids(Text.of(known)), count)
     annotated = joined.apply(
         "annotate",
-        lambda: Annotate(dataset, known),
+        partial(Annotate, dataset, known),
         out=rows.with_fields(dict.fromkeys(dataset.notes, str)),
         parallel=count["annotate"],
     )
@@ -68,7 +69,7 @@ def etl(
 def _tall(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping[str, int]) -> Stream:
     parsed = messages.apply(
         "parse",
-        lambda: ParseObservations(dataset, dataset.observed),
+        partial(ParseObservations, dataset, dataset.observed),
         out=observation_schema(dataset),
         parallel=count["parse"],
     )
@@ -80,12 +81,12 @@ def _tall(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping
     else:
         filled = filtered.map_batches("interpolate", _unchanged, parallel=count["interpolate"])
     return filled.key_by("msg").apply(
-        "join", lambda: JoinObservations(dataset), out=row_schema(dataset), parallel=count["join"]
+        "join", partial(JoinObservations, dataset), out=row_schema(dataset), parallel=count["join"]
     )
 
 
 def _wide(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping[str, int]) -> Stream:
-    parsed = messages.apply("parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"])
+    parsed = messages.apply("parse", partial(ParseRows, dataset), out=row_schema(dataset), parallel=count["parse"])
     ranged = parsed.map_batches("range", WideRange(dataset), parallel=count["range"])
     filtered = ranged.map_batches("bloom", WideBloom(dataset, known), parallel=count["bloom"])
     if not dataset.interpolate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from headwater.flow import Flow
@@ -47,19 +48,19 @@ def pred(
     first_tree, first_line = tree or published.tree(dataset), regression or published.regression(dataset)
     flow = Flow("pred")
     rows = flow.read("messages", source).apply(
-        "parse", lambda: ParseRows(dataset), out=row_schema(dataset), parallel=count["parse"]
+        "parse", partial(ParseRows, dataset), out=row_schema(dataset), parallel=count["parse"]
     )
     loaded = None
     if updates is not None:
         announced = flow.read("updates", updates)
-        loaded = announced.apply("load", lambda: LoadModel(models), out=MODELS, parallel=count["load"])
+        loaded = announced.apply("load", partial(LoadModel, models), out=MODELS, parallel=count["load"])
     kept = ["msg", dataset.id]
     named: dict[str, object] = {"msg": int, dataset.id: str}
     results = {**named, "kind": str, "result": "float32", "label": str}
     classes = _with_models(
-        flow, "dtc", rows, loaded, Apply(lambda: Classify(first_tree, features, kept)), results, count
+        flow, "dtc", rows, loaded, Apply(partial(Classify, first_tree, features, kept)), results, count
     )
-    line = Apply(lambda: Regress(first_line, features[:-1], target, kept))
+    line = Apply(partial(Regress, first_line, features[:-1], target, kept))
     made = {**named, "measured": "float32", "predicted": "float32"}
     predicted = _with_models(flow, "mlr", rows, loaded, line, made, count)
     averages = rows.key_by(dataset.id).scan(
@@ -68,7 +69,7 @@ def pred(
     inputs = (Input("mlr", "out", predicted.schema), Input("average", "out", averages.schema))
     flow.add(
         "error",
-        Apply(lambda: EstimateError(kept)),
+        Apply(partial(EstimateError, kept)),
         inputs=inputs,
         outputs={"out": classes.schema},
         parallel=count["error"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from headwater.flow import Flow
 from headwater.flow.column import Text
@@ -62,11 +63,11 @@ def _tall(
     """Return the results, and what the Kalman filter says, with a record for each observation."""
     parsed = messages.apply(
         "parse",
-        lambda: ParseObservations(dataset, dataset.numbers, csv=True),
+        partial(ParseObservations, dataset, dataset.numbers, csv=True),
         out=observation_schema(dataset),
         parallel=count["parse"],
     )
-    filtered = parsed.apply("bloom", lambda: KnownSensors(dataset, known), parallel=count["bloom"])
+    filtered = parsed.apply("bloom", partial(KnownSensors, dataset, known), parallel=count["bloom"])
     names = Text.of(dataset.numbers)
     out = {"msg": int, by: str, "obs": str, "kind": str, "result": str}
     keyed = filtered.key_by(by, "obs")
@@ -91,9 +92,9 @@ def _wide(
 ) -> tuple[list[Stream], Stream]:
     """Return the same with a row for each message: a result then has a column for each observation."""
     parsed = messages.apply(
-        "parse", lambda: ParseRows(dataset, csv=True), out=row_schema(dataset), parallel=count["parse"]
+        "parse", partial(ParseRows, dataset, csv=True), out=row_schema(dataset), parallel=count["parse"]
     )
-    filtered = parsed.apply("bloom", lambda: KnownSensors(dataset, known), parallel=count["bloom"])
+    filtered = parsed.apply("bloom", partial(KnownSensors, dataset, known), parallel=count["bloom"])
     names = dataset.numbers
     out = {"msg": int, by: str, "kind": str, **dict.fromkeys(names, str)}
     keyed = filtered.key_by(by)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def train(
     read_from = generated_table(dataset) if table is None else table
     flow = Flow("train")
     triggers = flow.read("triggers", source)
-    rows = triggers.apply("read", lambda: ReadTable(read_from), out=ROWS, parallel=count["read"])
-    lines = rows.apply("mlt", lambda: TrainRegression(dataset, models), out=TRAINED, parallel=count["mlt"])
-    classes = rows.apply("annotate", lambda: LabelRows(dataset), out=ROWS, parallel=count["annotate"])
-    trees = classes.apply("dtt", lambda: TrainTree(dataset, models), out=TRAINED, parallel=count["dtt"])
+    rows = triggers.apply("read", partial(ReadTable, read_from), out=ROWS, parallel=count["read"])
+    lines = rows.apply("mlt", partial(TrainRegression, dataset, models), out=TRAINED, parallel=count["mlt"])
+    classes = rows.apply("annotate", partial(LabelRows, dataset), out=ROWS, parallel=count["annotate"])
+    trees = classes.apply("dtt", partial(TrainTree, dataset, models), out=TRAINED, parallel=count["dtt"])
     write_all(flow, "publish", [lines, trees], publish or Discard(), count["publish"])
     if labelled is not None:
         classes.map_batches("lines", single_lines, out={"msg": int, "row": str}).write("labelled", labelled)

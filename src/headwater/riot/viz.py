@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def stats_viz(
     flow = Flow("stats-viz")
     parsed = flow.read("messages", source).apply(
         "parse",
-        lambda: ParseWithIds(dataset, dataset.numbers, csv=True),
+        partial(ParseWithIds, dataset, dataset.numbers, csv=True),
         out=observation_schema(dataset),
         sides={"ids": row_schema(dataset).with_fields({"obs": int})},
         parallel=count["parse"],
@@ -174,7 +175,7 @@ def stats_viz(
         Input(stream.step, stream.port, stream.schema, "key", keys)
         for stream, keys in ((averages, by_sensor), (lines, by_sensor), (counts, ("obs",)))
     )
-    plot = Apply(lambda: Plot(dataset.id, results, charts), by_sensor)
+    plot = Apply(partial(Plot, dataset.id, results, charts), by_sensor)
     flow.add("viz", plot, inputs=inputs, outputs={"out": ARCHIVES}, parallel=count["viz"])
     Stream(flow, "viz").write("upload", upload or Discard(), parallel=count["upload"])
     return flow
