@@ -4,12 +4,38 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies`
+sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies` and `conservation`
+
+from conservation import missing
+from headwater.engine import Run
 
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_missing(monkeypatch):
+    """Hold the report of every run that a test makes against its own sums, whichever runner made it."""
+    found = []
+
+    def held_to_account(kind):
+        plain = kind.wait
+
+        def wait(run, timeout_s=None):
+            report = plain(run, timeout_s)
+            if report is not None and getattr(run.options, "measure", True):
+                found.extend(f"{run.flow.name} on {run.runner}: {why}" for why in missing(run.flow, report))
+            return report
+
+        monkeypatch.setattr(kind, "wait", wait)
+
+    held_to_account(Run)
+    if "headwater.spark.query" in sys.modules:  # else nothing here runs on Spark
+        held_to_account(sys.modules["headwater.spark.query"].SparkRun)
+    yield
+    assert not found, "\n".join(found)
 
 
 @pytest.fixture(scope="session")

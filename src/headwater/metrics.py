@@ -103,7 +103,10 @@ class StepMetrics:
     records_in: int = 0
     records_out: int = 0
     activations: int = 0
+    #: records that wait; at a source, those it has read and not handed over
     queue: int = 0
+    #: records that were taken from the queue, or are on their way to it, and are not done with
+    in_hand: int = 0
     #: sums over records, in nanoseconds: waiting behind others, waiting for a worker at the head, being computed
     t_q_ns: int = 0
     t_s_ns: int = 0
@@ -116,7 +119,16 @@ class StepMetrics:
     span_ns: int = 0
     dead_letters: int = 0
     shed: int = 0
+    #: records that came too late to count: on their way by the step's late output, or dropped where nobody reads it
+    late: int = 0
+    #: records by output, those that came too late included, of a step that has several
+    outs: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
+
+    @property
+    def left(self) -> int:
+        """Records that came this far and were not processed: when a run is over, what it has left."""
+        return self.queue + self.in_hand
 
     @property
     def utilisation(self) -> float:
@@ -128,13 +140,17 @@ class StepMetrics:
     def since(self, earlier: StepMetrics) -> StepMetrics:
         """Return what was done since an earlier reading of the same step."""
         now = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTED}
-        return StepMetrics(self.name, queue=self.queue, instances=self.instances, state_bytes=self.state_bytes, **now)
+        now |= {name: getattr(self, name) for name in (*_STANDING, "instances")}
+        outs = {port: count - earlier.outs.get(port, 0) for port, count in self.outs.items()}
+        return StepMetrics(self.name, outs=outs, **now)
 
     def plus(self, other: StepMetrics) -> StepMetrics:
         """Return the sum of two instances of one step."""
-        both = {name: getattr(self, name) + getattr(other, name) for name in (*_COUNTED, "queue", "state_bytes")}
+        both = {name: getattr(self, name) + getattr(other, name) for name in (*_COUNTED, *_STANDING, "instances")}
         both["span_ns"] = max(self.span_ns, other.span_ns)
-        return StepMetrics(self.name, instances=self.instances + other.instances, **both)
+        ports = self.outs | other.outs
+        outs = {port: self.outs.get(port, 0) + other.outs.get(port, 0) for port in ports}
+        return StepMetrics(self.name, outs=outs, **both)
 
     def to_json(self) -> dict[str, Any]:
         """Describe the step in the keys that scripts rely on; times are means per record."""
@@ -151,7 +167,10 @@ class StepMetrics:
             "cost_us": round(self.busy_ns / n / 1e3, 4),
             "utilisation": round(self.utilisation, 4),
             "dead_letters": self.dead_letters,
+            "late": self.late,
             "shed": self.shed,
+            "left": self.left,
+            **({"outputs": self.outs} if self.outs else {}),
         }
 
 
@@ -167,7 +186,10 @@ _COUNTED = (
     "span_ns",
     "dead_letters",
     "shed",
+    "late",
 )
+#: what is true of a moment and not of a span
+_STANDING = ("queue", "in_hand", "state_bytes")
 
 
 def variation(values: list[float]) -> float:
@@ -218,6 +240,11 @@ class Report:
         """Records written by all sinks per second."""
         return sum(self.last.records_out.values()) / self.seconds if self.seconds else 0.0
 
+    @property
+    def late(self) -> int:
+        """Records that came too late for a window or a join."""
+        return sum(step.late for step in self.last.steps.values())
+
     def utilisation_cv(self) -> float:
         """Return the coefficient of variation of ρ_w over the steps that compute something, for the whole run."""
         return variation([step.utilisation for step in self.last.steps.values() if step.activations])
@@ -231,6 +258,7 @@ class Report:
             "records_in": self.last.records_in,
             "records_out": self.last.records_out,
             "dead_letters": self.dead_letters,
+            "late": self.late,
             "shed": sum(self.shed.values()),
             "shed_by": self.shed,
             "left": self.left,

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from headwater import Batch, Flow, Schema, Tumbling, agg, col, engine, io
+from headwater import Batch, Flow, Schema, Session, Tumbling, agg, col, engine, io
 from headwater.engine.memory import share_arenas
 from headwater.errors import InputError, RunError
 from headwater.operators import Operator
@@ -106,7 +106,7 @@ def test_a_full_flow_spills_to_disk_in_order(on, tmp_path):
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path))
     wait_until(lambda: source.given == 20_000)
-    assert run.sources[0].left > 10_000
+    assert run.sample().steps["r"].queue > 10_000
     opened.set()
     report = run.wait()
     assert [r["n"] for r in out.records] == list(range(20_000))
@@ -145,10 +145,77 @@ def test_stop_drains_and_abort_says_what_was_left(on):
     opened.set()
     report = run.wait()
     assert report.left > 0
-    # what a worker had in hand when it was told to stop has been processed, but not handed on
-    in_hand = report.last.steps["gate"].records_out - report.last.steps["w"].records_in
-    on_its_way = in_hand - report.last.steps["w"].queue
-    assert len(out.records) + report.left + on_its_way == source.given
+    assert len(out.records) + report.left == report.last.records_in == source.given
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_after_an_abort_all_that_was_spilled_is_counted_as_left(on, tmp_path):
+    opened, source = threading.Event(), Endless(limit=50_000)
+    flow, out = held_up(source, opened)
+    run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path))
+    wait_until(lambda: source.given == 50_000)
+    run.abort()
+    opened.set()
+    report = run.wait()
+    assert report.last.records_in == 50_000 == len(out.records) + report.left
+    assert report.last.steps["r"].left > 40_000
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_late_records_are_counted_whether_somebody_reads_them_or_not(on):
+    rows = [{"k": "a", "at": second * 1_000_000} for second in (*range(100), *([5] * 40))]
+
+    def timed(flow):
+        return flow.read("r", io.Items(rows, {"k": str, "at": "time"})).event_time("t", "at").key_by("k")
+
+    flow, out = Flow("nobody"), io.Collect()
+    timed(flow).window("w", Tumbling("10 s"), n=agg.count()).write("out", out)
+    report = engine.run(flow, on=on)
+    assert sum(r["n"] for r in out.records) == 100
+    assert report.late == 40
+    document = report.to_json()
+    assert document["late"] == 40
+    steps = {step["name"]: step for step in document["steps"]}
+    assert (steps["w"]["late"], steps["t"]["late"]) == (40, 0)
+    assert steps["w"]["outputs"] == {"out": steps["w"]["out"], "late": 40}
+
+    flow, late = Flow("somebody"), io.Collect()
+    windowed = timed(flow).window("w", Session("500 ms"), n=agg.count())
+    windowed.write("out", io.Discard())
+    windowed.late.write("late", late)
+    report = engine.run(flow, on=on)
+    assert len(late.records) == report.late == 40
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_late_records_of_both_sides_of_a_join_are_counted(on):
+    rows = [{"k": "a", "n": n, "at": at * 1_000_000} for n, at in enumerate((0, 1, 100, 101, 3, 4, 5))]
+    flow = Flow("join")
+    left, right = (
+        flow.read("r", io.Items(rows, {"k": str, "n": int, "at": "time"}))
+        .event_time("t", "at")
+        .split("sides", col.n % 2 == 0)
+    )
+    left.key_by("k").join("j", right.key_by("k"), within="1 s").write("out", io.Discard())
+    report = engine.run(flow, on=on, chunk=1)
+    assert report.late == 3
+    assert {port: n for port, n in report.last.steps["j"].outs.items() if port != "out"} == {"late": 2, "late right": 1}
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_what_a_reader_had_no_room_for_is_shed_with_a_reason(on):
+    class Overrun(Endless):
+        dropped = 0
+
+        def read(self, limit, timeout_s):
+            self.dropped += 7
+            return super().read(limit, timeout_s)
+
+    flow = Flow("overrun")
+    flow.read("sensor", Overrun(limit=1000)).write("w", io.Discard())
+    report = engine.run(flow, on=on)
+    assert report.shed == {"buffer of 'sensor' full": 77}
+    assert report.last.records_in == 1077 == accounted(report)
 
 
 def test_a_run_stops_reading_when_its_time_is_up():

@@ -43,8 +43,8 @@ def assert_same(build: Callable[[], Made], **options):
     assert report.last.records_out == theirs.last.records_out
     for name, step in theirs.last.steps.items():
         mine = report.last.steps[name]
-        counts = (step.records_in, step.records_out, step.dead_letters)
-        assert (mine.records_in, mine.records_out, mine.dead_letters) == counts, name
+        for count in ("records_in", "records_out", "dead_letters", "late", "outs"):
+            assert getattr(mine, count) == getattr(step, count), (name, count)
     assert report.to_json().keys() - {"spark"} == theirs.to_json().keys() - {"workers"}
     return report, {name: sink.records for name, sink in made.sinks.items()}
 

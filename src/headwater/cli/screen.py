@@ -47,6 +47,7 @@ _COLUMNS: tuple[tuple[str, Callable[[StepMetrics, StepMetrics, float], str], boo
     ("cost µs", lambda now, total, span_s: f"{now.busy_ns / max(1, now.records_in) / 1e3:.2f}", False),
     ("busy", lambda now, total, span_s: f"{now.utilisation:.0%}", True),
     ("dead", lambda now, total, span_s: f"{total.dead_letters:,}", False),
+    ("late", lambda now, total, span_s: f"{total.late:,}", False),
     ("shed", lambda now, total, span_s: f"{total.shed:,}", False),
 )
 _STATE = ("state kB", lambda now, total, span_s: f"{total.state_bytes / 1000:,.1f}", True)
@@ -103,8 +104,8 @@ def print_report(report: Report) -> None:
     )
     console.print(
         f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
-        f"dead letters {report.dead_letters:,}, shed {sum(report.shed.values()):,}, left {report.left:,}"
-        + _event_time(report.last)
+        f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
+        f"left {report.left:,}" + _event_time(report.last)
     )
     console.print(steps_table(report.last, None, ""))
     for letter in report.examples:

@@ -59,9 +59,11 @@ class Counters:
         "dead",
         "empty_since_ns",
         "last_finish_ns",
+        "late",
         "records_in",
         "records_out",
         "shed",
+        "sides",
         "started_ns",
         "t_c_ns",
         "t_empty_ns",
@@ -73,11 +75,12 @@ class Counters:
         self.started_ns = now_ns
         self.empty_since_ns = now_ns  #: since when there was nothing to do; 0 when there is something
         self.last_finish_ns = 0
-        self.records_in = self.records_out = self.activations = self.dead = self.shed = 0
+        self.records_in = self.records_out = self.activations = self.dead = self.shed = self.late = 0
+        self.sides: dict[int, int] = {}  #: records by the number of the output, but for the main one
         self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
 
-    def turn(self, entries: list[Entry], start_ns: int, now_ns: int, out: int) -> None:
-        """Count one activation in.
+    def turn(self, entries: list[Entry], start_ns: int, now_ns: int) -> None:
+        """Count the time of one activation in.
 
         A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after
         that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
@@ -91,8 +94,6 @@ class Counters:
                 t_q_ns += (head_ns - put_ns) * count
                 records += count
         self.activations += 1
-        self.records_in += records
-        self.records_out += out
         self.t_s_ns += t_s_ns
         self.t_q_ns += t_q_ns
         self.busy_ns += now_ns - start_ns
@@ -104,7 +105,15 @@ class Counters:
         self.t_c_ns += elapsed_ns * records
         self.t_empty_ns -= elapsed_ns
 
-    def metrics(self, name: str, queue: int, now_ns: int) -> StepMetrics:
+    def by_output(self, ports: list[str], late: tuple[int, ...]) -> dict[str, int]:
+        """Return the records of each output by name, those of the `late` ones included; nothing if there is only one."""
+        if len(ports) < 2:
+            return {}
+        sides = {port: self.sides.get(number, 0) for number, port in enumerate(ports) if number}
+        counted = sum(count for number, count in self.sides.items() if number not in late)
+        return {ports[0]: self.records_out - counted, **sides}
+
+    def metrics(self, name: str, now_ns: int) -> StepMetrics:
         """Return the counters as they are now."""
         empty_ns = self.t_empty_ns + (max(0, now_ns - self.empty_since_ns) if self.empty_since_ns else 0)
         return StepMetrics(
@@ -112,7 +121,6 @@ class Counters:
             records_in=self.records_in,
             records_out=self.records_out,
             activations=self.activations,
-            queue=queue,
             t_q_ns=self.t_q_ns,
             t_s_ns=self.t_s_ns,
             t_c_ns=self.t_c_ns,
@@ -121,4 +129,5 @@ class Counters:
             span_ns=now_ns - self.started_ns,
             dead_letters=self.dead,
             shed=self.shed,
+            late=self.late,
         )

@@ -219,19 +219,36 @@ class Run(ABC):
         latency, emit_latency = Histogram(), Histogram()
         out: dict[str, int] = {}
         with self.lock:
-            queued = [station.waiting() for station in self.stations]
+            queued = [self.waiting(index) for index in range(len(self.stations))]
+            in_hand = self._in_hand()
             backpressure = self._backpressure_ns + (now - self._crowded_since if self.crowded else 0)
-        for station, queue in zip(self.stations, queued, strict=True):
-            metrics = station.counters.metrics(station.name, queue, now)
+        for station, queue, hand in zip(self.stations, queued, in_hand, strict=True):
+            metrics = station.metrics(now)
+            metrics.queue, metrics.in_hand = queue, hand
             steps[station.name] = steps[station.name].plus(metrics) if station.name in steps else metrics
             if station.instance.step.is_sink:
                 since_created, since_emitted = station.latencies.histograms()
                 latency.merge(since_created)
                 emit_latency.merge(since_emitted)
                 out[station.name] = steps[station.name].records_out
+        for source in self.sources:
+            steps[source.station.name].queue = source.held
         read = sum(s.station.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
         return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9)
+
+    def waiting(self, index: int) -> int:
+        """Return how many records are in the queue of an instance; called with the lock held."""
+        return self.stations[index].waiting()
+
+    def _in_hand(self) -> list[int]:
+        """Return, for each instance, the records that a worker has in hand for it or carries to it."""
+        found = [station.in_hand or 0 for station in self.stations]
+        for station in self.stations:
+            for to, _, batch, _, count in list(station.carried):
+                if batch is not None:
+                    found[to] += count
+        return found
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""
@@ -245,6 +262,6 @@ class Run(ABC):
             samples=list(self.samples),
             dead_letters=sum(station.counters.dead for station in self.stations),
             shed=dict(self.shed),
-            left=sum(step.queue for step in last.steps.values()) + sum(source.left for source in self.sources),
+            left=sum(step.left for step in last.steps.values()),
             examples=list(self.dead),
         )

@@ -29,9 +29,10 @@ class SourceThread:
 
     def __init__(self, run: Run, station: Station) -> None:
         self.run, self.station = run, station
-        self.left = 0  #: records that were read but never handed over, because the run was aborted
+        self.held = 0  #: records that were read and not handed over: in hand, or spilled
         self._reader: Reader | None = None
         self._spilled: SpillFile | None = None
+        self._dropped = 0
         self._warned_s = 0.0
 
     def open(self) -> None:
@@ -71,10 +72,13 @@ class SourceThread:
         least, most = chunk, max(chunk, _MOST)
         while not stopping.is_set():
             batch = reader.read(chunk, _PATIENCE_S)
+            self._note_dropped(getattr(reader, "dropped", 0))
             if batch is None:
                 return
             chunk = least if batch.length < chunk else min(2 * chunk, most)
             if batch.length:
+                self.held += batch.length
+                self.station.took(batch.length)
                 self._emit(batch)
             elif self._spilled:
                 self._unspill(wait=False)
@@ -103,25 +107,39 @@ class SourceThread:
                 run.room.wait()
 
     def _hand_over(self, batch: Batch) -> None:
+        """Send a batch on its way; once the run is aborted it stays here."""
         if self.run.aborted:
-            self.left += batch.length
             return
-        deliveries = self.run.ride(self.station.emit(batch))
+        made = self.station.emit(batch)
+        self.held -= batch.length
+        deliveries = self.run.ride(made)
         if deliveries:
             self.run.deliver(deliveries, time.perf_counter_ns(), int(batch.stamps[0, CREATED]))
+        self.station.carried = []
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
         with self.run.lock:
             full = min(self.run.crowded, default=None)
         reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
-        self.station.counters.records_in += batch.length
-        self.station.counters.shed += batch.length
-        self.run.shed[reason] = self.run.shed.get(reason, 0) + batch.length
+        self.held -= batch.length
+        self._count_shed(reason, batch.length)
         now = time.monotonic()
         if now - self._warned_s > 10:
             self._warned_s = now
             log.warning("source %s sheds records: %s; %d so far", self.station.name, reason, self.run.shed[reason])
+
+    def _note_dropped(self, dropped: int) -> None:
+        """Count what the reader itself had no room for: it came in, and went no further."""
+        if dropped > self._dropped:
+            self.station.took(dropped - self._dropped)
+            self._count_shed(f"buffer of {self.station.name!r} full", dropped - self._dropped)
+            self._dropped = dropped
+
+    def _count_shed(self, reason: str, count: int) -> None:
+        self.station.counters.shed += count
+        with self.run.lock:
+            self.run.shed[reason] = self.run.shed.get(reason, 0) + count
 
     def _spill(self, batch: Batch) -> None:
         if self._spilled is None:
@@ -130,7 +148,6 @@ class SourceThread:
             options = self.run.options
             self._spilled = SpillFile(options.spill_dir or tempfile.gettempdir(), max_bytes=options.spill_bytes)
         self._spilled.append(batch)
-        self.left += batch.length
 
     def _unspill(self, *, wait: bool) -> None:
         """Hand over what was spilled, oldest first, as far as there is room."""
@@ -142,9 +159,7 @@ class SourceThread:
                 return
             if self.run.aborted:
                 return
-            batch = spilled.popleft()
-            self.left -= batch.length
-            self._hand_over(batch)
+            self._hand_over(spilled.popleft())
 
     def _reject(self, text: str, error: str) -> None:
         deliveries = self.station.reject(rejected(self.station.name, text, error))

@@ -14,6 +14,7 @@ from headwater.engine.queue import Entry, Queue
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Nullable
 from headwater.flow.steps import EventTime
+from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters, partitions
 
@@ -31,8 +32,14 @@ class Station:
         self._operate = operator.process if operator is not None else _no_operator
         self.queue = Queue()
         self.ended = False
+        #: records that a worker has taken and not done with; None when no worker is here
+        self.in_hand: int | None = None
+        #: what has been made here and is not yet in a queue: that of a worker who never comes back is found here
+        self.carried: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self._is_sink = instance.step.is_sink
+        self._outputs = list(instance.step.outputs)
+        self._late = operator.late if operator is not None else ()
         self.measure = measure  #: may be changed while it runs
         self._ports = instance.channel_ports
         self._watermarks = [NO_WATERMARK] * len(self._ports)
@@ -63,6 +70,8 @@ class Station:
     def run(self, entries: list[Entry]) -> tuple[list[Delivery], int]:
         """Process what was taken from the queue for one turn; return what goes where, and records out."""
         deliveries: list[Delivery] = []
+        self.carried = deliveries
+        self.in_hand = sum(entry[4] for entry in entries if entry[1] is not None)
         start = time.perf_counter_ns()
         if len(entries) == 1:
             channel, batch, watermark, _, _, _ = entries[0]
@@ -70,8 +79,9 @@ class Station:
         else:
             out = self._several(entries, deliveries)
         now = time.perf_counter_ns()
+        self.in_hand = None
         if self.measure:
-            self.counters.turn(entries, start, now, out)
+            self.counters.turn(entries, start, now)
         return deliveries, out
 
     def ride(self, batch: Batch, deliveries: list[Delivery]) -> int:
@@ -81,6 +91,7 @@ class Station:
         """
         counters = self.counters
         counters.activations = turn = counters.activations + 1
+        self.in_hand = batch.length
         start = 0 if turn & 15 else time.perf_counter_ns()
         straight = self._straight
         if straight is None:
@@ -96,9 +107,10 @@ class Station:
                     deliveries.append((straight[0], straight[1], result, NO_WATERMARK, out))
             else:
                 out = 0 if result is None else self._send(result, deliveries)
-        if self.measure:
-            counters.records_in += batch.length
-            counters.records_out += out
+            if self.measure:
+                counters.records_in += batch.length
+                counters.records_out += out
+        self.in_hand = None
         if not start:
             return 0
         elapsed_ns = time.perf_counter_ns() - start
@@ -144,8 +156,16 @@ class Station:
                 out = batch.length
                 if self.measure:
                     self.latencies.arrived(batch.stamps)
+            assert self.in_hand is not None
+            self.in_hand -= batch.length
+            if self.measure:
+                self.counters.records_in += batch.length
+                self.counters.records_out += out
         if watermark != NO_WATERMARK:
-            out += self._advance(channel, watermark, deliveries)
+            more = self._advance(channel, watermark, deliveries)
+            out += more
+            if self.measure:
+                self.counters.records_out += more
         return out
 
     def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
@@ -171,9 +191,13 @@ class Station:
         out = 0
         for port, batch in _as_list(result):
             watermark = NO_WATERMARK
+            if port > 0:
+                self.counters.sides[port] = self.counters.sides.get(port, 0) + batch.length
             if port == DEAD:
                 self.counters.dead += batch.length
                 self.on_dead(batch)
+            elif port in self._late:
+                self.counters.late += batch.length
             else:
                 out += batch.length
                 if self._sets_time and port == 0 and batch.watermark > self._watermark:
@@ -246,20 +270,31 @@ class Station:
                 for route in routes:
                     _mark(route.targets, watermark, deliveries)
 
+    def took(self, count: int) -> None:
+        """Take note that a source has read records."""
+        self.counters.records_in += count
+
     def emit(self, batch: Batch) -> list[Delivery]:
-        """Return where a source's batch goes."""
-        self.counters.records_in += batch.length
+        """Return where a source's batch goes, which it `took` before."""
         self.counters.records_out += batch.length
-        if self._straight is not None:
-            return [(*self._straight, batch, NO_WATERMARK, batch.length)]
         deliveries: list[Delivery] = []
-        self._send_all(0, batch, NO_WATERMARK, deliveries)
+        self.carried = deliveries
+        if self._straight is not None:
+            deliveries.append((*self._straight, batch, NO_WATERMARK, batch.length))
+        else:
+            self._send_all(0, batch, NO_WATERMARK, deliveries)
         return deliveries
+
+    def metrics(self, now_ns: int) -> StepMetrics:
+        """Return the counters as they are now; what waits, and is on its way, is for the run to say."""
+        metrics = self.counters.metrics(self.name, now_ns)
+        metrics.outs = self.counters.by_output(self._outputs, self._late)
+        return metrics
 
     def reject(self, letter: Batch) -> list[Delivery]:
         """Return where a dead letter goes that a source wrote."""
         deliveries: list[Delivery] = []
-        self.counters.records_in += letter.length
+        self.took(letter.length)
         self._send([(DEAD, letter)], deliveries)
         return deliveries
 

@@ -43,9 +43,14 @@ class ThreadPerStep(Run):
 
     def wake_all(self) -> None:
         """Wake every thread; it looks at the run's state itself."""
-        # the run's lock is held here and a box's lock never waits for it while a thread sleeps on the box
+        # the run's lock is held here; nobody who holds a box's lock waits for it
         for box in self._boxes:
-            threading.Thread(target=box.wake, daemon=True).start()
+            box.wake()
+
+    def waiting(self, index: int) -> int:
+        """Return how many records are in a queue."""
+        with self._boxes[index].lock:
+            return super().waiting(index)
 
     def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
         """Put entries into their queues, waiting while one is full."""
@@ -77,6 +82,7 @@ class ThreadPerStep(Run):
                 self._appetites[index].learn(sum(entry[4] for entry in entries), now_ns - start)
                 if deliveries:
                     self.deliver(deliveries, now_ns, entries[0][5])
+                station.carried = []
                 with self._boxes[index].lock:
                     station.rest(now_ns)
             with self.lock:

@@ -22,6 +22,8 @@ from headwater.metrics import Report
 
 log = logging.getLogger(__name__)
 
+#: takes the place of what rode on, in the list of what a worker carries
+_GONE: Delivery = (-1, 0, None, NO_WATERMARK, 0)
 _TIME_EVERY = 256  #: one decision of so many is timed
 _WATCH_EVERY = 16  #: one turn of so many tells the crew how it went
 _PATIENCE_S = 0.02  #: how long the crew's number is kept when those at work do not come back
@@ -119,6 +121,7 @@ class WorkerPool(Run):
                 self._muster(now_ns)
             if deliveries:
                 self._put(deliveries, now_ns, entries[0][5])
+            station.carried = []
             station.rest(now_ns)
             machine.finished(index, count, now_ns - start, out, station.queue.head_born_ns())
             if station.ended:
@@ -148,10 +151,11 @@ class WorkerPool(Run):
         left: list[Delivery] = []
         behind: set[int] = set()  # who has something left: what follows must not overtake it
         stations, may_ride = self.stations, self.machine.may_ride
-        for delivery in deliveries:  # grows while we walk along it
+        for i, delivery in enumerate(deliveries):  # grows while we walk along it
             to, _, batch, watermark, count = delivery
             may = watermark == NO_WATERMARK and to not in behind and may_ride(to)
             if batch is not None and may and stations[to].has_one_sender:
+                deliveries[i] = _GONE
                 elapsed_ns = stations[to].ride(batch, deliveries)
                 if elapsed_ns:
                     self.machine.learn(to, count, elapsed_ns)

@@ -12,7 +12,10 @@ Reject = Callable[[str, str], None]  #: takes a record as text and why it cannot
 
 
 class Reader(Protocol):
-    """An open source; one thread reads it."""
+    """An open source; one thread reads it.
+
+    One that cannot make its sender wait has a number `dropped` of the records for which it had no room; it only grows.
+    """
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return up to `limit` records, none if nothing came in time, or None when nothing will ever come."""

@@ -23,6 +23,7 @@ class JoinOperator(Operator):
     """Keeps the records of both sides for as long as a partner may still come."""
 
     stateless = False
+    late = (LATE_LEFT, LATE_RIGHT)
 
     def __init__(self, kind: Join, step: str, left: Schema, right: Schema) -> None:
         self._kind, self._step = kind, step

@@ -26,6 +26,8 @@ class Operator(ABC):
     stateless = True
     #: whether its state comes only from inputs that go to all instances, so that any instance may take any other record
     replicable = False
+    #: the numbers of the outputs for records that came too late to count
+    late: tuple[int, ...] = ()
 
     @abstractmethod
     def process(self, batch: Batch, port: int) -> Output:

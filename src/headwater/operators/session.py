@@ -25,6 +25,7 @@ class SessionOperator(Operator):
     """Aggregates by key and session; a record between two sessions joins them into one."""
 
     stateless = False
+    late = (LATE,)
 
     def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
         assert isinstance(kind.window, Session)

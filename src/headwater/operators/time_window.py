@@ -30,6 +30,7 @@ class TimeWindowOperator(Operator):
     """
 
     stateless = False
+    late = (LATE,)
 
     def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
         window = kind.window

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from headwater.operators.snapshot import unpacked
 from headwater.spark.exits import Exits
 from headwater.spark.parcel import LAST, PIECE, SUB, Parcel, Row, in_order
 from headwater.spark.stages import Layout, Stage
+from headwater.spark.tally import COUNTED
 from headwater.spark.wiring import wired
 
 _EXAMPLES = 5
@@ -83,7 +85,11 @@ class Executor:
             stamps[:, EMITTED] = self._given + (np.arange(1, batch.length + 1) << SUB)
             self._at = self._given = int(stamps[-1, EMITTED])
             placed = Batch(batch.columns, batch.length, stamps)
-            self._run(station.reject(placed) if port == DEAD else station.emit(placed))
+            if port == DEAD:
+                self._run(station.reject(placed))
+            else:
+                station.took(placed.length)
+                self._run(station.emit(placed))
         if batch.watermark == END:
             self.ended = True
             deliveries: list[Delivery] = []
@@ -206,7 +212,7 @@ class Executor:
     def counts(self) -> bytes:
         """Return what the steps have counted, as bytes, and start anew."""
         told = {
-            "steps": {name: _counted(station.counters) for name, station in self.stations.items()},
+            "steps": {name: _counted(station) for name, station in self.stations.items()},
             "examples": self.examples,
             "ended": self.stage.steps[0] if self.ended else None,
             "watermarks": self._watermarks(),
@@ -234,7 +240,6 @@ def _learned(station: Station, entry: Queued) -> list[Delivery]:
     return [delivery for delivery in made if delivery[2] is None]
 
 
-def _counted(counters: Counters) -> list[int]:
-    return [
-        counters.records_in, counters.records_out, counters.activations, counters.busy_ns, counters.t_c_ns, counters.dead,
-    ]  # fmt: skip
+def _counted(station: Station) -> dict[str, Any]:
+    metrics = station.metrics(time.perf_counter_ns())
+    return {name: getattr(metrics, name) for name in COUNTED}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
 from headwater.spark.parcel import Parcel
 
 _EXAMPLES = 5
+#: what tasks count of each step and the driver adds up, in the names of `StepMetrics`
+COUNTED = ("records_in", "records_out", "activations", "busy_ns", "t_c_ns", "dead_letters", "late", "outs")
 
 
 class Tally:
@@ -35,14 +37,8 @@ class Tally:
         """Add what one task counted."""
         counted = msgspec.msgpack.decode(told)
         with self._lock:
-            for name, (came, went, turns, busy_ns, t_c_ns, dead) in counted["steps"].items():
-                step = self._steps[name]
-                step.records_in += came
-                step.records_out += went
-                step.activations += turns
-                step.busy_ns += busy_ns
-                step.t_c_ns += t_c_ns
-                step.dead_letters += dead
+            for name, did in counted["steps"].items():
+                self._steps[name] = self._steps[name].plus(StepMetrics(name, instances=0, **did))
             self.examples += counted["examples"][: _EXAMPLES - len(self.examples)]
             if counted["ended"] is not None:
                 self.ended.add(counted["ended"])
@@ -104,13 +100,4 @@ class Tally:
 
 def _at(step: StepMetrics, span_ns: int) -> StepMetrics:
     """Return a step's counts as of now; what it was not busy, it had nothing to do."""
-    now: dict[str, Any] = {name: getattr(step, name) for name in ("records_in", "records_out", "activations")}
-    return StepMetrics(
-        step.name,
-        **now,
-        busy_ns=step.busy_ns,
-        t_c_ns=step.t_c_ns,
-        dead_letters=step.dead_letters,
-        span_ns=span_ns,
-        t_empty_ns=max(0, span_ns - step.busy_ns),
-    )
+    return replace(step, span_ns=span_ns, t_empty_ns=max(0, span_ns - step.busy_ns))

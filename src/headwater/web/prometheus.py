@@ -20,6 +20,7 @@ _COUNTERS: tuple[tuple[str, str, Value], ...] = (
     ("compute_seconds", "T_C: time records were computed, summed", lambda step: step.t_c_ns / 1e9),
     ("busy_seconds", "Time workers spent in a step", lambda step: step.busy_ns / 1e9),
     ("dead_letters", "Records that broke a step", lambda step: step.dead_letters),
+    ("late", "Records that came too late for a step", lambda step: step.late),
     ("shed", "Records a source shed", lambda step: step.shed),
 )
 _GAUGES: tuple[tuple[str, str, Value], ...] = (
