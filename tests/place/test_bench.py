@@ -1,18 +1,21 @@
 """The experiments keep the keys that scripts rely on, and check themselves."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 
-from headwater.bench import aels, cep_placement
+from headwater.bench import aels, aels_played, cep_placement
+from headwater.errors import RunError
 from headwater.place.cases import ghosh
 
 
 @pytest.fixture(scope="module")
 def small_aels(tmp_path_factory):
     output = tmp_path_factory.mktemp("aels")
-    return aels.run(quick=True, output=output, sizes=((10, 10, 10), (10, 20, 30)), settings=1), output
+    answer = aels.run(quick=True, output=output, sizes=((10, 10, 10), (10, 20, 30)), settings=1, time_s=5.0)
+    return answer, output
 
 
 def test_aels_has_its_keys_and_no_time_violation(small_aels):
@@ -22,7 +25,8 @@ def test_aels_has_its_keys_and_no_time_violation(small_aels):
     assert answer["runs"] == 2 * 13 * 6
     assert answer["over_600_s"] == 0
     json.dumps(answer, allow_nan=False)
-    assert {p.name for p in output.iterdir()} == {"aels.csv", "aels.txt", "aels-time.png", "aels-latency.png"}
+    drawn = {f"figure{number}.png" for number in (5, 6)}
+    assert {p.name for p in output.iterdir()} == {"aels.csv", "aels.txt", *drawn}
 
 
 def test_aels_finds_the_gains_of_the_paper_and_best_is_never_worse(small_aels):
@@ -32,6 +36,27 @@ def test_aels_finds_the_gains_of_the_paper_and_best_is_never_worse(small_aels):
     assert answer["gain_over_tcep"] > 0.2
     assert all(row["status"] == "optimal" for row in answer["optimality"])
     assert all(row[name] is None or row[name] > -1e-6 for row in answer["optimality"] for name in aels.STRATEGIES)
+
+
+def test_every_strategys_placement_is_played_and_comes_out_as_expected(small_aels):
+    answer, output = small_aels
+    with (output / "aels.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["status"] != "infeasible"]
+    assert {row["strategy"] for row in rows} == {*aels.STRATEGIES, "best"}
+    assert all(float(row["played_for_s"]) == 5.0 and float(row["played_s"]) > 0 for row in rows)
+    found = answer["played"]
+    assert found["placements"] == len(rows)
+    assert found["played_over_expected"] == pytest.approx(1, abs=0.01)
+    assert found["lower_than"]["tcep"]["regular"] > 0.2
+    assert "placements played" in aels.table(answer)
+
+
+def test_latency_that_is_not_what_the_model_expects_is_an_error():
+    row = {"net": "regular", "strategy": "aels", "played_s": 1.1, "expected_s": 1.0}
+    with pytest.raises(AssertionError, match="played over expected"):
+        aels_played.summary([row])
+    with pytest.raises(RunError, match="more than 0 s"):
+        aels.run(quick=True, time_s=0.0)
 
 
 def test_what_is_predicted_is_what_is_simulated(small_aels):
@@ -47,6 +72,9 @@ def test_cep_placement_has_its_keys_and_proves_every_case(tmp_path):
     assert answer["cases"] == answer["proven"] == 8
     assert answer["brute_equals_exact"]
     assert set(answer["table_iv"]) == set(cep_placement.PAPER_TABLE_IV)
+    assert answer["complexity"]["brute"]["cases"] == answer["complexity"]["ga"]["cases"] == 8
+    assert answer["complexity"]["brute"]["ns_per_step"] > 0
+    assert (tmp_path / "out" / "cep-complexity.png").exists()
     json.dumps(answer, allow_nan=False)
     assert {p.suffix for p in (tmp_path / "out").iterdir()} == {".csv", ".txt", ".png"}
 

@@ -6,7 +6,6 @@ paper are given with our numbers beside the published ones.
 
 from __future__ import annotations
 
-import csv
 import statistics
 import time
 from collections.abc import Callable
@@ -17,6 +16,11 @@ import numpy as np
 
 from headwater import net as nets
 from headwater import sim
+from headwater.bench import aels_played
+from headwater.bench.aels_cases import class_of_application, class_of_net
+from headwater.bench.aels_played import APPLICATIONS, NETS
+from headwater.bench.rows import write_rows
+from headwater.errors import RunError
 from headwater.place import aels, aels_rp, aels_rp_la, best, cloud_only, exact, tcep
 from headwater.place.cases import veith
 from headwater.place.placement import Budget, Placement
@@ -56,8 +60,6 @@ PAPER_OVER_600 = {
 }
 """Tables 5 to 7 of the paper: per cent of runs over 600 s, for medium, large and extra-large applications."""
 PAPER_GAINS = {"cloud-only": 0.26, "tcep": 0.50}
-APPLICATIONS = ("medium", "large", "extra-large")
-NETS = ("regular", "large", "extra-large")
 FEW_NETS = ((10, 10, 10), (100, 10, 100), (100, 100, 100), (500, 500, 500))
 
 
@@ -69,11 +71,15 @@ def run(
     seed: int = 0,
     sizes: tuple[tuple[int, int, int], ...] | None = None,
     settings: int | None = None,
+    time_s: float | None = None,
 ) -> dict[str, Any]:
     """Run the experiment; `quick` takes four nets and two settings, and leaves ten million devices out.
 
-    `sizes` (clouds, sites, devices per site) and `settings` choose other cases.
+    `sizes` (clouds, sites, devices per site) and `settings` choose other cases. With `time_s`, the placement of every
+    strategy is played for so many seconds of virtual time (the paper: 60), else that of `best` alone, for less.
     """
+    if time_s is not None and not 0 < time_s < float("inf"):
+        raise RunError(f"a placement is played for more than 0 s; got {time_s}")
     chosen: tuple[tuple[int, ...], ...] = sizes or (FEW_NETS if quick else nets.VEITH_SIZES)
     settings, reading, shapes = settings or (2 if quick else veith.SETTINGS), veith.preset(preset), veith.graphs(seed)
     _warm_up(shapes, reading)
@@ -84,7 +90,7 @@ def run(
             for k in range(settings):
                 drawn = veith.setting(shape, k, reading, seed=seed)
                 problem = veith.problem(shape, drawn, net, reading, seed=1000 * number + k)
-                rows += _case(problem, size, number, k)
+                rows += _case(problem, size, number, k, time_s)
     clouds, sites, devices = max(chosen, key=lambda size: size[0] + size[1] * size[2])
     largest = nets.cloud_edge(clouds, sites, devices, seed=seed)
     answer: dict[str, Any] = {
@@ -105,12 +111,13 @@ def run(
         "infeasible": _infeasible(rows),
         "optimality": _optimality(largest, shapes, reading, 1 if quick else 4),
         "simulated": _simulated(rows),
+        "played": aels_played.summary(rows),
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        _write(rows, output / "aels.csv")
+        write_rows(rows, output / "aels.csv")
         (output / "aels.txt").write_text(table(answer) + "\n")
-        draw(rows, output)
+        aels_played.draw(rows, (*STRATEGIES, "best"), output)
     return answer
 
 
@@ -120,15 +127,9 @@ def _warm_up(shapes: list[veith.Graph], reading: veith.Preset) -> None:
         solve(veith.problem(shapes[0], veith.setting(shapes[0], 0, reading), net, reading))
 
 
-def _class_of_net(devices: int) -> str:
-    return "regular" if devices < 10_000 else "large" if devices < 100_000 else "extra-large"
-
-
-def _class_of_application(operators: int) -> str:
-    return "medium" if operators < 10 else "large" if operators < 50 else "extra-large"
-
-
-def _case(problem: Problem, size: tuple[int, ...], graph: int, setting: int) -> list[dict[str, Any]]:
+def _case(
+    problem: Problem, size: tuple[int, ...], graph: int, setting: int, time_s: float | None
+) -> list[dict[str, Any]]:
     windows = float((problem.paths_to * problem.paths_from) @ problem.window_s)
     rows = []
     answers = {name: solve(problem) for name, solve in STRATEGIES.items()}
@@ -139,10 +140,10 @@ def _case(problem: Problem, size: tuple[int, ...], graph: int, setting: int) -> 
             "sites": size[1],
             "devices_per_site": size[2],
             "devices": len(problem.net),
-            "net": _class_of_net(len(problem.net)),
+            "net": class_of_net(len(problem.net)),
             "graph": graph,
             "operators": len(problem.steps),
-            "application": _class_of_application(len(problem.steps)),
+            "application": class_of_application(len(problem.steps)),
             "setting": setting,
             "strategy": name,
             "seconds": found.seconds,
@@ -154,6 +155,8 @@ def _case(problem: Problem, size: tuple[int, ...], graph: int, setting: int) -> 
         if name == "best" and found.device is not None:
             row["predicted_s"] = latency_s(problem, found.device)
             row["simulated_s"] = _played(problem, found)
+        if time_s is not None and found.device is not None:
+            row |= aels_played.played(problem, found.device, time_s)
         rows.append(row)
     return rows
 
@@ -317,14 +320,6 @@ def _simulated(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def table(answer: dict[str, Any]) -> str:
     """The answer as a text table with the paper's figures beside ours."""
     lines = [
@@ -358,42 +353,4 @@ def table(answer: dict[str, Any]) -> str:
         above = ", ".join(f"{n} +{100 * row[n]:.1f} %" for n in STRATEGIES if row[n] is not None)
         lines.append(f"  {row['operators']} operators: {row['status']} in {row['seconds']:.2f} s; above it: {above}")
     lines.append(f"simulated against predicted latency: {answer['simulated']}")
-    return "\n".join(lines)
-
-
-def draw(rows: list[dict[str, Any]], output: Path) -> None:
-    """Draw figures 5, 7, 9 (time) and 6, 8, 10 (latency): a panel per class of net and application."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    names = (*STRATEGIES, "best")
-    for column, title, file in (
-        ("seconds", "seconds to place", "aels-time.png"),
-        ("aggregate_without_windows_s", "aggregate latency without windows, s", "aels-latency.png"),
-    ):
-        figure = Figure(figsize=(12, 9), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels: Any = figure.subplots(3, 3)
-        for i, kind in enumerate(NETS):
-            for j, application in enumerate(APPLICATIONS):
-                panel = panels[i][j]
-                data = [
-                    [
-                        r[column]
-                        for r in rows
-                        if (r["net"], r["application"], r["strategy"]) == (kind, application, name)
-                        and np.isfinite(r[column])
-                    ]
-                    or [float("nan")]
-                    for name in names
-                ]
-                if not any(np.isfinite(values).any() for values in data):
-                    panel.axis("off")
-                    continue
-                panel.boxplot(data, showfliers=False)
-                panel.set_xticks(range(1, len(names) + 1), names, rotation=30, fontsize=7)
-                panel.set_title(f"{kind} nets, {application} applications", fontsize=8)
-                if column == "seconds":
-                    panel.set_yscale("log")
-        figure.suptitle(title)
-        figure.savefig(output / file, dpi=110)
+    return "\n".join([*lines, *aels_played.lines(answer["played"])])

@@ -6,7 +6,6 @@ the same flow. The number of results is checked before a rate is reported.
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from headwater import engine
+from headwater.bench.plots import figure
 from headwater.bench.prepared import Prepared
+from headwater.bench.rows import write_rows
 from headwater.flow import Batch, Flow, Schema
 from headwater.flow.batch import END
 from headwater.flow.column import Array, Text
@@ -172,6 +173,8 @@ def _measured(config: Config, n: int) -> dict[str, Any]:
         "paper_pi": config.paper_pi,
         "paper_azure": config.paper_azure,
         "over_paper": round(rate / config.paper_azure, 1),
+        "cpu_ns": round(1e9 * sum(work) / n, 2),
+        "cpu_share": round(sum(work) / sum(tenths), 3),
         "selectivity": results / n,
         "last_over_first": round(work[0] / work[-1], 3) if work[-1] else 1.0,
     }
@@ -488,8 +491,27 @@ def table(answer: dict[str, Any]) -> str:
 
 def _write(answer: dict[str, Any], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    with (output / "cep.csv").open("w", newline="") as file:
-        rows = [{"query": name, **row} for name, row in answer["queries"].items()]
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows([{"query": name, **row} for name, row in answer["queries"].items()], output / "cep.csv")
+    (output / "cep.txt").write_text(table(answer) + "\n")
+    _draw(answer["queries"], output / "cep.png")
+
+
+def _draw(queries: dict[str, Any], path: Path) -> None:
+    """Draw the paper's figure 1: peak rates of all queries, here and on its two machines."""
+    fig, axes = figure(1, 1, 11, 4.2)
+    places, third = np.arange(len(queries)), 0.27
+    series = (
+        ("rate", "here, one core", "#1f77b4"),
+        ("paper_azure", "paper, Azure D2", "#9aa5b1"),
+        ("paper_pi", "paper, Pi 2", "#e0a100"),
+    )
+    for at, (key, label, colour) in enumerate(series):
+        axes[0][0].bar(
+            places + (at - 1) * third, [row[key] for row in queries.values()], third, color=colour, label=label
+        )
+    axes[0][0].set_xticks(places, list(queries), rotation=60, fontsize=8)
+    axes[0][0].set(
+        yscale="log", ylabel="records/s", title="figure 1: peak rates; Siddhi on the paper's machines, ours on this one"
+    )
+    axes[0][0].legend(fontsize=8)
+    fig.savefig(path, dpi=110)

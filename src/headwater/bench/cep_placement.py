@@ -7,13 +7,14 @@ missed.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headwater import sim
+from headwater.bench import cep_complexity
+from headwater.bench.rows import write_rows
 from headwater.place import anneal, brute, exact_latency, genetic, random_
 from headwater.place.cases import ghosh, replica
 from headwater.place.placement import Budget, Placement
@@ -98,12 +99,14 @@ def run(
         "paper_table_iv": PAPER_TABLE_IV,
         "queries_per_device": _histograms(rows),
         "simulated": _simulated(rows),
+        "complexity": cep_complexity.summary(rows),
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        _write(rows, output / "cep-placement.csv")
+        write_rows(rows, output / "cep-placement.csv", without=("ga_counts",))
         (output / "cep-placement.txt").write_text(table(answer) + "\n")
         draw(rows, output)
+        cep_complexity.draw(rows, output / "cep-complexity.png")
     return answer
 
 
@@ -125,6 +128,7 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
     row: dict[str, Any] = {
         "dag": dag.name,
         "queries": len(dag.queries),
+        "streams": len(dag.edges),
         "rate_hz": rate,
         "resources": resources,
         "exact_status": proof.status,
@@ -150,6 +154,7 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
         forced = brute.solve(problem, budget)
         same = forced.status == proof.status and (forced.device is None or abs(forced.value - proof.value) < 1e-8)
         row["brute_s"], row["brute_equals_exact"] = forced.seconds, same
+        row["brute_tried"] = forced.notes["tried"]
     if proof.device is not None:
         row["predicted_s"] = latency_s(problem, proof.device)
         row["simulated_s"] = _played(problem, proof)
@@ -242,14 +247,6 @@ def _simulated(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _write(rows: list[dict[str, Any]], path: Path) -> None:
-    columns = [key for key in dict.fromkeys(k for row in rows for k in row) if key != "ga_counts"]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def table(answer: dict[str, Any]) -> str:
     """Table IV in the paper's form, our numbers beside the published ones in brackets."""
     lines = [
@@ -268,7 +265,7 @@ def table(answer: dict[str, Any]) -> str:
         proven = _number(ours["proven_infeasible"])
         lines.append(f"{setting:<18} " + " ".join(f"{cell:<16}" for cell in [*cells, proven]) + f" {use}")
     lines.append(f"simulated against predicted latency: {answer['simulated']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *cep_complexity.lines(answer["complexity"])])
 
 
 def _number(value: float | None) -> str:
@@ -276,7 +273,7 @@ def _number(value: float | None) -> str:
 
 
 def draw(rows: list[dict[str, Any]], output: Path) -> None:
-    """Draw figures 4 and 5 (latency by dataflow), 6 (queries per device), 7 and 8 (time by size)."""
+    """Draw figures 4 and 5 (latency by dataflow), 6 (queries per device) and 7 (time by size)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -75,9 +75,63 @@ def aels(
     output: Output = None,
     as_json: JSON = False,
     preset: Annotated[str | None, typer.Option(help="which reading of the paper's units")] = None,
+    time_s: Annotated[
+        float | None,
+        typer.Option(
+            "--time", help="seconds of virtual time to play the placement of every strategy for; the paper has 60"
+        ),
+    ] = None,
 ) -> None:
-    """Placement on up to ten million devices: the strategies of the AELS paper and ours, its tables beside our numbers."""
-    _report("aels", quick, output, as_json, preset=preset)
+    """Placement on up to ten million devices: the strategies of the AELS paper and ours, its tables beside our numbers.
+
+    Example: headwater bench aels --time 60 --output out/aels
+    """
+    _report("aels", quick, output, as_json, preset=preset, time_s=time_s)
+
+
+@app.command("aels-cases")
+def aels_cases(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    preset: Annotated[str | None, typer.Option(help="which reading of the paper's units")] = None,
+) -> None:
+    """The nets and applications that `aels` places: every net built and counted, every parameter within its range."""
+    _report("aels-cases", quick, output, as_json, preset=preset)
+
+
+@app.command("cep-cases")
+def cep_cases(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """The CEP paper's example queries, each result held against a plain loop, and its 45 dataflows, counted."""
+    _report("cep-cases", quick, output, as_json)
+
+
+@app.command()
+def device(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement at a set rate")] = None,
+    records: Annotated[int | None, typer.Option(help="records of a query at its peak")] = None,
+) -> None:
+    """What CEP queries take of this machine, at their peak and at set rates, and the way between two programs on it."""
+    _report("device", quick, output, as_json, seconds=seconds, records=records)
+
+
+@app.command()
+def papers(
+    as_json: JSON = False,
+    markdown: Annotated[bool, typer.Option(help="print the page docs/papers.md")] = False,
+) -> None:
+    """Every table and figure of the four papers, with the command that makes it; some have none yet, and say why."""
+    from headwater.bench import papers as listed_papers
+
+    if markdown:
+        typer.echo(listed_papers.page(), nl=False)
+    elif as_json:
+        print_json(listed_papers.run())
+    else:
+        typer.echo(listed_papers.table(listed_papers.run()))
 
 
 @app.command("cep-placement")

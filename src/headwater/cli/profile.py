@@ -1,4 +1,4 @@
-"""`headwater profile FLOW`."""
+"""`headwater profile FLOW`, and `headwater profile --device`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,44 @@ from rich.table import Table
 
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
-from headwater.cli.run import FLOW, JSON
+from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.errors import FlowError
 from headwater.flow.profile import Profile
 
 
 def profile(
-    flow: FLOW,
-    output: Annotated[Path | None, typer.Option(help="write the profile to this file, for plan and simulate")] = None,
+    flow: Annotated[
+        str | None, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")
+    ] = None,
+    device: Annotated[bool, typer.Option("--device", help="measure this machine instead of a flow")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="write the profile to this file, for plan and simulate; with --device, a net of this machine"
+        ),
+    ] = None,
     records: Annotated[int, typer.Option(help="how many records to measure with")] = 20_000,
     input: Annotated[
         list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to."""
+    """Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to.
+
+    With --device, measure the machine itself and describe it as a class of devices for a net file.
+
+    Examples: headwater profile flow.py --output profile.json; headwater profile --device --output here.toml
+    """
+    if device:
+        if flow is not None:
+            raise FlowError(f"--device measures the machine, not a flow; leave {flow!r} out, or leave --device out")
+        _device(output, as_json)
+        return
+    if flow is None:
+        raise FlowError(
+            "say which flow to profile (module:name, path/to/flow.py or riot:etl), or --device for the machine"
+        )
     from headwater.engine.profiler import profile as measure
 
     with progress("measuring"):
@@ -36,6 +59,39 @@ def profile(
         print_json(msgspec.to_builtins(measured))
         return
     _print(measured)
+    if output is not None:
+        console.print(f"wrote {output}")
+
+
+def _device(output: Path | None, as_json: bool) -> None:
+    from headwater import net as nets
+    from headwater.bench import machine
+
+    with progress("measuring"):
+        found = machine.describe()
+    if output is not None:
+        nets.write(machine.as_net(found), output)
+    if as_json:
+        print_json(found)
+        return
+    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']} cores", highlight=False)
+    table = Table(show_header=False)
+    drawn = found["energy"]
+    rows = [
+        ("memory", f"{found['memory_bytes'] / 1e9:,.1f} GB"),
+        ("operations/s of a core", f"{found['operations_per_s']:.3g}{'' if found['compiled'] else ', not compiled'}"),
+        ("cpu_ips, all cores", f"{found['cpu_ips']:.3g}"),
+        ("memory copied", f"{found['copied_bytes_per_s'] / 1e9:,.1f} GB/s"),
+        *((f"records/s of a core, {query}", f"{rate:,}") for query, rate in found["records_per_s"].items()),
+        (
+            "power",
+            f"{drawn['rest_w']:.1f} W, one core busy {drawn['busy_w']:.1f} W" if drawn["readable"] else drawn["why"],
+        ),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print("operations are those of a loop of ours: take all classes of a net from one scale", highlight=False)
     if output is not None:
         console.print(f"wrote {output}")
 
