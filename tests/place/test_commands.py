@@ -155,7 +155,7 @@ def test_net_is_made_and_shown(files):
         (("--problem", "cases.json", "--case", "9_9_9"), "no dataflow '9_9_9'"),
         # what is wrong on the command line itself is said before a profile is measured, so none is given here
         (("tanks_flow.py", "net.toml", "--strategy", "exakt"), "did you mean 'exact'"),
-        (("tanks_flow.py", "net.toml", "--model", "que"), "models are 'queue', 'round-robin', 'shared'"),
+        (("tanks_flow.py", "net.toml", "--model", "que"), "models are 'engine', 'queue', 'round-robin', 'shared'"),
         (("tanks_flow.py", "net.toml", "--rate", "nan"), "--rate needs a number of 0 or more"),
         (("tanks_flow.py", "net.toml", "--time", "-1"), "--time must be 0 s or more"),
         (("tanks_flow.py", "net.toml", "--gap", "2"), "--gap must be from 0 to 1"),

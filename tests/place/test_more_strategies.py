@@ -12,9 +12,10 @@ from headwater.errors import PlacementError
 from headwater.place import brute, exact, r_storm, tcep_original
 from headwater.place.cases import ghosh
 from headwater.place.copies import with_copies
-from headwater.place.explain import explain
+from headwater.place.explain import explain, slower
 from headwater.place.placement import Budget
 from headwater.place.problem import Model, Problem
+from headwater.place.score import score
 from headwater.place.verify import violations
 
 from .strategies import queue_problem, seeds
@@ -105,3 +106,24 @@ def test_a_step_that_must_be_in_one_place_has_no_copies():
     with pytest.raises(PlacementError, match="no step 'wrok'"):
         with_copies(hot(), "wrok", 2)
     assert with_copies(hot(), "work", 1).steps == hot().steps
+
+
+def test_copies_of_a_step_do_not_multiply_its_paths():
+    problem = dataclasses.replace(hot(), rate_hz=hot().rate_hz / 10, stream_hz=hot().stream_hz / 10)
+    shared = with_copies(with_copies(problem, "work", 3), "work #2", 2)
+    device = np.zeros(len(shared.steps), int)
+    alone = score(problem, np.zeros(len(problem.steps), int))
+    # no more than one step's time, less what the queues of copies are shorter
+    assert score(shared, device).aggregate <= alone.aggregate
+    assert shared.step_paths[shared.step("out")] == pytest.approx(1)
+    assert sum(shared.step_paths[i] for i, s in enumerate(shared.steps) if s.startswith("work")) == pytest.approx(1)
+
+
+def test_windows_of_records_follow_the_rate_and_windows_of_time_do_not():
+    window = np.where(np.arange(3) == 1, 0.5, 0.0)
+    counted = dataclasses.replace(hot(), window_s=window, window_records=100 * window)
+    timed = dataclasses.replace(hot(), window_s=window)
+    assert slower(counted, 0.5).window_s[1] == pytest.approx(1.0)
+    assert slower(timed, 0.5).window_s[1] == pytest.approx(0.5)
+    assert with_copies(counted, "work", 2).window_s[1] == pytest.approx(1.0)
+    assert with_copies(timed, "work", 2).window_s[1] == pytest.approx(0.5)

@@ -130,7 +130,7 @@ def _warm_up(shapes: list[veith.Graph], reading: veith.Preset) -> None:
 def _case(
     problem: Problem, size: tuple[int, ...], graph: int, setting: int, time_s: float | None
 ) -> list[dict[str, Any]]:
-    windows = float((problem.paths_to * problem.paths_from) @ problem.window_s)
+    windows = float(problem.step_paths @ problem.window_s)
     rows = []
     answers = {name: solve(problem) for name, solve in STRATEGIES.items()}
     answers["best"] = best.solve(problem, Budget(time_s=5.0), prove=False)
@@ -292,7 +292,7 @@ def _optimality(net: nets.Net, shapes: list[veith.Graph], reading: veith.Preset,
         for k in range(settings):
             drawn = veith.setting(shapes[number], k, reading)
             problem = veith.problem(shapes[number], drawn, net, reading, seed=k)
-            windows = float((problem.paths_to * problem.paths_from) @ problem.window_s)
+            windows = float(problem.step_paths @ problem.window_s)
             proof = exact.solve(problem, Budget(time_s=60.0))
             row: dict[str, Any] = {
                 "operators": len(problem.steps),

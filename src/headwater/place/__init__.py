@@ -1,10 +1,16 @@
 """Which step runs where: a problem of frozen arrays, one strategy per file, and the account of the answer.
 
-problem     what is asked: steps, streams, net        score, verify   what an answer is worth, and whether
-it counts from_flow   a problem from a flow and its profile     wishes          pins, company, trust,
-targets strategies  all strategies by name                    account, tell   the answer explained; picture
-draws it explain     why nothing fits                          fleet, repair   several flows; mending after
-a loss what_if     the least that meets a target             cases/          the published problems
+problem         what is asked: steps, streams, net, and the model of time
+from_flow       a problem from a flow, its profile and a net
+wishes          pins, company, trust, targets
+strategies      all strategies by name; each is a file of its own
+score           what an answer is worth; fast_score and board are the same in the forms that searches need
+verify          whether an answer counts, reckoned independently (recount)
+account, tell   the answer explained, as data and in words; picture draws it
+explain         why nothing fits
+fleet, repair   several flows on one net; mending after a loss
+what_if         the least that meets a target
+cases/          the published problems
 """
 
 from headwater.place.objective import Objective

@@ -11,7 +11,7 @@ from headwater.net.arrays import Ints
 from headwater.place.candidates import candidates
 from headwater.place.placement import Placement
 from headwater.place.problem import Problem
-from headwater.place.score import draws_ma, path_ends, score
+from headwater.place.score import draws_ma, part_of, path_ends, score
 from headwater.place.verify import Violation, violations
 
 
@@ -80,7 +80,7 @@ def _devices(problem: Problem, device: Ints) -> list[dict[str, Any]]:
     for d in np.unique(device).tolist():
         kind, steps = net.classes[int(net.class_of[d])], np.flatnonzero(device == d)
         taken = problem.taken.get(d)
-        busy = sum(problem.rate_hz[i] * problem.service_s[i, net.class_of[d]] for i in steps)
+        busy = problem.load[steps, net.class_of[d]].sum()
         outside = (device[problem.stream_from] == d) != (device[problem.stream_to] == d)
         row = {
             "device": net.device_name(d),
@@ -116,7 +116,7 @@ def _links(problem: Problem, device: Ints) -> list[dict[str, Any]]:
                     "from": net.device_name(a),
                     "to": net.device_name(b),
                     "bps": float(problem.stream_bps[e]),
-                    "share": float(problem.stream_bps[e] / speed) if math.isfinite(speed) else 0.0,
+                    "share": part_of(float(problem.stream_bps[e]), speed),
                     "latency_s": float(seconds[e]),
                     "wan": bool(net.zone_of(a) != net.zone_of(b)),
                 }
@@ -134,8 +134,8 @@ def _binding(problem: Problem, devices: list[dict[str, Any]]) -> list[dict[str, 
             ("access", "access_bps", "access_limit_bps"),
             ("energy", "draw_ma", "budget_ma"),
         ):
-            if row.get(limit):
-                shares.append((kind, row["device"], row[used] / row[limit]))
+            if row.get(limit) is not None:
+                shares.append((kind, row["device"], part_of(row[used], row[limit])))
     out = []
     for kind in ("cpu", "memory", "access", "energy"):
         own = [(share, device) for k, device, share in shares if k == kind]

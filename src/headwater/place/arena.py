@@ -8,7 +8,7 @@ import numpy as np
 
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.place.objective import Objective
-from headwater.place.problem import Model, Problem
+from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 from headwater.place.score import MEASURES
 
 
@@ -16,9 +16,12 @@ class Arena(NamedTuple):
     """One row per step or stream, one column per listed device; compiled code takes it whole."""
 
     model: int
-    """0 queue, 1 shared, 2 round-robin."""
+    """0 every step its own queue, 1 steps share the processor, 2 round-robin."""
     device: Ints
     service: Floats
+    """Seconds that a step holds a record on each device when it is alone there."""
+    load: Floats
+    """The part of each device that a step keeps busy."""
     rate: Floats
     draw: Floats
     """Milliamperes of each step on each device."""
@@ -29,6 +32,8 @@ class Arena(NamedTuple):
     memory_0: Floats
     bps_0: Floats
     draw_0: Floats
+    turn_0: Floats
+    fastest_0: Floats
     memory_limit: Floats
     access: Floats
     budget: Floats
@@ -77,28 +82,32 @@ def arena(problem: Problem, devices: Ints, goal: Objective | None = None) -> Are
     net, kinds = problem.net, problem.net.class_of[devices].astype(np.int64)
     classes, column = net.classes, {int(d): c for c, d in enumerate(devices)}
     zone = net.zone_of(devices).astype(np.int64)
-    taken = [problem.taken.get(int(d)) for d in devices]
-    allowed = np.isfinite(problem.service_s[:, kinds])
+    taken = [problem.taken.get(int(d), NOTHING_TAKEN) for d in devices]
+    allowed = np.isfinite(problem.held_s[:, kinds])
     if problem.zone_allowed is not None:
         allowed &= problem.zone_allowed[:, zone]
     allowed[:, [int(d) in problem.closed for d in devices]] = False
     send, way, latency = _ways(problem, devices, kinds, zone)
     starts = np.cumsum([0] + [len(streams) for streams in problem.inputs])
     fixed = np.array([column.get(int(d), -1) if d >= 0 else -1 for d in problem.pinned])
-    finite = np.where(np.isfinite(problem.service_s), problem.service_s, 0.0)
+    finite = np.where(np.isfinite(problem.held_s), problem.held_s, 0.0)
+    load = np.where(np.isfinite(problem.held_s), problem.load, 0.0)
     return Arena(
-        model=list(Model).index(problem.model),
+        model=1 if problem.shares_processor else 2 if problem.model is Model.ROUND_ROBIN else 0,
         device=devices.astype(np.int64),
         service=finite[:, kinds],
+        load=load[:, kinds],
         rate=problem.rate_hz.astype(float),
         draw=problem.rate_hz[:, None] * problem.charge_mas[:, kinds],
         memory=problem.memory_bytes.astype(float),
         window=problem.window_s.astype(float),
         allowed=allowed,
-        busy_0=np.array([t.utilisation if t else 0.0 for t in taken]),
-        memory_0=np.array([t.memory_bytes if t else 0.0 for t in taken]),
-        bps_0=np.array([t.access_bps if t else 0.0 for t in taken]),
-        draw_0=np.array([classes[k].idle_ma for k in kinds]) + [t.draw_ma if t else 0.0 for t in taken],
+        busy_0=np.array([t.utilisation for t in taken]),
+        memory_0=np.array([t.memory_bytes for t in taken]),
+        bps_0=np.array([t.access_bps for t in taken]),
+        draw_0=np.array([classes[k].idle_ma for k in kinds]) + [t.draw_ma for t in taken],
+        turn_0=np.array([t.turn_s for t in taken]),
+        fastest_0=np.array([t.fastest_hz for t in taken]),
         memory_limit=np.array([classes[k].memory_bytes for k in kinds]),
         access=np.array([classes[k].access_bps for k in kinds]),
         budget=np.array([classes[k].budget_ma for k in kinds]),
@@ -116,8 +125,8 @@ def arena(problem: Problem, devices: Ints, goal: Objective | None = None) -> Are
         order=np.array(problem.order, np.int64),
         in_start=starts.astype(np.int64),
         in_stream=np.array([e for streams in problem.inputs for e in streams], np.int64),
-        step_paths=problem.paths_to * problem.paths_from,
-        stream_paths=problem.paths_to[problem.stream_from] * problem.paths_from[problem.stream_to],
+        step_paths=problem.step_paths,
+        stream_paths=problem.stream_paths,
         free=np.flatnonzero(problem.pinned < 0).astype(np.int64),
         fixed=fixed.astype(np.int64),
         together=_pairs(problem),

@@ -14,7 +14,7 @@ import numpy as np
 
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.net.nearest import nearest
-from headwater.place.problem import Model, Problem
+from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 
 SLACK = 1e-9
 Reach = tuple[int, int, float]
@@ -53,7 +53,14 @@ class Board:
         self._partner = {i: [j for j in group if j != i] for group in problem.together for i in group}
         for device, taken in problem.taken.items():
             row = self._touch(device)
-            self._loads[:4, row] = taken.utilisation, taken.memory_bytes, taken.access_bps, taken.draw_ma
+            self._loads[:, row] = (
+                taken.utilisation,
+                taken.memory_bytes,
+                taken.access_bps,
+                taken.draw_ma,
+                taken.turn_s,
+                taken.fastest_hz,
+            )
         for device in problem.closed:
             self._usable[self._touch(device)] = False
 
@@ -152,18 +159,16 @@ class Board:
 
     def path_weight(self, stream: int) -> float:
         """The number of source-to-sink paths through a stream."""
-        problem = self.problem
-        before, after = problem.stream_from[stream], problem.stream_to[stream]
-        return float(problem.paths_to[before] * problem.paths_from[after])
+        return float(self.problem.stream_paths[stream])
 
     def limits(self, step: int) -> Iterator[tuple[str, Flags]]:
         """Each constraint on a step with the rows that satisfy it, given all steps placed so far."""
         problem, kind = self.problem, self.kind
         busy, memory, _, draw, turn, fastest = self._loads[:, : self.rows]
-        service = problem.service_s[step]
+        held = problem.held_s[step]
         rate = float(problem.rate_hz[step])
         yield "closed", self._usable[: self.rows]
-        yield "class", np.isfinite(service)[kind]
+        yield "class", np.isfinite(held)[kind]
         if problem.zone_allowed is not None:
             yield "zone", problem.zone_allowed[step][self.zone]
         if problem.pinned[step] >= 0:
@@ -171,12 +176,13 @@ class Board:
         for other in self._partner.get(step, ()):
             if self.at[other] >= 0:
                 yield "together", self.device == self._device[self.at[other]]
-        if service.any():
-            takes = np.where(np.isfinite(service), service, 0.0)[kind]
-            yield "rate", rate * takes < 1
-            yield "cpu", busy + rate * takes <= 1 + SLACK
+        if held.any():
+            takes = np.where(np.isfinite(held), problem.load[step], 0.0)[kind]
+            yield "rate", takes < 1
+            yield "cpu", busy + takes <= 1 + SLACK
             if problem.model is Model.ROUND_ROBIN:
-                yield "rate", np.maximum(fastest, rate) * (turn + takes) < 1
+                own = np.where(np.isfinite(held), held, 0.0)[kind]
+                yield "turn", (own == 0) | (np.maximum(fastest, rate) * (turn + own) < 1)
         yield "memory", memory + problem.memory_bytes[step] <= self._memory_limit[kind] * (1 + SLACK)
         budget = self._budget_ma[kind]
         if np.isfinite(self._budget_ma).any():
@@ -244,15 +250,13 @@ class Board:
     def step_time(self, step: int) -> Floats:
         """Seconds in a step on each row; meaningless where it does not fit."""
         problem = self.problem
-        service, rate = problem.service_s[step], problem.rate_hz[step]
+        own, load = problem.held_s[step][self.kind], problem.load[step][self.kind]
+        if problem.model is Model.ROUND_ROBIN:
+            return np.where(own == 0, 0.0, self._loads[4, : self.rows] + own)
+        if problem.shares_processor:
+            load = load + self.busy
         with np.errstate(divide="ignore", invalid="ignore"):
-            match problem.model:
-                case Model.QUEUE:
-                    return np.asarray(np.where(service == 0, 0.0, service / (1 - rate * service))[self.kind])
-                case Model.SHARED:
-                    own = service[self.kind]
-                    return np.where(own == 0, 0.0, own / (1 - (self.busy + rate * own)))
-        return np.asarray(self._loads[4, : self.rows] + service[self.kind])
+            return np.where(own == 0, 0.0, own / (1 - load))
 
     def stream_time(self, e: int, row: int) -> Floats:
         """Seconds on a stream between the device of `row` and each row."""
@@ -298,15 +302,17 @@ class Board:
         self._charge(step, row, -1.0)
         self.at[step] = -1
         if self.problem.model is Model.ROUND_ROBIN:
-            rates = [self.problem.rate_hz[i] for i in np.flatnonzero(self.at == row) if self.problem.solid[i]]
-            self._loads[5, row] = max(rates, default=0.0)
+            problem, kind = self.problem, self._kind[row]
+            others = problem.taken.get(int(self._device[row]), NOTHING_TAKEN).fastest_hz
+            rates = [problem.rate_hz[i] for i in np.flatnonzero(self.at == row) if problem.held_s[i, kind] > 0]
+            self._loads[5, row] = max([others, *rates])
 
     def _charge(self, step: int, row: int, sign: float) -> None:
         problem, kind, loads = self.problem, self._kind[row], self._loads
-        service, rate = problem.service_s[step, kind], problem.rate_hz[step]
-        if service > 0:
-            loads[0, row] += sign * rate * service
-            loads[4, row] += sign * service
+        held, rate = problem.held_s[step, kind], problem.rate_hz[step]
+        if held > 0:
+            loads[0, row] += sign * problem.load[step, kind]
+            loads[4, row] += sign * held
             loads[5, row] = max(loads[5, row], rate)
         loads[1, row] += sign * problem.memory_bytes[step]
         loads[3, row] += sign * rate * problem.charge_mas[step, kind]

@@ -1,7 +1,8 @@
 """Several copies of a step, each with its share of the records: for steps that no single device can serve.
 
 A copy is a step like any other, so every strategy, model and constraint takes it as it is. Records are shared out
-evenly, as a keyed stream with many keys does. Each copy has paths of its own, which `aggregate` counts.
+evenly, as a keyed stream with many keys does. Each copy has paths of its own, which count as its share of the one
+before: so `aggregate` is that of the flow, not that of so many flows.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def with_copies(problem: Problem, step: str, count: int) -> Problem:
         charge_mas=problem.charge_mas[order],
         rate_hz=problem.rate_hz[order] * shares,
         memory_bytes=problem.memory_bytes[order],
-        window_s=problem.window_s[order] / shares,  # a window of so many records fills more slowly
+        # a window of so many records fills more slowly with a part of them, one of so many seconds does not
+        window_s=np.where(problem.window_records[order] > 0, problem.window_s[order] / shares, problem.window_s[order]),
+        window_records=problem.window_records[order],
+        share=problem.share[order] * shares,
         pinned=problem.pinned[order],
         stream_from=np.array(tail, np.int64),
         stream_to=np.array(head, np.int64),

@@ -22,7 +22,7 @@ def foresee(problem: Problem, budget: Budget | None = None) -> Placement:
 
 def cheapest_between(board: Board, step: int) -> int | None:
     """The row where a step, its inputs and its outputs take least, weighted by the paths through them."""
-    own = float(board.problem.paths_to[step] * board.problem.paths_from[step])
+    own = float(board.problem.step_paths[step])
     return board.best(board.cost(step, board.around(step), own), board.feasible(step))
 
 
@@ -44,7 +44,7 @@ def _moved(board: Board, step: int) -> bool:
     """Move a step to its best row; say whether that is better than where it was."""
     before = int(board.at[step])
     board.lift(step)
-    own = float(board.problem.paths_to[step] * board.problem.paths_from[step])
+    own = float(board.problem.step_paths[step])
     cost, fits = board.cost(step, board.around(step), own), board.feasible(step)
     row = board.best(cost, fits)
     better = row is not None and row != before and cost[row] < cost[before] * (1 - 1e-12)

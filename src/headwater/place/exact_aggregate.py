@@ -15,7 +15,7 @@ import numpy as np
 from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
-from headwater.place.problem import Model, Problem
+from headwater.place.problem import Problem
 from headwater.place.program import Program
 from headwater.place.score import score
 from headwater.place.seats import seats
@@ -49,7 +49,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         if device is not None and (device < 0).any():  # the bound stands, the answer does not: look among real devices
             _, device, _ = Program(problem, budget, listed.real(), touched).run(clock.left_s, cutoff)
         before, best = best, _better(problem, budget, best, device)
-        if device is None or problem.model is not Model.SHARED or _closed(problem, budget, best, bound):
+        if device is None or not problem.shares_processor or _closed(problem, budget, best, bound):
             break
         more = set(np.round(utilisation(problem, device), 12).tolist()) - touched
         if not more and best is before:
@@ -76,10 +76,10 @@ def _closed(problem: Problem, budget: Budget, best: Placement | None, bound: flo
 
 def utilisation(problem: Problem, device: Ints) -> Floats:
     """How busy the device of each step is, below 1."""
-    service = problem.service_s[np.arange(len(device)), problem.net.class_of[device]]
+    load = problem.load[np.arange(len(device)), problem.net.class_of[device]]
     hosts, at = np.unique(device, return_inverse=True)
     others = np.array([problem.taken[d].utilisation if d in problem.taken else 0.0 for d in hosts.tolist()])
-    busy = np.bincount(at, problem.rate_hz * service, len(hosts)) + others
+    busy = np.bincount(at, load, len(hosts)) + others
     return np.asarray(np.minimum(busy, 0.999))
 
 

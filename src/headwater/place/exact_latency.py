@@ -144,6 +144,7 @@ class _Model:
         self.vm = int(np.flatnonzero(cloud)[0])
         self.edge_devices = [d for d in np.flatnonzero(~cloud).tolist() if d not in problem.closed]
         edge_kind, vm_kind = int(net.class_of[np.flatnonzero(~cloud)[0]]), int(net.class_of[self.vm])
+        self._kinds = edge_kind, vm_kind
         self.pi = [round(problem.service_s[i, edge_kind] * NS) for i in range(n)]
         self.az = [round(problem.service_s[i, vm_kind] * NS) for i in range(n)]
         self.ua = [round(1e3 * problem.rate_hz[i] * problem.charge_mas[i, edge_kind]) for i in range(n)]
@@ -213,9 +214,11 @@ class _Model:
                 self.turn.append(0)
                 continue
             turn = model.new_int_var(0, most, f"t{v}")
-            others = sum(self.pi[u] * self._pair(u, v) for u in range(n) if u != v and self.pi[u])
-            model.add(turn >= self.pi[v] * (1 - self.c[v]) + others)
-            model.add(turn >= on_vm).only_enforce_if(self.c[v])
+            if problem.held_s[v, self._kinds[0]] > 0:  # what costs nothing on a device waits for no turn there
+                others = sum(self.pi[u] * self._pair(u, v) for u in range(n) if u != v and self.pi[u])
+                model.add(turn >= self.pi[v] * (1 - self.c[v]) + others)
+            if problem.held_s[v, self._kinds[1]] > 0:
+                model.add(turn >= on_vm).only_enforce_if(self.c[v])
             if problem.rate_hz[v] > 0:
                 limit = math.ceil(NS / problem.rate_hz[v]) - 1
                 if limit < most:

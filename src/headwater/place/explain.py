@@ -68,7 +68,7 @@ def _conflict(problem: Problem, fits: Callable[[Problem], bool], clock: Clock) -
     """Take steps' cost away one by one; those without which all would fit remain."""
     free = set(range(len(problem.steps)))
     weightless: set[int] = set()
-    for step in sorted(free, key=lambda i: float(problem.rate_hz[i] * np.nanmin(problem.service_s[i]))):
+    for step in sorted(free, key=lambda i: float(problem.load[i].min())):
         if clock.left_s == 0:
             break
         if problem.solid[step] and not fits(_without_cost(problem, weightless | {step})):
@@ -79,15 +79,21 @@ def _conflict(problem: Problem, fits: Callable[[Problem], bool], clock: Clock) -
 
 
 def _without_cost(problem: Problem, steps: set[int]) -> Problem:
-    service, memory, charge = problem.service_s.copy(), problem.memory_bytes.copy(), problem.charge_mas.copy()
-    for i in steps:
-        service[i] = memory[i] = charge[i] = 0.0
-    return dataclasses.replace(problem, service_s=service, memory_bytes=memory, charge_mas=charge)
+    names = ("service_s", "overhead_s", "memory_bytes", "charge_mas")
+    costs = {name: getattr(problem, name).copy() for name in names}
+    for values in costs.values():
+        values[sorted(steps)] = 0.0
+    return dataclasses.replace(problem, **costs)
 
 
 def slower(problem: Problem, factor: float) -> Problem:
-    """The problem with all rates multiplied by a factor."""
-    return dataclasses.replace(problem, rate_hz=problem.rate_hz * factor, stream_hz=problem.stream_hz * factor)
+    """The problem with all rates multiplied by a factor; windows of so many records fill the later, or sooner."""
+    return dataclasses.replace(
+        problem,
+        rate_hz=problem.rate_hz * factor,
+        stream_hz=problem.stream_hz * factor,
+        window_s=np.where(problem.window_records > 0, problem.window_s / factor, problem.window_s),
+    )
 
 
 def _lower_rates(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
@@ -108,7 +114,12 @@ def _stronger(field: str, words: str) -> Callable[[Problem, Callable[[Problem], 
 
 
 def _faster(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
-    factor = _largest(lambda f: fits(dataclasses.replace(problem, service_s=problem.service_s * f)))
+    def quick(shrink: float) -> Problem:
+        return dataclasses.replace(
+            problem, service_s=problem.service_s * shrink, overhead_s=problem.overhead_s * shrink
+        )
+
+    factor = _largest(lambda f: fits(quick(f)))
     return [] if factor is None else [f"processors {100 * (1 / factor - 1):.1f} % faster"]
 
 
@@ -131,7 +142,7 @@ def _drop(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
 
 def _copied(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
     """Share the busiest steps out to several devices, one step at a time."""
-    load = problem.rate_hz * np.min(problem.service_s, axis=1, initial=np.inf)
+    load = problem.load.min(axis=1)
     alone = {i for group in problem.together for i in group} | set(np.flatnonzero(problem.pinned >= 0).tolist())
     free = [i for i in np.argsort(-load).tolist() if i not in alone and problem.solid[i]]
     for step in free[:_BUSIEST]:

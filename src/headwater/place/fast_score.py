@@ -19,6 +19,12 @@ def scratch(arena: Arena) -> tuple[Floats, Floats]:
 
 
 @kernel
+def _over(used: float, limit: float) -> float:
+    """By what part of a limit more is used than there is; of no limit at all, by what is used."""
+    return used / limit - 1 if limit > 0 else used
+
+
+@kernel
 def evaluate_all(arena: Arena, places: Ints, sums: Floats, until: Floats, outs: Floats) -> None:
     """Evaluate many placements, one per row: a call that hands over a whole arena is dear."""
     if arena.turns_only:
@@ -64,7 +70,7 @@ def _evaluate_turns(arena: Arena, places: Ints, sums: Floats, until: Floats, out
                 excess += fastest[k] * turn[k] - 1
             if drawn[k] > budget[k] * (1 + SLACK) and drawn[k] > draw_0[k]:
                 empty = 1
-                excess += drawn[k] / budget[k] - 1
+                excess += _over(drawn[k], budget[k])
         critical = 0.0
         for at in range(n):
             step = np.uint64(order[at])
@@ -93,6 +99,7 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
         _evaluate_turns(arena, place.reshape((1, len(place))), sums, until, out.reshape((1, OUT)))
         return
     sums[:] = 0.0
+    sums[1], sums[2] = arena.turn_0, arena.fastest_0
     busy, turn, fastest, memory, bps, draw = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
     n, m = arena.service.shape[0], arena.tail.shape[0]
     broken = 0
@@ -101,7 +108,7 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
         k = place[i]
         service = arena.service[i, k]
         if service > 0:
-            busy[k] += arena.rate[i] * service
+            busy[k] += arena.load[i, k]
             turn[k] += service
             fastest[k] = max(fastest[k], arena.rate[i])
         memory[k] += arena.memory[i]
@@ -134,7 +141,8 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
             continue
         devices += 1
         money += arena.price[k]
-        share = (draw[k] + arena.draw_0[k]) / arena.budget[k]
+        drawn = draw[k] + arena.draw_0[k]
+        share = drawn / arena.budget[k] if arena.budget[k] > 0 else (np.inf if drawn > 0 else 0.0)
         energy = max(energy, share)
         load = busy[k] + arena.busy_0[k]
         if load > 1 + SLACK:
@@ -145,13 +153,13 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
             excess += fastest[k] * turn[k] - 1
         if share > 1 + SLACK:
             broken |= 8
-            excess += share - 1
+            excess += _over(drawn, arena.budget[k])
         if memory[k] + arena.memory_0[k] > arena.memory_limit[k] * (1 + SLACK):
             broken |= 16
-            excess += (memory[k] + arena.memory_0[k]) / arena.memory_limit[k] - 1
+            excess += _over(memory[k] + arena.memory_0[k], arena.memory_limit[k])
         if bps[k] + arena.bps_0[k] > arena.access[k] * (1 + SLACK):
             broken |= 32
-            excess += (bps[k] + arena.bps_0[k]) / arena.access[k] - 1
+            excess += _over(bps[k] + arena.bps_0[k], arena.access[k])
         memory[k] = -1.0
     aggregate = 0.0
     critical = 0.0
@@ -164,7 +172,7 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
         elif arena.model == 2:
             own = turn[k]
         else:
-            load = arena.rate[i] * service
+            load = arena.load[i, k]
             if load >= 1:
                 broken |= 4
                 excess += load - 1

@@ -1,4 +1,4 @@
-"""Several flows on one net, each placed on what the others leave."""
+"""Several flows on one net, each placed on what the others leave, and all of them checked together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from headwater.errors import PlacementError, listed
 from headwater.net.arrays import Ints
 from headwater.net.net import Net
 from headwater.place import best
-from headwater.place.placement import Budget, Placement
-from headwater.place.problem import Problem, Taken
+from headwater.place.placement import Budget, Placement, failed
+from headwater.place.problem import NOTHING_TAKEN, Problem, Taken
 from headwater.place.repair import repair
+from headwater.place.score import score
+from headwater.place.verify import Violation, violations
 
 
 class Fleet:
-    """The flows that share a net: add, remove, and mend them after a loss."""
+    """The flows that share a net: add, remove, and mend them after a loss.
+
+    `placed` has each flow as it is now: its problem knows what the others take, and its value counts that in.
+    """
 
     def __init__(self, net: Net) -> None:
         self.net = net
@@ -27,47 +32,116 @@ class Fleet:
     def add(
         self, problem: Problem, budget: Budget | None = None, solve: Callable[..., Placement] = best.solve
     ) -> Placement:
-        """Place one more flow; a flow that does not fit is not added, and its placement says why."""
+        """Place one more flow; a flow that does not fit, or would break another's limits, is not added and says why."""
         if problem.name in self.placed:
             raise PlacementError(f"flow '{problem.name}' is placed already; remove it first")
         if problem.net is not self.net:
             raise PlacementError(f"flow '{problem.name}' is for net '{problem.net.name}', not '{self.net.name}'")
-        found = solve(self._left(problem), budget)
-        if found.device is not None:
-            self.placed[problem.name] = found
-        return found
+        return self._settle(problem, budget or Budget(), lambda asked: solve(asked, budget))
 
     def remove(self, name: str) -> None:
         """Take a flow off the net."""
         if name not in self.placed:
             raise PlacementError(f"no flow '{name}' is placed; placed are {listed(self.placed)}")
         del self.placed[name]
+        self._refresh()
 
     def lose(self, device: str, budget: Budget | None = None) -> dict[str, Placement]:
         """Close a device and mend every flow that used it; return the mended placements."""
         number = self.net.device(device)
         self._closed |= {number}
-        mended = {}
-        for name, old in list(self.placed.items()):
-            if old.device is not None and number in old.device.tolist():
-                del self.placed[name]
-                found = repair(self._left(old.problem), old.device, budget)
-                mended[name] = found
-                if found.device is not None:
-                    self.placed[name] = found
-        return mended
+        lost = {n: p for n, p in self.placed.items() if p.device is not None and number in p.device.tolist()}
+        for name in lost:
+            del self.placed[name]
+        return {name: self._mended(old, budget) for name, old in lost.items()}
 
-    def taken(self) -> dict[int, Taken]:
-        """What all placed flows use, by device."""
+    def _mended(self, old: Placement, budget: Budget | None) -> Placement:
+        before = old.device
+        assert before is not None
+        own = dataclasses.replace(old.problem, closed=old.problem.closed - self._closed)
+        return self._settle(own, budget or Budget(), lambda asked: repair(asked, before, budget))
+
+    def violations(self) -> dict[str, list[Violation]]:
+        """Every limit that a flow breaks, all flows on the net together; empty lists when all is well."""
+        return {
+            name: violations(p.problem, p.device.tolist()) for name, p in self.placed.items() if p.device is not None
+        }
+
+    def taken(self, *, but: str | None = None) -> dict[int, Taken]:
+        """What all placed flows use, by device; `but` leaves one out."""
         total: dict[int, Taken] = {}
-        for placement in self.placed.values():
-            if placement.device is not None:
+        for name, placement in self.placed.items():
+            if placement.device is not None and name != but:
                 for device, use in uses(placement.problem, placement.device).items():
-                    total[device] = total.get(device, Taken()).plus(use)
+                    total[device] = total.get(device, NOTHING_TAKEN).plus(use)
         return total
+
+    def _settle(self, problem: Problem, budget: Budget, solve: Callable[[Problem], Placement]) -> Placement:
+        """Place a flow so that no other breaks: where one would, its devices count as full for the newcomer."""
+        asked, full = self._left(problem), set[int]()
+        first = found = solve(asked)
+        while found.device is not None:
+            broken = self._with(problem.name, found)
+            if broken is None:
+                return self._settled(problem.name, first, found)
+            other, slip = broken
+            more = (
+                _workplaces(problem, found.device) & _workplaces(self.placed[other].problem, self._where(other))
+            ) - full
+            reason = f"flow '{problem.name}' would break flow '{other}': {slip}"
+            if more:
+                full |= more
+                taken = {d: dataclasses.replace(asked.taken[d], utilisation=1.0) for d in full}
+                found = solve(dataclasses.replace(asked, taken={**asked.taken, **taken}))
+            if not more or found.device is None:
+                return failed(first.problem, first.strategy, budget, found.seconds, reason)
+        return found
+
+    def _where(self, name: str) -> Ints:
+        device = self.placed[name].device
+        assert device is not None
+        return device
+
+    def _with(self, name: str, found: Placement) -> tuple[str, Violation] | None:
+        """The first limit of another flow that a newcomer would break; None if all keep theirs."""
+        before = self.placed
+        self.placed = before | {name: found}
+        self._refresh()
+        broken = next(((flow, slips[0]) for flow, slips in self.violations().items() if slips), None)
+        self.placed = before
+        return broken
+
+    def _settled(self, name: str, first: Placement, found: Placement) -> Placement:
+        if found is not first:  # what was proven of it, was proven with devices counted as full
+            found = dataclasses.replace(
+                found, problem=first.problem, status="feasible", proven=False, bound=min(first.bound, found.value)
+            )
+        self.placed[name] = found
+        self._refresh()
+        return self.placed[name]
+
+    def _refresh(self) -> None:
+        """Let every flow know what the others take now."""
+        self.placed = {name: self._now(name, placement) for name, placement in self.placed.items()}
+
+    def _now(self, name: str, placement: Placement) -> Placement:
+        assert placement.device is not None
+        asked = dataclasses.replace(placement.problem, taken=self.taken(but=name))
+        value = placement.objective.value(score(asked, placement.device))
+        if value == placement.value:
+            return dataclasses.replace(placement, problem=asked)
+        # others came or went: the optimum may be another one now
+        bound = min(placement.bound, value)
+        return dataclasses.replace(placement, problem=asked, value=value, bound=bound, status="feasible", proven=False)
 
     def _left(self, problem: Problem) -> Problem:
         return dataclasses.replace(problem, taken=self.taken(), closed=problem.closed | self._closed)
+
+
+def _workplaces(problem: Problem, device: Ints) -> set[int]:
+    """The devices whose processor a placed flow uses."""
+    working = problem.load[np.arange(len(device)), problem.net.class_of[device]] > 0
+    return set(device[working].tolist())
 
 
 def uses(problem: Problem, device: Ints) -> dict[int, Taken]:
@@ -76,13 +150,15 @@ def uses(problem: Problem, device: Ints) -> dict[int, Taken]:
     for d in np.unique(device).tolist():
         kind, steps = net.classes[int(net.class_of[d])], np.flatnonzero(device == d)
         outside = (device[problem.stream_from] == d) != (device[problem.stream_to] == d)
-        service = problem.service_s[steps, net.class_of[d]]
+        held = problem.held_s[steps, net.class_of[d]]
         charge = float((problem.rate_hz[steps] * problem.charge_mas[steps, net.class_of[d]]).sum())
         radio = float((problem.stream_hz * problem.stream_bytes)[outside].sum()) * kind.radio_mas_per_byte
         out[d] = Taken(
-            utilisation=float((problem.rate_hz[steps] * service).sum()),
+            utilisation=float(problem.load[steps, net.class_of[d]].sum()),
             memory_bytes=float(problem.memory_bytes[steps].sum()),
             access_bps=float(problem.stream_bps[outside].sum()),
             draw_ma=charge + radio,
+            turn_s=float(held.sum()),
+            fastest_hz=float(problem.rate_hz[steps][held > 0].max(initial=0.0)),
         )
     return out

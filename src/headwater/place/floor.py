@@ -16,11 +16,10 @@ def floor(problem: Problem, goal: Objective) -> float:
 
 def _least_step_s(problem: Problem) -> Floats:
     """The least that a step takes on any class, alone on its device; its window counted in."""
-    service, rate = problem.service_s, problem.rate_hz[:, None]
-    own = service.copy()
+    own = problem.held_s.copy()
     if problem.model is not Model.ROUND_ROBIN:
         with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.where(rate * service < 1, service / (1 - rate * service), np.inf)
+            own = np.where(problem.load < 1, own / (1 - problem.load), np.inf)
     free = np.where(np.isfinite(own).any(axis=1), own.min(axis=1), 0.0)
     kinds = problem.net.class_of[np.maximum(problem.pinned, 0)]
     there = own[np.arange(len(free)), kinds]
@@ -89,7 +88,7 @@ def _crossings(problem: Problem) -> float:
 
 
 def _aggregate(problem: Problem) -> float:
-    total = float((problem.paths_to * problem.paths_from) @ _least_step_s(problem))
+    total = float(problem.step_paths @ _least_step_s(problem))
     for source in problem.sources:
         ways = _ways(problem, source)
         total += sum(ways[t] * _apart_s(problem, s, t) for s, t in _ends(problem) if s == source and ways[t])
@@ -97,11 +96,11 @@ def _aggregate(problem: Problem) -> float:
 
 
 def _ways(problem: Problem, source: int) -> Floats:
-    """The number of paths from one source to every step."""
+    """The number of paths from one source to every step; a copy counts as its share of one step."""
     count = np.zeros(len(problem.steps))
-    count[source] = 1.0
+    count[source] = problem.share[source]
     for step in problem.order:
-        count[step] += sum(count[problem.stream_from[e]] for e in problem.inputs[step])
+        count[step] += problem.share[step] * sum(count[problem.stream_from[e]] for e in problem.inputs[step])
     return count
 
 

@@ -1,7 +1,8 @@
 """A placement problem as frozen arrays: steps and streams with their rates, and the net to carry them.
 
-Three models of time share the same arrays:
+Four models of time share the same arrays:
 
+engine       what our engine does: one worker per device, shared by its steps, and an overhead for each activation
 queue        every step is its own M/M/1 queue, every stream an M/M/1 queue on its link (Veith et al.)
 shared       as queue, but the steps of a device share its processor: s / (1 − utilisation of the device)
 round-robin  every step of a device waits for one turn of all the others (Ghosh and Simmhan)
@@ -21,6 +22,9 @@ from headwater.errors import PlacementError, suggestion
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.net.net import Net
 
+TURN = 50
+"""Records that one activation takes on a busy engine (the default of its option `take`)."""
+
 
 class Model(StrEnum):
     """How time on devices and links is reckoned."""
@@ -28,6 +32,7 @@ class Model(StrEnum):
     QUEUE = "queue"
     SHARED = "shared"
     ROUND_ROBIN = "round-robin"
+    ENGINE = "engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +43,24 @@ class Taken:
     memory_bytes: float = 0.0
     access_bps: float = 0.0
     draw_ma: float = 0.0
+    turn_s: float = 0.0
+    """Seconds that one turn of their steps takes."""
+    fastest_hz: float = 0.0
+    """Records per second of their busiest step."""
 
     def plus(self, other: Taken) -> Taken:
-        """Return the sum of two uses."""
+        """Return the use of both."""
         return Taken(
             self.utilisation + other.utilisation,
             self.memory_bytes + other.memory_bytes,
             self.access_bps + other.access_bps,
             self.draw_ma + other.draw_ma,
+            self.turn_s + other.turn_s,
+            max(self.fastest_hz, other.fastest_hz),
         )
+
+
+NOTHING_TAKEN = Taken()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +87,14 @@ class Problem:
     """The device of each pinned step, −1 for a free one."""
     charge_mas: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     overhead_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    """Seconds per batch on each class, whatever its size: what the simulated engine pays for every turn."""
+    """Seconds per activation on each class, whatever the number of records: counts under `engine` alone."""
     memory_bytes: Floats = field(default_factory=lambda: np.zeros(0))
     window_s: Floats = field(default_factory=lambda: np.zeros(0))
     """Seconds until a window fills: part of latency that no placement can change."""
+    window_records: Floats = field(default_factory=lambda: np.zeros(0))
+    """Records that fill the window, 0 where time does: with more of them per second it fills sooner."""
+    share: Floats = field(default_factory=lambda: np.zeros(0))
+    """The part of the records that a step takes of those sent to it and its copies; 1 for a step without any."""
     hop_s: Floats | None = None
     """Measured seconds per stream between two devices, in one zone and across zones; replaces net latency."""
     zone_allowed: Flags | None = None
@@ -92,10 +110,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         n, kinds = len(self.steps), len(self.net.classes)
-        tables = (("charge_mas", (n, kinds)), ("overhead_s", (n, kinds)), ("memory_bytes", (n,)), ("window_s", (n,)))
-        for name, empty in tables:
+        for name in ("charge_mas", "overhead_s", "memory_bytes", "window_s", "window_records", "share"):
             if getattr(self, name).size == 0:
-                object.__setattr__(self, name, np.zeros(empty))
+                shape = (n, kinds) if name in ("charge_mas", "overhead_s") else (n,)
+                object.__setattr__(self, name, np.full(shape, 1.0 if name == "share" else 0.0))
         self._check_steps(n, kinds)
         self._check_streams(n)
         self._check_pins(n)
@@ -105,7 +123,7 @@ class Problem:
         if n == 0:
             raise PlacementError(f"problem '{self.name}' has no steps")
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("service_s", "charge_mas", "overhead_s"), (n, kinds))
-        shapes |= dict.fromkeys(("rate_hz", "memory_bytes", "window_s", "pinned"), (n,))
+        shapes |= dict.fromkeys(("rate_hz", "memory_bytes", "window_s", "window_records", "share", "pinned"), (n,))
         for name, shape in shapes.items():
             values = getattr(self, name)
             if values.shape != shape:
@@ -216,29 +234,61 @@ class Problem:
 
     @cached_property
     def paths_to(self) -> Floats:
-        """For each step, the number of paths from any source to it."""
+        """For each step, the number of paths from any source to it; a copy counts as its share of one step."""
         count = np.zeros(len(self.steps))
         for step in self.order:
-            count[step] = sum(count[self.stream_from[e]] for e in self.inputs[step]) or 1.0
+            count[step] = self.share[step] * (sum(count[self.stream_from[e]] for e in self.inputs[step]) or 1.0)
         return count
 
     @cached_property
     def paths_from(self) -> Floats:
-        """For each step, the number of paths from it to any sink."""
+        """For each step, the number of paths from it to any sink, its own share left to `paths_to`."""
         count = np.zeros(len(self.steps))
         for step in reversed(self.order):
-            count[step] = sum(count[self.stream_to[e]] for e in self.outputs[step]) or 1.0
+            after = [int(self.stream_to[e]) for e in self.outputs[step]]
+            count[step] = sum(self.share[i] * count[i] for i in after) or 1.0
         return count
+
+    @cached_property
+    def step_paths(self) -> Floats:
+        """For each step, the number of source-to-sink paths through it."""
+        return np.asarray(self.paths_to * self.paths_from)
+
+    @cached_property
+    def stream_paths(self) -> Floats:
+        """For each stream, the number of source-to-sink paths through it."""
+        return np.asarray(self.paths_to[self.stream_from] * (self.share * self.paths_from)[self.stream_to])
 
     @cached_property
     def stream_bps(self) -> Floats:
         """Bits per second of each stream."""
         return np.asarray(self.stream_hz * self.stream_bytes * self.bits_per_byte)
 
+    @property
+    def shares_processor(self) -> bool:
+        """Whether the steps of a device slow each other down by how busy it is: 1 / (1 − utilisation)."""
+        return self.model in (Model.SHARED, Model.ENGINE)
+
+    @cached_property
+    def held_s(self) -> Floats:
+        """Seconds that a step holds a record on each class when nothing else runs there."""
+        return self.service_s + self.overhead_s if self.model is Model.ENGINE else self.service_s
+
+    @cached_property
+    def load(self) -> Floats:
+        """The part of a processor of each class that a step keeps busy.
+
+        The engine's activations take more records the more wait, so at its limit their overhead is spread over a whole turn.
+        """
+        spread = self.overhead_s / TURN if self.model is Model.ENGINE else 0.0
+        with np.errstate(invalid="ignore"):  # no records on a class that cannot run the step: nothing times infinity
+            load = self.rate_hz[:, None] * (self.service_s + spread)
+        return np.where(np.isnan(load), np.inf, load)
+
     @cached_property
     def solid(self) -> Flags:
         """For each step, whether it needs any processor at all (sources often do not)."""
-        return np.asarray((self.service_s > 0).any(axis=1))
+        return np.asarray((self.held_s > 0).any(axis=1))
 
     def step(self, name: str) -> int:
         """The number of the step called `name`."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from headwater.net.arrays import Floats, Ints
 from headwater.place.placement import Budget
-from headwater.place.problem import Model, Problem
+from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 from headwater.place.seats import Seats
 
 Sum = dict[int, float]
@@ -78,10 +78,9 @@ class Program:
             return {int(np.flatnonzero(seats.device == problem.pinned[v])[0]): -1}
         out = {}
         for k in range(len(seats.device)):
-            service = problem.service_s[v, seats.kind[k]]
             zone = int(seats.zone[seats.place[k]])
             barred = problem.zone_allowed is not None and zone >= 0 and not problem.zone_allowed[v, zone]
-            if problem.rate_hz[v] * service < 1 and not barred:
+            if problem.load[v, seats.kind[k]] < 1 and not barred:
                 out[k] = self._variable(1.0, whole=True)
         self._row(dict.fromkeys(out.values(), 1.0), 1.0, 1.0)
         return out
@@ -188,9 +187,9 @@ class Program:
         """Seconds in a step, its window counted in: alone on its device, or at least that and what company adds."""
         problem, alone = self.problem, {-1: float(self.problem.window_s[v])}
         for k, column in self.x[v].items():
-            service, rate = problem.service_s[v, self.seats.kind[k]], problem.rate_hz[v]
-            if service > 0 and rate * service < 1:
-                own = service if problem.model is Model.ROUND_ROBIN else service / (1 - rate * service)
+            held, load = problem.held_s[v, self.seats.kind[k]], problem.load[v, self.seats.kind[k]]
+            if held > 0 and load < 1:
+                own = held if problem.model is Model.ROUND_ROBIN else held / (1 - load)
                 _add(alone, {column: 1.0}, float(own))
         alone = _scaled(alone, 1 / self._unit_s)
         if problem.model is Model.QUEUE or not problem.solid[v]:
@@ -205,22 +204,22 @@ class Program:
     def _company(self, v: int, k: int, seconds: int) -> None:
         """If step v is on device k, let its time follow from all steps there."""
         problem, kind = self.problem, self.seats.kind[k]
-        service, window = problem.service_s[:, kind] / self._unit_s, float(problem.window_s[v]) / self._unit_s
+        service, window = problem.held_s[:, kind] / self._unit_s, float(problem.window_s[v]) / self._unit_s
         if not service[v] > 0:
             return
         turns = problem.model is Model.ROUND_ROBIN
-        load: Sum = {}
+        taken = problem.taken.get(int(self.seats.device[k]), NOTHING_TAKEN)
+        load: Sum = {-1: taken.turn_s / self._unit_s if turns else taken.utilisation}
         for u in range(len(problem.steps)):
             if np.isfinite(service[u]):
-                _add(load, self._at(u, k), float(service[u] * (1.0 if turns else problem.rate_hz[u] * self._unit_s)))
-        most = float(service[np.isfinite(service)].sum())
+                _add(load, self._at(u, k), float(service[u] if turns else problem.load[u, kind]))
+        most = float(service[np.isfinite(service)].sum()) + load[-1]
         if turns:
-            if problem.rate_hz[v] > 0:
-                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / (problem.rate_hz[v] * self._unit_s), most)
+            fastest = max(float(problem.rate_hz[v]), taken.fastest_hz)
+            if fastest > 0:
+                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / (fastest * self._unit_s), most)
             self._if_there(v, k, {seconds: 1.0, **_scaled(load, -1.0)}, window, most + window)
             return
-        taken = problem.taken.get(int(self.seats.device[k]))
-        load[-1] = load.get(-1, 0.0) + (taken.utilisation if taken else 0.0)
         for at in self._tangents:
             slope = float(service[v]) / (1 - at) ** 2
             level = float(service[v]) / (1 - at) - slope * at
@@ -255,10 +254,10 @@ class Program:
             kind = classes[int(self.seats.kind[k])]
             for v in range(len(problem.steps)):
                 at, rate = self._at(v, k), problem.rate_hz[v]
-                service = problem.service_s[v, self.seats.kind[k]]
                 if at:
                     self._row({self.used[k]: 1.0, **_scaled(at, -1.0)}, 0.0, math.inf)
-                _add(busy, at, rate * (service if math.isfinite(service) else 0.0))
+                load = float(problem.load[v, self.seats.kind[k]])
+                _add(busy, at, load if math.isfinite(load) else 0.0)
                 _add(memory, at, float(problem.memory_bytes[v]))
                 _add(draw, at, rate * problem.charge_mas[v, self.seats.kind[k]])
             for e in range(len(problem.stream_from)):
@@ -276,17 +275,16 @@ class Program:
             self.drawn[k] = draw
             if device < 0:
                 continue
-            taken = problem.taken.get(device)
-            self._row(busy, -math.inf, 1.0 - (taken.utilisation if taken else 0.0))
-            if math.isfinite(kind.memory_bytes):
-                left = kind.memory_bytes - (taken.memory_bytes if taken else 0.0)
-                self._row(_scaled(memory, 1 / kind.memory_bytes), -math.inf, left / kind.memory_bytes)
-            if math.isfinite(kind.access_bps):
-                left = kind.access_bps - (taken.access_bps if taken else 0.0)
-                self._row(_scaled(link, 1 / kind.access_bps), -math.inf, left / kind.access_bps)
-            if math.isfinite(kind.budget_ma):
-                left = kind.budget_ma - (taken.draw_ma if taken else 0.0)
-                self._row(dict(draw), -math.inf, left)
+            taken = problem.taken.get(device, NOTHING_TAKEN)
+            self._row(busy, -math.inf, 1.0 - taken.utilisation)
+            for used, limit, others in (
+                (memory, kind.memory_bytes, taken.memory_bytes),
+                (link, kind.access_bps, taken.access_bps),
+                (dict(draw), kind.budget_ma, taken.draw_ma),
+            ):
+                if math.isfinite(limit):
+                    scale = 1 / limit if limit > 0 else 1.0
+                    self._row(_scaled(used, scale), -math.inf, (limit - others) * scale)
 
     def _measure(self, name: str) -> Sum:
         """One measure of the placement as an expression."""
@@ -294,10 +292,9 @@ class Program:
         classes = problem.net.classes
         if name == "aggregate":
             for v, seconds in enumerate(self.step):
-                _add(out, seconds, float(problem.paths_to[v] * problem.paths_from[v]))
+                _add(out, seconds, float(problem.step_paths[v]))
             for e, (seconds, _, _, _) in enumerate(self.hop):
-                before, after = problem.stream_from[e], problem.stream_to[e]
-                _add(out, seconds, float(problem.paths_to[before] * problem.paths_from[after]))
+                _add(out, seconds, float(problem.stream_paths[e]))
             return _scaled(out, self._unit_s)
         if name == "critical":
             out = {self._slowest(): self._unit_s}
@@ -314,7 +311,7 @@ class Program:
             share = self._variable(math.inf, whole=False)
             for k, draw in self.drawn.items():
                 limit = classes[int(self.seats.kind[k])].budget_ma
-                if math.isfinite(limit) and self.seats.device[k] >= 0:
+                if math.isfinite(limit) and limit > 0 and self.seats.device[k] >= 0:  # of nothing, nothing is drawn
                     self._row({share: 1.0, **_scaled(dict(draw), -1 / limit)}, 0.0, math.inf)
             out = {share: 1.0}
         return out

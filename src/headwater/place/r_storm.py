@@ -26,9 +26,9 @@ def nearest_in_needs(board: Board, step: int) -> int | None:
     """The fitting row with the least distance to the step's needs and to the device of the first step."""
     problem, kind = board.problem, board.kind
     classes = problem.net.classes
-    service = np.where(np.isfinite(problem.service_s[step]), problem.service_s[step], 0.0)[kind]
+    load = np.where(np.isfinite(problem.load[step]), problem.load[step], 0.0)[kind]
     speed = np.array([c.cpu_ips for c in classes])
-    processor = speed[kind] * (1 - board.busy - problem.rate_hz[step] * service) / speed.max()
+    processor = speed[kind] * (1 - board.busy - load) / speed.max()
     memory = np.array([c.memory_bytes for c in classes])
     bounded = np.where(np.isfinite(memory), memory, 0.0)
     left = bounded[kind] - np.where(np.isfinite(memory)[kind], board.memory + problem.memory_bytes[step], 0.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.net.arrays import Floats, Ints
-from headwater.place.problem import Model, Problem
+from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 
 MEASURES = ("critical", "aggregate", "wan", "energy", "money", "devices")
 
@@ -47,8 +47,7 @@ def score(problem: Problem, device: Ints) -> Score:
     zones = problem.net.zone_of(device)
     step_s, stream_s = step_times(problem, device), stream_times(problem, device)
     with_window = step_s + problem.window_s
-    paths = problem.paths_to * problem.paths_from
-    stream_paths = problem.paths_to[problem.stream_from] * problem.paths_from[problem.stream_to]
+    paths, stream_paths = problem.step_paths, problem.stream_paths
     crosses = zones[problem.stream_from] != zones[problem.stream_to]
     wan_bytes = problem.stream_hz * problem.stream_bytes * crosses
     return Score(
@@ -66,19 +65,18 @@ def score(problem: Problem, device: Ints) -> Score:
 
 def step_times(problem: Problem, device: Ints) -> Floats:
     """Seconds that a record spends in each step, waiting included, its window not."""
-    service = problem.service_s[np.arange(len(device)), problem.net.class_of[device]]
-    busy = problem.rate_hz * service
+    rows, kinds = np.arange(len(device)), problem.net.class_of[device]
+    held, busy = problem.held_s[rows, kinds], problem.load[rows, kinds]
     hosts, at = np.unique(device, return_inverse=True)
-    match problem.model:
-        case Model.ROUND_ROBIN:
-            turn = np.bincount(at, service, len(hosts))[at]
-            return np.where(problem.solid, turn, 0.0)
-        case Model.SHARED:
-            others = np.array([problem.taken[d].utilisation if d in problem.taken else 0.0 for d in hosts])
-            busy = (np.bincount(at, busy, len(hosts)) + others)[at]
+    others = [problem.taken.get(int(d), NOTHING_TAKEN) for d in hosts]
+    if problem.model is Model.ROUND_ROBIN:
+        turn = (np.bincount(at, held, len(hosts)) + [taken.turn_s for taken in others])[at]
+        return np.where(held > 0, turn, 0.0)
+    if problem.shares_processor:
+        busy = (np.bincount(at, busy, len(hosts)) + [taken.utilisation for taken in others])[at]
     with np.errstate(divide="ignore", invalid="ignore"):
-        waits = np.where(busy < 1, service / (1 - busy), np.inf)
-    return np.where(service == 0, 0.0, waits)
+        waits = np.where(busy < 1, held / (1 - busy), np.inf)
+    return np.where(held == 0, 0.0, waits)
 
 
 def stream_times(problem: Problem, device: Ints) -> Floats:
@@ -131,7 +129,14 @@ def _energy(problem: Problem, device: Ints) -> float:
     budgets = {d: problem.net.classes[int(problem.net.class_of[d])].budget_ma for d in device.tolist()}
     if all(np.isinf(b) for b in budgets.values()):
         return 0.0
-    return max(ma / budgets[d] for d, ma in draws_ma(problem, device).items())
+    return max(part_of(ma, budgets[d]) for d, ma in draws_ma(problem, device).items())
+
+
+def part_of(used: float, limit: float) -> float:
+    """How much of a limit is used: of nothing, nothing is nothing and anything is infinitely much."""
+    if limit > 0:
+        return used / limit
+    return np.inf if used > 0 else 0.0
 
 
 def _money(problem: Problem, device: Ints, wan_bytes: Floats) -> float:

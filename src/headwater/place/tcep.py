@@ -13,7 +13,7 @@ from headwater.place.problem import Problem
 
 def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     """Place steps by falling demand; where the middle device does not fit, on the first cloud that does."""
-    demand = problem.rate_hz * np.where(np.isfinite(problem.service_s), problem.service_s, 0).max(axis=1)
+    demand = np.where(np.isfinite(problem.load), problem.load, 0).max(axis=1)
     pinned = np.flatnonzero(problem.pinned >= 0)
     free = np.flatnonzero(problem.pinned < 0)
     falling = free[np.argsort(-demand[free], kind="stable")]

@@ -16,7 +16,7 @@ from headwater.place.problem import Problem
 
 def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     """Place steps by falling demand, pinned ones first."""
-    demand = problem.rate_hz * np.where(np.isfinite(problem.service_s), problem.service_s, 0).max(axis=1)
+    demand = np.where(np.isfinite(problem.load), problem.load, 0).max(axis=1)
     order = sorted(range(len(problem.steps)), key=lambda step: (problem.pinned[step] < 0, -demand[step]))
     return grow(problem, "tcep-original", budget or Budget(), smallest, order=order)
 

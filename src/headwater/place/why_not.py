@@ -14,6 +14,7 @@ _WHY = {
     "pin": "the device that it is pinned to does not fit",
     "together": "the device of a step that it must join does not fit",
     "rate": "its records come faster than any fitting device can serve",
+    "turn": "a turn of all steps on any fitting device takes longer than its busiest step can wait",
     "cpu": "no fitting device has enough processor left",
     "memory": "no fitting device has enough memory left",
     "energy": "no fitting device has enough battery left",
@@ -46,7 +47,7 @@ def _most(board: Board, step: int, kind: str, left: Flags) -> str:
         at = problem.net.device_name(int(board.device[row]))
         return f"; it needs {needed:,.1f} MB, the most free is {free[row] / 1e6:,.1f} MB on '{at}'"
     if kind in ("cpu", "rate"):
-        fills = problem.rate_hz[step] * problem.service_s[step][board.kind]
+        fills = problem.load[step][board.kind]
         row = int(rows[np.argmin((board.busy + fills)[rows])])
         at = problem.net.device_name(int(board.device[row]))
         return (

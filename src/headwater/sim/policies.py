@@ -10,6 +10,7 @@ import numpy as np
 
 from headwater.engine.policy import POLICIES
 from headwater.net.arrays import Ints
+from headwater.place.explain import slower
 from headwater.place.problem import Problem
 from headwater.sim.engine import run
 from headwater.sim.settings import EngineOptions
@@ -43,7 +44,7 @@ def rehearse(
     """Play a placed flow with every policy at every load; all of them meet the same records."""
     options, out = options or EngineOptions(), []
     for load in loads:
-        loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * load, stream_hz=problem.stream_hz * load)
+        loaded = slower(problem, load)
         for policy in policies:
             report = run(loaded, device, dataclasses.replace(options, policy=policy))
             latency = report.last.latency

@@ -227,6 +227,7 @@ def problem(shape: Graph, drawn: Setting, net: Net, reading: Preset, *, seed: in
         pinned=_pins(shape, net, seed),
         memory_bytes=drawn.memory_bytes + drawn.window * step_bytes,
         window_s=window_s,
+        window_records=drawn.window.astype(float),
         bits_per_byte=reading.bits_per_byte,
     )
 
