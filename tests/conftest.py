@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strat
 
 from conservation import missing
 from headwater.engine import Run
+from headwater.errors import RunError
 
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -24,10 +25,17 @@ def nothing_is_missing(monkeypatch):
         plain = kind.wait
 
         def wait(run, timeout_s=None):
-            report = plain(run, timeout_s)
+            try:
+                report = plain(run, timeout_s)
+            except RunError as error:
+                check(run, error.report)
+                raise
+            check(run, report)
+            return report
+
+        def check(run, report):
             if report is not None and getattr(run.options, "measure", True):
                 found.extend(f"{run.flow.name} on {run.runner}: {why}" for why in missing(run.flow, report))
-            return report
 
         monkeypatch.setattr(kind, "wait", wait)
 

@@ -9,13 +9,14 @@ HeadwaterError
 ├── ModelError        a trained model is missing, corrupt or made for other columns
 ├── InputError        a source or sink cannot be opened, read or written
 ├── SnapshotError     saved state does not fit the step that should take it
-└── RunError          a run cannot start or go on; carries the step
+└── RunError          a run cannot start or go on; carries the step and, once started, the report
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class HeadwaterError(Exception):
@@ -59,11 +60,12 @@ class SnapshotError(HeadwaterError):
 
 
 class RunError(HeadwaterError):
-    """A run cannot start or go on."""
+    """A run cannot start or go on; `report` is what it had done by then, a `metrics.Report`, if it had started."""
 
     def __init__(self, message: str, *, step: str | None = None) -> None:
         super().__init__(message)
         self.step = step
+        self.report: Any = None
 
 
 def listed(names: Iterable[str]) -> str:

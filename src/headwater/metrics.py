@@ -229,6 +229,8 @@ class Report:
     dead_letters: int = 0
     shed: dict[str, int] = field(default_factory=dict)
     left: int = 0
+    #: what ended the run, if it did not come to its end
+    error: str | None = None
     decisions: int = 0
     decision_s: float = 0.0
     #: the first few dead letters, to show a user what went wrong
@@ -262,6 +264,7 @@ class Report:
             "shed": sum(self.shed.values()),
             "shed_by": self.shed,
             "left": self.left,
+            "error": self.error,
             "throughput": round(self.throughput, 1),
             "latency_ms": self.last.latency.to_json(),
             "emit_latency_ms": self.last.emit_latency.to_json(),

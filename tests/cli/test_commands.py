@@ -104,6 +104,19 @@ def test_an_error_in_the_users_file_names_its_line(headwater, tmp_path):
     assert "broken.py:2: AttributeError" in err
 
 
+def test_a_run_that_breaks_still_prints_its_report(headwater, tmp_path):
+    exits = 'import sys\nlevels.map("exit", lambda record: sys.exit("enough")).filter'
+    (tmp_path / "exits.py").write_text(FLOW.replace("levels.filter", exits))
+    code, out, err = headwater("run", "exits.py", "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["error"] == "step 'exit' ended the run: SystemExit: enough"
+    assert document["left"] == document["records_in"] == 200
+    assert "error: step 'exit' ended the run" in err
+    code, out, _ = headwater("run", "exits.py")
+    assert (code, "200 records in" in out) == (1, True)
+
+
 def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater):
     code, _, err = headwater("run", "tanks.py", "--input", "missing.jsonl")
     assert code == 1

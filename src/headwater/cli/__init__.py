@@ -81,6 +81,6 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
         usage = isinstance(error, FlowError | QueryError | NetError | PlacementError) or (
-            isinstance(error, RunError) and error.step is None
+            isinstance(error, RunError) and error.step is None and error.report is None
         )
         raise SystemExit(2 if usage else 1) from None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +56,7 @@ def run(
     prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once."""
+    """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once, a third does not wait for it."""
     share_arenas()
     seconds = microseconds(duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
@@ -87,18 +91,27 @@ def run(
     else:
         given = {name: value for name, value in engines.items() if value is not None}
         running = start(chosen, on=on, seconds=seconds, **given)
-    stop_on_interrupt(running)
-    if prometheus is not None:
-        from headwater.web.prometheus import serve
+    with stopped_by_signals(running):
+        if prometheus is not None:
+            from headwater.web.prometheus import serve
 
-        serve(running, prometheus)
-    report = live(running) if show else _waited(running)
+            serve(running, prometheus)
+        try:
+            report = live(running) if show else _waited(running)
+        except RunError as error:
+            if error.report is not None:
+                _show(error.report, as_json=as_json)
+            raise
+    _show(report, as_json=as_json)
+
+
+def _show(report: Report, *, as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
     else:
         print_report(report)
     if report.left:
-        err.print(f"stopped with {report.left:,} records left in queues")
+        err.print(f"stopped with {report.left:,} records left: in queues, in hand or spilled")
 
 
 def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:
@@ -124,18 +137,37 @@ def parsed_take(text: str) -> Take:
     return int(text)
 
 
-def stop_on_interrupt(running: Any) -> None:
-    """Let the first Ctrl-C drain the flow and the second stop it."""
+@contextmanager
+def stopped_by_signals(running: Any) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM drain the flow, the second stop it, and the third leave whatever it is doing."""
+    times = 0
 
-    def stop(signum: int, frame: Any) -> None:
-        if running.stopping.is_set():
-            running.abort()
+    def heard(signum: int, frame: Any) -> None:
+        nonlocal times
+        times = max(times, running.stopping.is_set()) + 1
+        if times == 1:
+            _apart(running.stop, "stopping: draining what was read; once more to stop now")
+        elif times == 2:
+            _apart(running.abort, "stopping now; once more to leave without waiting")
         else:
-            err.print("stopping: draining what was read; once more to stop now")
-            running.stop()
+            os._exit(128 + signum)
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _apart(act: Callable[[], None], said: str) -> None:
+    """Say and do something in a thread: what was interrupted may hold the very lock that is needed."""
+
+    def do() -> None:
+        err.print(said)
+        act()
+
+    Thread(target=do, daemon=True).start()
 
 
 def _waited(running: Any) -> Report:

@@ -7,6 +7,7 @@ cost.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from headwater.engine.options import Options
@@ -30,7 +31,14 @@ def start(flow: Flow, *, on: str = "engine", **options: Any) -> Run:
 
 
 def run(flow: Flow, *, on: str = "engine", **options: Any) -> Report:
-    """Run a flow to its end and return the report."""
-    report = start(flow, on=on, **options).wait()
+    """Run a flow to its end and return the report; interrupted, the run is aborted and its sinks are closed."""
+    running = start(flow, on=on, **options)
+    try:
+        report = running.wait()
+    except KeyboardInterrupt:
+        running.abort()
+        with suppress(RunError):
+            running.wait()
+        raise
     assert report is not None
     return report

@@ -37,6 +37,8 @@ class Options:
     #: how often a sample of all measurements is kept
     sample_s: float = 1.0
     measure: bool = True
+    #: once a run is aborted: how long a step may take to come back before the run is over without it
+    grace_s: float = 5.0
 
     def __post_init__(self) -> None:
         policy_named(self.policy)

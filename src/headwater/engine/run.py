@@ -13,7 +13,7 @@ from headwater.engine.plan import Plan
 from headwater.engine.source import SourceThread
 from headwater.engine.station import Delivery, Station
 from headwater.engine.warm import load_kernels
-from headwater.errors import HeadwaterError, RunError
+from headwater.errors import RunError
 from headwater.flow.batch import Batch
 from headwater.flow.flow import Flow
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 #: A queue holds its sources back from this share of its bound on, until it is down to that share.
 HIGH, LOW = 0.9, 0.4
 _EXAMPLES = 5
+_LONG_S = 10.0  #: a turn that takes longer is spoken of
 
 
 class Run(ABC):
@@ -44,7 +45,7 @@ class Run(ABC):
         self.aborted = False
         self.stopping = threading.Event()
         self.done = threading.Event()
-        self.error: HeadwaterError | None = None
+        self.error: RunError | None = None
         self.dead: deque[dict[str, str]] = deque(maxlen=_EXAMPLES)
         self.samples: deque[Sample] = deque(maxlen=3600)
         self.shed: dict[str, int] = {}
@@ -56,6 +57,7 @@ class Run(ABC):
         self._to_end = sum(1 for station in self.stations if station.operator is not None)
         self.sources = [SourceThread(self, s) for s in self.stations if s.instance.step.is_source]
         self._threads: list[threading.Thread] = []
+        self._closed = False
 
     def _build(self) -> list[Station]:
         """Make the running form of every instance; what cannot open says so before anything has started."""
@@ -88,9 +90,7 @@ class Run(ABC):
             station.counters.started_ns = station.counters.empty_since_ns = now
         self._began_ns = now
         self._threads = self.make_threads()
-        self._threads += [
-            threading.Thread(target=s.loop, name=f"read {s.station.name}", daemon=True) for s in self.sources
-        ]
+        self._threads += [threading.Thread(target=s.loop, name=s.thread_name, daemon=True) for s in self.sources]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
         for thread in self._threads:
             thread.start()
@@ -125,29 +125,59 @@ class Run(ABC):
             self.room.notify_all()
         self.done.set()
 
-    def fail(self, error: HeadwaterError) -> None:
-        """Stop because going on makes no sense; `wait` raises the first such error."""
+    def fail(self, error: RunError) -> None:
+        """Stop because going on makes no sense; `wait` raises the first such error. Called without the lock."""
         if self.error is None:
             self.error = error
         self.abort()
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
-        """Wait for the end and return the report; None when the time was up first."""
+        """Wait for the end and return the report; None when the time was up first.
+
+        What ended the run too early is raised, with the report. A step that does not come back after an abort is one such
+        reason: its thread is left behind, and what it had in hand is counted as left.
+        """
         if not self.done.wait(timeout_s):
             return None
-        for thread in self._threads:
-            thread.join()
-        self._ended_ns = time.perf_counter_ns()
-        self._close()
+        if not self._closed:
+            self._join()
+            self._ended_ns = time.perf_counter_ns()
+            self._close()
+        report = self.report()
         if self.error is not None:
+            self.error.report = report
             raise self.error
-        return self.report()
+        return report
+
+    def _join(self) -> None:
+        """Wait for all threads; once aborted, not for ever."""
+        until = time.monotonic() + self.options.grace_s
+        for thread in self._threads:
+            while thread.is_alive() and not (self.aborted and time.monotonic() > until):
+                thread.join(max(0.01, until - time.monotonic()) if self.aborted else 1.0)
+        hanging = self._hanging()
+        if hanging:
+            names = " and ".join(f"{'source' if s.operator is None else 'step'} {s.name!r}" for s in hanging)
+            said = f"{names} did not come back within {self.options.grace_s:g} s of being told to stop"
+            log.error(said)
+            self.error = self.error or RunError(said, step=hanging[0].name)
+
+    def _hanging(self) -> list[Station]:
+        """Return those whose thread, or a worker, has not come back; none but after an abort."""
+        alive = {thread.name for thread in self._threads if thread.is_alive()}
+        at_work = [station for station in self.stations if station.in_hand is not None] if alive else []
+        # a source's thread that is alive hangs in a step that its records rode into, or in its reader
+        return at_work or [source.station for source in self.sources if source.thread_name in alive]
 
     def _close(self) -> None:
+        """Close what was opened, but for what a thread still is in."""
+        self._closed = True
+        hanging = self._hanging()
         for source in self.sources:
-            source.close()
+            if source.station not in hanging:
+                source.close()
         for station in self.stations:
-            if station.operator is not None:
+            if station.operator is not None and station not in hanging:
                 try:
                     station.operator.close()
                 except Exception as error:
@@ -200,11 +230,27 @@ class Run(ABC):
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""
         end = self.options.seconds
+        seen: dict[Station, tuple[int, float]] = {}  #: the turn that each is at, and since when
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
+            self._warn_of_hanging(seen)
             if end is not None and self._elapsed_s() >= end:
                 self.stop()
                 end = None
+
+    def _warn_of_hanging(self, seen: dict[Station, tuple[int, float]]) -> None:
+        """Say, once for each turn, that a step has been at it for long."""
+        now = time.monotonic()
+        for station in self.stations:
+            turn, since = seen.get(station, (-1, now))
+            if station.in_hand is None or station.turn != turn:
+                seen[station] = station.turn, now
+            elif now - since >= _LONG_S:
+                log.warning(
+                    "step %s has been at the same %d records for %.0f s; does it hang?",
+                    station.name, station.in_hand, now - since,
+                )  # fmt: skip
+                seen[station] = station.turn, float("inf")
 
     def _until_next(self, end: float | None) -> float:
         return self.options.sample_s if end is None else max(0.001, min(self.options.sample_s, end - self._elapsed_s()))
@@ -243,7 +289,7 @@ class Run(ABC):
 
     def _in_hand(self) -> list[int]:
         """Return, for each instance, the records that a worker has in hand for it or carries to it."""
-        found = [station.in_hand or 0 for station in self.stations]
+        found = [(station.in_hand or 0) + station.given_up for station in self.stations]
         for station in self.stations:
             for to, _, batch, _, count in list(station.carried):
                 if batch is not None:
@@ -263,5 +309,6 @@ class Run(ABC):
             dead_letters=sum(station.counters.dead for station in self.stations),
             shed=dict(self.shed),
             left=sum(step.left for step in last.steps.values()),
+            error=None if self.error is None else str(self.error),
             examples=list(self.dead),
         )

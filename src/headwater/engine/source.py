@@ -7,7 +7,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from headwater.engine.station import Delivery, Station
+from headwater.engine.station import Delivery, ExitError, Station, told
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.batch import CREATED, END, Batch
 from headwater.flow.endpoints import Reader
@@ -30,6 +30,7 @@ class SourceThread:
     def __init__(self, run: Run, station: Station) -> None:
         self.run, self.station = run, station
         self.held = 0  #: records that were read and not handed over: in hand, or spilled
+        self.thread_name = f"read {station.name}"
         self._reader: Reader | None = None
         self._spilled: SpillFile | None = None
         self._dropped = 0
@@ -55,12 +56,17 @@ class SourceThread:
         try:
             self._read_all()
             self._unspill(wait=True)
+        except ExitError as error:  # a step that the records rode through
+            self.run.fail(error)
         except HeadwaterError as error:
             self.run.fail(RunError(f"source {self.station.name!r} stopped: {error}", step=self.station.name))
         except Exception as error:
             log.exception("source %s broke", self.station.name)
-            why = f"source {self.station.name!r} broke: {type(error).__name__}: {error}"
-            self.run.fail(RunError(why, step=self.station.name))
+            self.run.fail(RunError(f"source {self.station.name!r} broke: {told(error)}", step=self.station.name))
+        except BaseException as error:  # sys.exit(), an interrupt: nobody else would hear of it
+            self.run.fail(
+                ExitError(f"source {self.station.name!r} ended the run: {told(error)}", step=self.station.name)
+            )
         deliveries: list[Delivery] = []
         self.station.send_mark(END, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)

@@ -11,6 +11,7 @@ import numpy as np
 from headwater.engine.counters import Counters, Latencies
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry, Queue
+from headwater.errors import RunError
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Nullable
 from headwater.flow.steps import EventTime
@@ -20,6 +21,10 @@ from headwater.operators.operator import dead_letters, partitions
 
 #: (instance, channel, batch or None for a mark, watermark, count): something to be put into a queue
 Delivery = tuple[int, int, Batch | None, int, int]
+
+
+class ExitError(RunError):
+    """A step wants the whole run to end: it called `sys.exit()`, or was interrupted."""
 
 
 class Station:
@@ -34,6 +39,8 @@ class Station:
         self.ended = False
         #: records that a worker has taken and not done with; None when no worker is here
         self.in_hand: int | None = None
+        self.turn = 0  #: how often a worker has come here
+        self.given_up = 0  #: records of a turn that ended the run
         #: what has been made here and is not yet in a queue: that of a worker who never comes back is found here
         self.carried: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
@@ -72,12 +79,16 @@ class Station:
         deliveries: list[Delivery] = []
         self.carried = deliveries
         self.in_hand = sum(entry[4] for entry in entries if entry[1] is not None)
+        self.turn += 1
         start = time.perf_counter_ns()
-        if len(entries) == 1:
-            channel, batch, watermark, _, _, _ = entries[0]
-            out = self._one(batch, channel, watermark, deliveries)
-        else:
-            out = self._several(entries, deliveries)
+        try:
+            if len(entries) == 1:
+                channel, batch, watermark, _, _, _ = entries[0]
+                out = self._one(batch, channel, watermark, deliveries)
+            else:
+                out = self._several(entries, deliveries)
+        except BaseException as error:
+            raise self._ended(error) from error
         now = time.perf_counter_ns()
         self.in_hand = None
         if self.measure:
@@ -92,30 +103,44 @@ class Station:
         counters = self.counters
         counters.activations = turn = counters.activations + 1
         self.in_hand = batch.length
+        self.turn += 1
         start = 0 if turn & 15 else time.perf_counter_ns()
-        straight = self._straight
-        if straight is None:
-            out = self._one(batch, 0, NO_WATERMARK, deliveries)
-        else:
-            try:
-                result = self._operate(batch, self._ports[0])
-            except Exception as error:
-                result = self._broken(batch, self._ports[0], error)
-            if type(result) is Batch:
-                out = result.length
-                if out:
-                    deliveries.append((straight[0], straight[1], result, NO_WATERMARK, out))
-            else:
-                out = 0 if result is None else self._send(result, deliveries)
-            if self.measure:
-                counters.records_in += batch.length
-                counters.records_out += out
+        try:
+            self._pass(batch, deliveries)
+        except BaseException as error:
+            raise self._ended(error) from error
         self.in_hand = None
         if not start:
             return 0
         elapsed_ns = time.perf_counter_ns() - start
         counters.rode(elapsed_ns << 4, batch.length)
         return elapsed_ns
+
+    def _pass(self, batch: Batch, deliveries: list[Delivery]) -> None:
+        straight, counters = self._straight, self.counters
+        if straight is None:
+            self._one(batch, 0, NO_WATERMARK, deliveries)
+            return
+        try:
+            result = self._operate(batch, self._ports[0])
+        except Exception as error:
+            result = self._broken(batch, self._ports[0], error)
+        if type(result) is Batch:
+            out = result.length
+            if out:
+                deliveries.append((straight[0], straight[1], result, NO_WATERMARK, out))
+        else:
+            out = 0 if result is None else self._send(result, deliveries)
+        if self.measure:
+            counters.records_in += batch.length
+            counters.records_out += out
+
+    def _ended(self, error: BaseException) -> BaseException:
+        """Return what to raise for something that ends the run; what was being processed is given up."""
+        self.given_up, self.in_hand = self.in_hand or 0, None
+        if isinstance(error, Exception):  # a bug of ours
+            return error
+        return ExitError(f"step {self.name!r} ended the run: {told(error)}", step=self.name)
 
     def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
         """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
@@ -173,7 +198,7 @@ class Station:
         assert self.operator is not None
         if self.operator.stateless and batch.length > 1:
             return self._by_halves(batch, port)
-        return [(DEAD, dead_letters(self.name, [_told(error)] * batch.length, batch))]
+        return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
 
     def _by_halves(self, batch: Batch, port: int) -> Output:
         """Find the records that break the step, and go on with the others."""
@@ -258,7 +283,7 @@ class Station:
             try:
                 out = self._send(self.operator.advance(earliest), deliveries)
             except Exception as error:
-                self._send([(DEAD, dead_letters(self.name, [_told(error)], _NOTHING))], deliveries)
+                self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
         self.ended = earliest == END
         self.send_mark(earliest, deliveries)
         return out
@@ -340,5 +365,6 @@ def _as_list(result: Output) -> list[tuple[int, Batch]]:
     return [(0, result)] if isinstance(result, Batch) else result
 
 
-def _told(error: Exception) -> str:
+def told(error: BaseException) -> str:
+    """Return what an error is, in a line."""
     return f"{type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ from headwater.engine.appetite import Appetite
 from headwater.engine.options import Options
 from headwater.engine.queue import Entry
 from headwater.engine.run import HIGH, LOW, Run
-from headwater.engine.station import Delivery, Station
+from headwater.engine.station import Delivery, ExitError, Station, told
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 
@@ -87,9 +87,11 @@ class ThreadPerStep(Run):
                     station.rest(now_ns)
             with self.lock:
                 self.ended(station)
-        except Exception as error:  # a bug of ours: better to stop with a message than to wait for ever
+        except ExitError as error:
+            self.fail(error)
+        except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
             log.exception("step %s broke", station.name)
-            self.fail(RunError(f"step {station.name!r} broke: {type(error).__name__}: {error}", step=station.name))
+            self.fail(RunError(f"step {station.name!r} broke: {told(error)}", step=station.name))
 
     def _take(self, index: int, station: Station) -> list[Entry]:
         box = self._boxes[index]

@@ -13,7 +13,7 @@ from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
 from headwater.engine.run import HIGH, LOW, Run
-from headwater.engine.station import Delivery
+from headwater.engine.station import Delivery, ExitError, told
 from headwater.engine.thread_time import ThreadTime
 from headwater.errors import RunError
 from headwater.flow.batch import NO_WATERMARK
@@ -78,12 +78,20 @@ class WorkerPool(Run):
         with self.lock:
             try:
                 self._work_till_the_end(clock)
-            except Exception as error:  # a bug of ours: better to stop with a message than to wait for ever
+            except ExitError as error:
+                self._fail_unlocked(error)
+            except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
                 log.exception("worker broke")
-                broken = RunError(f"worker broke: {type(error).__name__}: {error}")
-                threading.Thread(target=self.fail, args=(broken,)).start()
+                self._fail_unlocked(RunError(f"worker broke: {told(error)}"))
             finally:
                 clock.close()
+
+    def _fail_unlocked(self, error: RunError) -> None:
+        self.lock.release()
+        try:
+            self.fail(error)
+        finally:
+            self.lock.acquire()
 
     def _work_till_the_end(self, clock: ThreadTime) -> None:
         machine, stations, lock = self.machine, self.stations, self.lock

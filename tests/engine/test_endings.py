@@ -1,0 +1,213 @@
+"""However a run ends, it ends: a step that exits, a step that hangs, an interrupt; and what it had done is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import Batch, Flow, col, engine, io
+from headwater.errors import RunError
+from headwater.operators import Operator
+
+RUNNERS = ["engine", "threads"]
+NUMBERS = io.Items([{"n": n} for n in range(1000)])
+
+
+def numbers(step, *, before=False):
+    """Return a flow in which `step` is given each record; `before` puts cheap steps there that records ride through."""
+    flow = Flow("numbers")
+    stream = flow.read("r", NUMBERS)
+    if before:
+        stream = stream.filter("all", col.n >= 0).filter("all again", col.n >= 0)
+    stream.map("step", step).write("w", io.Discard())
+    return flow
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()])
+def test_a_step_that_exits_ends_the_run_with_that_reason(on, before, end):
+    def step(record):
+        if record["n"] == 700:
+            raise end
+        return record
+
+    with pytest.raises(RunError, match=rf"step 'step' ended the run: {type(end).__name__}") as raised:
+        engine.run(numbers(step, before=before), on=on, chunk=50)
+    report = raised.value.report
+    assert raised.value.step == "step"
+    assert report.error == str(raised.value)
+    assert report.left > 0
+    assert report.last.records_in == report.left + report.last.records_out["w"]
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_source_that_exits_ends_the_run_with_that_reason(on):
+    class Exits:
+        schema = NUMBERS.schema
+
+        def open(self, reject):
+            return self
+
+        def read(self, limit, timeout_s):
+            sys.exit("enough")
+
+        def close(self):
+            pass
+
+    flow = Flow("exits")
+    flow.read("r", Exits()).write("w", io.Discard())
+    with pytest.raises(RunError, match="source 'r' ended the run: SystemExit: enough"):
+        engine.run(flow, on=on)
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_run_that_ends_in_an_error_still_tells_what_it_did(on):
+    class Breaks:
+        schema = NUMBERS.schema
+        given = 0
+
+        def open(self, reject):
+            return self
+
+        def read(self, limit, timeout_s):
+            self.given += 100
+            if self.given > 500:
+                raise OSError("the wire is cut")
+            return Batch.of({"n": list(range(100))}, self.schema)
+
+        def close(self):
+            pass
+
+    flow = Flow("breaks")
+    flow.read("sensor", Breaks()).write("w", io.Discard())
+    with pytest.raises(RunError, match="the wire is cut") as raised:
+        engine.run(flow, on=on)
+    assert raised.value.report.last.records_in == 500
+    assert "the wire is cut" in raised.value.report.to_json()["error"]
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_step_that_hangs_is_named_and_the_run_is_over_without_it(on):
+    released, inside = threading.Event(), threading.Event()
+
+    class Hangs(Operator):
+        def process(self, batch, port):
+            inside.set()
+            released.wait()
+            return batch
+
+    flow = Flow("hangs")
+    flow.read("r", NUMBERS).apply("stuck", Hangs).write("w", io.Discard())
+    run = engine.start(flow, on=on, grace_s=0.2)
+    assert inside.wait(10)
+    run.stop()
+    assert run.wait(0.05) is None
+    run.abort()
+    with pytest.raises(RunError, match=r"step 'stuck' did not come back within 0\.2 s") as raised:
+        run.wait()
+    report = raised.value.report
+    assert report.left == report.last.records_in > 0
+    released.set()
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_step_that_has_been_at_it_for_long_is_spoken_of(on, monkeypatch, caplog):
+    monkeypatch.setattr(sys.modules["headwater.engine.run"], "_LONG_S", 0.05)
+    released = threading.Event()
+
+    class Slow(Operator):
+        def process(self, batch, port):
+            released.wait()
+            return batch
+
+    flow = Flow("slow")
+    flow.read("r", NUMBERS).apply("slow", Slow).write("w", io.Discard())
+    run = engine.start(flow, on=on, sample_s=0.02)
+    pause = threading.Event()
+    for _ in range(1000):
+        if "step slow has been at the same" in caplog.text:
+            break
+        pause.wait(0.01)
+    released.set()
+    run.wait()
+    assert caplog.text.count("step slow has been at the same") == 1
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_an_interrupt_of_a_script_ends_its_run(on):
+    entered = threading.Event()
+
+    def step(record):
+        if not entered.is_set():
+            entered.set()
+            os.kill(os.getpid(), signal.SIGINT)
+        return record
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(numbers(step), on=on, seconds=60)
+
+
+HANGING = """
+import signal, threading, time
+from headwater import Flow, io
+
+def stuck(record):
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # the command has not begun to wait for the run
+        time.sleep(0.01)
+    print("inside", flush=True)
+    threading.Event().wait()
+
+flow = Flow("hanging")
+flow.read("r", io.Items([{"n": n} for n in range(100)])).map("stuck", stuck).write("out", io.Discard())
+"""
+
+
+@pytest.mark.parametrize(
+    ("on", "signals"),
+    [
+        ("engine", [signal.SIGINT] * 3),
+        ("threads", [signal.SIGTERM] * 3),
+        ("engine", [signal.SIGTERM, signal.SIGINT]),
+    ],
+)
+def test_signals_end_a_command_whose_step_hangs(on, signals, tmp_path):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    command = [
+        sys.executable,
+        "-c",
+        "from headwater.cli import main; main()",
+        "run",
+        "hanging.py",
+        "--on",
+        on,
+        "--json",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(headwater.__file__).parent.parent)}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "inside\n"
+        said = []
+        for number in signals:
+            process.send_signal(number)
+            if len(said) < 2:  # the third leaves without a word
+                said.append(process.stderr.readline())
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert "draining" in said[0]
+    assert "stopping now" in said[1]
+    if len(signals) == 3:
+        assert process.returncode == 128 + signals[-1]
+    else:
+        assert process.returncode == 1
+        assert "step 'stuck' did not come back" in err
+        assert json.loads(out)["left"] == 100
