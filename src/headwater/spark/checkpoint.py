@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: a flow of certain steps and columns, cut in a certain way. Others are turned away."""
+"""What a checkpoint belongs to: a flow of certain steps and columns, its inputs, one run at a time. Others are refused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from typing import Any
 
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Read, Step, Write
+from headwater.io.kafka import Kafka
+from headwater.spark import identity, sources
+from headwater.spark.lock import FILE as LOCK
+from headwater.spark.lock import Lock
+from headwater.spark.sources.ranges import Offset
 
 _FILE = "headwater.json"
-_VERSION = 1
+_VERSION = 2
+_ANEW = "give another folder, or remove this one to begin anew"
 
 
 class Checkpoint:
@@ -18,52 +25,93 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+        self._lock: Lock | None = None
 
     @property
     def query(self) -> Path:
         """The folder for Spark's own files."""
         return self.folder / "query"
 
+    def lock(self) -> None:
+        """Keep other runs out until `release`, or until this process is gone."""
+        self._read()  # what is no checkpoint stays untouched
+        self._lock = Lock(self.folder, "checkpoint")
+
+    def release(self) -> None:
+        """Let other runs in."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
     def buckets(self) -> int | None:
         """Return into how many buckets earlier runs have spread keys, which a checkpoint fixes; None for a new one."""
         known = self._read()
         return None if known is None else int(known["buckets"])
 
-    def claim(self, flow: Flow, buckets: int) -> None:
-        """Check that the checkpoint is new or this flow's own; say what differs if not."""
-        mine = {"version": _VERSION, "flow": flow.name, "buckets": buckets, "steps": _steps(flow)}
+    def check(self, flow: Flow, buckets: int | None) -> None:
+        """Check that the checkpoint is new or this flow's own, and its inputs the same; say what differs if not."""
         known = self._read()
         if known is None:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                fresh = self.folder / f"{_FILE}.new"
-                fresh.write_text(json.dumps(mine, indent=1))
-                fresh.replace(self.folder / _FILE)
-            except OSError as error:
-                raise RunError(f"cannot write checkpoint {self.folder}: {error.strerror}") from error
             return
-        difference = _difference(known, mine)
+        mine = _described(flow, buckets)
+        difference = _difference(known, mine) or _other_ends(known, mine, flow)
         if difference:
-            raise RunError(
-                f"checkpoint {self.folder} does not fit: {difference}; "
-                "give another folder, or remove this one to begin anew"
-            )
+            raise RunError(f"checkpoint {self.folder} does not fit: {difference}; {_ANEW}")
         if known.get("ended"):
             raise RunError(
                 f"checkpoint {self.folder} is of a run that has come to its end; remove it, or give another, to run again"
             )
+        for step, offset in self.offsets(flow).items():
+            if not offset["ended"]:  # of what has ended nothing more is read
+                sources.check_read(_source(flow.steps[step]), offset, f"checkpoint {self.folder}")
+
+    def claim(self, flow: Flow, buckets: int) -> None:
+        """Check it, and write down that it is this flow's from now on."""
+        self.check(flow, buckets)
+        self._write(_described(flow, buckets))
 
     def end(self) -> None:
         """Write down that all sources have ended and all is written: nothing is left to go on with."""
         known = self._read()
         if known is not None:
-            (self.folder / _FILE).write_text(json.dumps({**known, "ended": True}, indent=1))
+            self._write({**known, "ended": True})
+
+    def committed(self) -> int:
+        """Return the last micro-batch that is done, -1 before the first."""
+        return max((int(path.name) for path in (self.query / "commits").glob("[0-9]*")), default=-1)
+
+    def offsets(self, flow: Flow, batch: int | None = None) -> dict[str, Offset]:
+        """Return how far each source was read up to a micro-batch, the last one begun if not said; absent if not at all."""
+        begun = [int(path.name) for path in (self.query / "offsets").glob("[0-9]*")]
+        batch = max(begun, default=-1) if batch is None else batch
+        if batch not in begun:
+            return {}
+        # a version, what Spark notes of the micro-batch, then a line for each source, in the order of the flow
+        lines = iter((self.query / "offsets" / str(batch)).read_text().splitlines()[2:])
+        found: dict[str, Offset] = {}
+        for name, step in flow.steps.items():
+            if isinstance(step.kind, Read):
+                if isinstance(step.kind.source, Kafka):
+                    next(lines, "-")  # the connector's own come before those of what ends the topic
+                line = next(lines, "-")
+                if line != "-":
+                    found[name] = json.loads(line)
+        return found
+
+    def _write(self, known: dict[str, Any]) -> None:
+        fresh = self.folder / f"{_FILE}.new"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps(known, indent=1))
+            fresh.replace(self.folder / _FILE)
+        except OSError as error:
+            raise RunError(f"cannot write checkpoint {self.folder}: {error.strerror}") from error
 
     def _read(self) -> dict[str, Any] | None:
         try:
             known = json.loads((self.folder / _FILE).read_text())
         except FileNotFoundError:
-            if self.folder.is_dir() and any(self.folder.iterdir()):
+            if self.folder.is_dir() and any(path.name not in (LOCK, f"{_FILE}.new") for path in self.folder.iterdir()):
                 raise RunError(
                     f"{self.folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder"
                 ) from None
@@ -71,14 +119,29 @@ class Checkpoint:
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read checkpoint {self.folder / _FILE}: {error}") from None
         if not isinstance(known, dict) or known.get("version") != _VERSION:
-            raise RunError(f"checkpoint {self.folder} was written by another version of Headwater")
+            raise RunError(f"checkpoint {self.folder} was written by another version of Headwater; {_ANEW}")
         return known
 
 
-def _steps(flow: Flow) -> dict[str, Any]:
-    """Describe what state depends on: the steps, how they are joined, and their columns."""
-    return {
+def _source(step: Step) -> Any:
+    assert isinstance(step.kind, Read)
+    return step.kind.source
+
+
+def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
+    """Describe what state and offsets depend on: the steps, how they are joined, their columns, what is read and written."""
+    steps = {
         step["name"]: {name: step[name] for name in ("kind", "inputs", "outputs")} for step in flow.to_json()["steps"]
+    }
+    read = {s.name: identity.of_source(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
+    written = {s.name: identity.of_sink(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
+    return {
+        "version": _VERSION,
+        "flow": flow.name,
+        "buckets": buckets,
+        "steps": steps,
+        "sources": read,
+        "sinks": {name: each for name, each in written.items() if each},
     }
 
 
@@ -97,6 +160,19 @@ def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
             return f"step {name!r} gave {_columns(before[name])} then, and gives {_columns(now[name])} now"
         if before[name] != now[name]:
             return f"step {name!r} was another kind of step then, or had other inputs"
+    return ""
+
+
+def _other_ends(known: dict[str, Any], mine: dict[str, Any], flow: Flow) -> str:
+    """Say which source is another than then, or which file of a sink; places in one mean nothing in the other."""
+    for name, before in known["sources"].items():
+        difference = identity.differs(_source(flow.steps[name]), before, mine["sources"][name])
+        if difference:
+            return f"source {name!r} is another: {difference}"
+    for name in {**known["sinks"], **mine["sinks"]}:
+        before, after = (each["sinks"].get(name, {}).get("path", "no text file") for each in (known, mine))
+        if before != after:
+            return f"sink {name!r} wrote {before} then, and is given {after} now"
     return ""
 
 

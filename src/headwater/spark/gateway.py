@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
+from signal import Signals
+from subprocess import TimeoutExpired
 from threading import Thread
 from typing import Any
 
@@ -24,6 +26,22 @@ class JavaSide:
         """Return the last lines it wrote."""
         return "".join(self._said)
 
+    def ended(self, patience_s: float = 0.0) -> str:
+        """Say how the process ended, waiting a little for that if need be; nothing while it runs, or is not ours."""
+        process = self.gateway.proc
+        if process is None:
+            return ""
+        try:
+            code = int(process.wait(patience_s))
+        except TimeoutExpired:
+            return ""
+        return f"it was ended by {Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+
+    def kill(self) -> None:
+        """End the process at once, if it is ours: whoever waits for an answer of it then waits no longer."""
+        if self.gateway.proc is not None:
+            self.gateway.proc.kill()
+
 
 _running: JavaSide | None = None  # Spark allows one per process
 
@@ -33,6 +51,11 @@ def launch(conf: Any) -> JavaSide:
     global _running
     if _running is None:
         _running = _launched(conf)
+    return _running
+
+
+def java_side() -> JavaSide | None:
+    """Return the Java of this process; None where it has none, or was given one."""
     return _running
 
 

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 def progress(query: StreamingQuery, layout: Layout, last: Sample) -> dict[str, Any]:
-    """Return micro-batches and their duration, the state that is kept, and how far event time has come."""
-    told = [p for p in query.recentProgress if p.numInputRows or p.durationMs.get("addBatch")]
+    """Return micro-batches and their duration, the state that is kept, and how far event time has come.
+
+    Of a Java that is gone, what it would have said of micro-batches is not known: these are 0 then.
+    """
+    told = [p for p in _told(query) if p.numInputRows or p.durationMs.get("addBatch")]
     times = sorted(p.durationMs["triggerExecution"] for p in told)
     operators = told[-1].stateOperators if told else []
     return {
@@ -29,6 +32,15 @@ def progress(query: StreamingQuery, layout: Layout, last: Sample) -> dict[str, A
         "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
         "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
     }
+
+
+def _told(query: StreamingQuery) -> list[Any]:
+    from py4j.protocol import Py4JError
+
+    try:
+        return list(query.recentProgress)
+    except (Py4JError, OSError):
+        return []
 
 
 def cause_in(message: str) -> str:

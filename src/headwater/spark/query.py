@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
@@ -20,6 +20,7 @@ from headwater.flow.steps import Read
 from headwater.metrics import Report, Sample
 from headwater.spark import sources
 from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.gateway import java_side
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Options
 from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel, in_order
@@ -39,7 +40,9 @@ log = logging.getLogger(__name__)
 
 _WATCH_S = 0.02
 _TOO_SLOW = "Python worker failed to connect back"
-_ENOUGH_S = 60.0  # for a last micro-batch to be committed
+_LAST_S = 60.0  # for a last micro-batch to be committed
+_ENOUGH_S = 15.0  # for Spark to stop when it is told to
+_REAPED_S = 5.0  # until a process that does not answer any more is known to be gone
 
 
 class SparkRun:
@@ -63,19 +66,25 @@ class SparkRun:
         self._starts_left = 2  #: how often the query may still be started again
         try:
             self._query = self._prepared()
-        except BaseException:
-            self._close()
+        except BaseException as error:
+            with suppress(Exception):  # what broke first is what has to be told
+                self._close()
+            gone = self._java_gone(error)
+            if gone:
+                raise RunError(gone) from error
             raise
-        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
-        self._watcher.start()
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def _prepared(self) -> StreamingQuery:
         """Check all that can be checked, then start the query."""
+        # all that can be refused is refused before Java has to be started
+        self.checkpoint.lock()
         cores = self.options.buckets or self.checkpoint.buckets()
-        self.layout = cut(self.flow, cores or 1)  # refuses before Java has to be started
+        self.layout = cut(self.flow, cores or 1)
         for step in self.flow.steps.values():
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
+        self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -146,33 +155,63 @@ class SparkRun:
     def abort(self) -> None:
         """Stop at once; with a checkpoint, the next run begins with the micro-batch that was not finished."""
         self.stopping.set()
-        self._aborted = True
+        if not self._aborted:
+            self._aborted = True
+            threading.Thread(target=self._insist, name="insist", daemon=True).start()
+
+    def _insist(self) -> None:
+        """End a run that Java does not let end: an answer of it may never come."""
+        if self.done.wait(_ENOUGH_S):
+            return
+        self.error = RunError(f"Spark did not stop within {_ENOUGH_S:.0f} s, and was ended", step="")
+        side = java_side()
+        if side is not None:
+            side.kill()
+        if not self.done.wait(_ENOUGH_S):
+            self._ended()
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
         """Wait for the end and return the report; None when the time was up first."""
         if not self.done.wait(timeout_s):
             return None
-        self._watcher.join()
         if self.error is not None:
             raise self.error
         return self.report()
 
     def _watch(self) -> None:
         """Keep samples, and end the run when its sources have ended, its time is up, or something broke."""
-        try:
-            self._watch_till_the_end()
-        except HeadwaterError as error:
-            self.error = error
-        except Exception as error:
-            log.exception("the run on Spark broke")
-            self.error = RunError(f"the run on Spark broke: {type(error).__name__}: {error}")
-        finally:
+        for act in (self._watch_till_the_end, self._close):
             try:
-                self._close()
-            except HeadwaterError as error:
-                self.error = self.error or error
-            self._seconds = time.perf_counter() - self._began
-            self.done.set()
+                act()
+            except Exception as error:
+                self.error = self.error or self._understood(error)
+        self._ended()
+
+    def _ended(self) -> None:
+        self._seconds = time.perf_counter() - self._began
+        self.done.set()
+
+    def _understood(self, error: Exception) -> HeadwaterError:
+        """Say in our words what broke the run; mostly it has said so itself."""
+        if isinstance(error, HeadwaterError):
+            return error
+        gone = self._java_gone(error)
+        if gone:
+            told = RunError(f"Spark stopped the flow: {gone}", step="")
+        else:
+            log.error("the run on Spark broke", exc_info=error)
+            told = RunError(f"the run on Spark broke: {type(error).__name__}: {error}")
+        told.__cause__ = error
+        return told
+
+    def _java_gone(self, error: BaseException) -> str:
+        """Say how Java ended, if that is what an error comes of."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        silent = isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
+        side = java_side()
+        ended = "" if side is None else side.ended(_REAPED_S if silent else 0)
+        return f"Java, in which Spark runs, is gone: {ended}; was memory short?" if ended else ""
 
     def _watch_till_the_end(self) -> None:
         self._last_batch = max(self._last_batch, self._last_if_ended())
@@ -221,12 +260,9 @@ class SparkRun:
 
     def _last_if_ended(self) -> int:
         """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
-        done = [int(path.name) for path in (self.checkpoint.query / "commits").glob("[0-9]*")]
-        if not done:
-            return -1
-        offsets = (self.checkpoint.query / "offsets" / str(max(done))).read_text().splitlines()[2:]
-        ended = sum(json.loads(offset).get("ended", False) for offset in offsets)
-        return max(done) if ended == len(self._feeds) else -1
+        done = self.checkpoint.committed()
+        ended = sum(offset["ended"] for offset in self.checkpoint.offsets(self.flow, done).values())
+        return done if ended == len(self._feeds) else -1
 
     def _is_committed(self, batch: int) -> bool:
         return (self.checkpoint.query / "commits" / str(batch)).exists()
@@ -235,7 +271,7 @@ class SparkRun:
         """Read no more, and let the micro-batch that is under way come to its end."""
         for feed in self._feeds.values():
             feed.pause()
-        until = time.perf_counter() + _ENOUGH_S
+        until = time.perf_counter() + _LAST_S
         while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
             time.sleep(_WATCH_S)
 
@@ -249,17 +285,18 @@ class SparkRun:
         return told
 
     def _close(self) -> None:
-        query = getattr(self, "_query", None)
-        if query is not None:
-            query.stop()
-        for feed in self._feeds.values():
-            feed.close()
-        try:
-            if self._sinks is not None:
-                self._sinks.close()
-        finally:
+        """Release everything, whatever else breaks on the way; the last to be opened first."""
+        with ExitStack() as stack:
+            stack.callback(self.checkpoint.release)
             if self._temporary is not None:
-                rmtree(self._temporary, ignore_errors=True)
+                stack.callback(rmtree, self._temporary, ignore_errors=True)
+            if self._sinks is not None:
+                stack.callback(self._sinks.close)
+            for feed in self._feeds.values():
+                stack.callback(feed.close)
+            query = getattr(self, "_query", None)
+            if query is not None:
+                stack.callback(query.stop)
 
     # -- measurements -------------------------------------------------------------------------------------------------
 

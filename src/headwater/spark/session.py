@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import RunError
 from headwater.spark import java, niofs
-from headwater.spark.gateway import launch
+from headwater.spark.gateway import JavaSide, java_side, launch
 from headwater.spark.interpreter import launcher
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+_REAPED_S = 5.0  # until a process that does not answer any more is known to be gone
 _MISSING = "Spark is not installed: pip install 'headwater[spark]'"
 _CLASS_PATHS = {"spark.driver.extraClassPath", "spark.executor.extraClassPath"}
 _STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -37,6 +39,10 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     except ImportError as error:
         raise RunError(_MISSING) from error
     given = {name: _as_text(value) for name, value in (settings or {}).items()}
+    side = java_side()
+    ended = "" if side is None else side.ended()
+    if ended:
+        raise RunError(f"Java, in which Spark runs, is gone: {ended}; start Spark anew in a new process")
     running = SparkSession.getActiveSession()
     if running is not None:
         return _adapted(running, master, given)
@@ -128,17 +134,39 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     if master:
         conf.setMaster(master)
     conf.setIfMissing("spark.app.name", "headwater")
-    logging.getLogger("py4j.clientserver").addFilter(_is_news)
-    java_side = launch(conf)
+    for name in ("py4j.clientserver", None):  # it uses the root's, too
+        logging.getLogger(name).addFilter(_is_news)
+    side = launch(conf)
     try:
-        return SparkSession(SparkContext(conf=conf, gateway=java_side.gateway))
+        context = SparkContext(conf=conf, gateway=side.gateway)
+        _quieten(context, side)
+        return SparkSession(context)
     except Exception as error:
-        raise RunError(_explained(master, settings, f"{error}\n{java_side.said()}")) from error
+        raise RunError(_explained(master, settings, f"{error}\n{side.said()}")) from error
+
+
+#: what py4j tells beside raising it: what breaks in our own callbacks, and that Java does not answer any more
+_TOLD_TWICE = ("exception while executing the Python Proxy", "Exception while sending command.")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Leave out what breaks in our own callbacks: the run that it breaks tells it."""
-    return "exception while executing the Python Proxy" not in record.getMessage()
+    """Leave out what a run tells that it breaks."""
+    message = record.getMessage()
+    return not any(told in message for told in _TOLD_TWICE)
+
+
+def _quieten(context: SparkContext, side: JavaSide) -> None:
+    """Let the thread that adds up accumulators not print how it broke when Java is gone: the run tells that."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    tell = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not side.ended(_REAPED_S):
+            tell(request, client_address)
+
+    server.handle_error = handle_error
 
 
 def _explained(master: str, settings: Mapping[str, str], said: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from headwater.flow.batch import Batch
@@ -74,9 +75,10 @@ class Sinks:
         return letters
 
     def close(self) -> None:
-        """Finish what is written."""
-        for sink in self._open.values():
-            sink.close()
+        """Finish what is written; one that cannot does not keep the others from it."""
+        with ExitStack() as stack:
+            for sink in self._open.values():
+                stack.callback(sink.close)
 
 
 class Dropping:

@@ -22,7 +22,7 @@ from headwater.riot.sources import MessageFile, Messages
 from headwater.spark.sources.lines import LineRanges, MessageRanges, csv_ranges
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.paced import PacedRanges
-from headwater.spark.sources.ranges import Ranges, Sizes
+from headwater.spark.sources.ranges import Offset, Ranges, Sizes
 from headwater.spark.sources.rows import RowRanges
 from headwater.spark.sources.signals import Signals
 
@@ -115,6 +115,14 @@ def check(source: Source) -> None:
         MessageRanges(source, Sizes(1)).start()
     elif isinstance(source, JsonLines | Csv | Parquet) and _is_ranged(source):
         source.open(lambda text, error: None).close()
+
+
+def check_read(source: Source, at: Offset, whose: str) -> None:
+    """Raise if a source is no longer what was read of it up to an offset of a checkpoint."""
+    if isinstance(source, MessageFile):
+        MessageRanges(source, Sizes(1)).check_read(at, whose)
+    elif isinstance(source, JsonLines | Csv) and _is_ranged(source):
+        LineRanges(source, Sizes(1)).check_read(at, whose)
 
 
 def _kafka(

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
+from zlib import crc32
 
 import numpy as np
 
-from headwater.errors import InputError
+from headwater.errors import InputError, RunError
 from headwater.flow.batch import Batch, stamped
 from headwater.flow.endpoints import Reject
 from headwater.io.csv import Csv
@@ -22,6 +23,7 @@ from headwater.spark.sources.ranges import Offset, Piece, Sizes
 _RECORDS = 2**14  # in a batch
 _CHUNK = 2**20  # bytes that are read at once
 _LOOK = 2**16  # bytes that are looked at for the end of a line
+_MEND = "Put it back, or begin anew with another checkpoint"
 _STEP = 256  # rows between two places where quoted rows may be cut
 
 
@@ -64,6 +66,13 @@ class _Bytes:
         """Return how many lines some bytes hold; a last one needs no end."""
         return data.count(b"\n") + (not data.endswith(b"\n"))
 
+    def checksum(self, start: int, stop: int, before: int = 0) -> int:
+        """Return the checksum of all bytes up to a place, given that of those before the range."""
+        while start < stop and (data := os.pread(self._fd, min(_CHUNK, stop - start), start)):
+            before = crc32(data, before)
+            start += len(data)
+        return before
+
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
         """Read a range of lines, in pieces that end where a line does."""
         while start < stop:
@@ -78,7 +87,11 @@ class _Messages(_Bytes):
 
 
 class LineRanges:
-    """A file whose lines are records: cut wherever a line ends. Offsets count bytes, and lines for what is rejected."""
+    """A file whose lines are records: cut wherever a line ends.
+
+    Offsets count bytes, and lines for what is rejected; with them goes a checksum of all bytes before, by which a later
+    run knows whether it has the same file.
+    """
 
     def __init__(self, source: JsonLines | Csv, sizes: Sizes) -> None:
         self.source, self.sizes = source, sizes
@@ -93,13 +106,28 @@ class LineRanges:
         reader = self.source.open(_ignore)
         byte, line = reader.position
         reader.close()
-        return {"byte": byte, "line": line, "ended": False}
+        return self._offset({"byte": 0, "crc": 0}, byte, line, ended=False)
 
     def advance(self, at: Offset) -> Offset:
         """Return the end of the next lines, at most a micro-batch of them; the end of the file is the end."""
         with self.file() as file:
             end = file.line_end(at["byte"] + self.sizes.batch_bytes, at["byte"])
-            return {"byte": end, "line": at["line"] + file.lines(at["byte"], end), "ended": end >= file.size}
+            return self._offset(at, end, at["line"] + file.lines(at["byte"], end), ended=end >= file.size)
+
+    def _offset(self, after: Offset, byte: int, line: int, *, ended: bool) -> Offset:
+        with self.file() as file:
+            crc = file.checksum(after["byte"], byte, after["crc"])
+        return {"byte": byte, "line": line, "crc": crc, "ended": ended}
+
+    def check_read(self, at: Offset, whose: str) -> None:
+        """Raise if the file no longer begins with what was read of it; that it has grown does not matter."""
+        with self.file() as file:
+            size, crc = file.size, file.checksum(0, at["byte"])
+        done = f"{whose} does not fit: it has read {at['byte']:,} bytes of {self.path}"
+        if size < at["byte"]:
+            raise RunError(f"{done}, which has {size:,} now; was the file replaced? {_MEND}")
+        if crc != at["crc"]:
+            raise RunError(f"{done}, and these are not what they were; was the file replaced or edited? {_MEND}")
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size, each with the number of lines before it."""
@@ -135,7 +163,7 @@ class QuotedRanges(LineRanges):
     def advance(self, at: Offset) -> Offset:
         """Return the end of the next rows."""
         [(byte, line)] = self._ends(at, [at["byte"] + self.sizes.batch_bytes])
-        return {"byte": byte, "line": line, "ended": byte >= self.path.stat().st_size}
+        return self._offset(at, byte, line, ended=byte >= self.path.stat().st_size)
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size."""
@@ -171,8 +199,7 @@ class MessageRanges(LineRanges):
 
     def start(self) -> Offset:
         """Return the beginning of the file."""
-        with self.file():  # says so now if it cannot be read
-            return {"byte": 0, "line": 0, "ended": False}
+        return self._offset({"byte": 0, "crc": 0}, 0, 0, ended=False)  # says so now if it cannot be read
 
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read the messages of a piece."""

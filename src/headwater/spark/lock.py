@@ -1,0 +1,57 @@
+"""Who works with a folder: one process at a time, known by name to those who come too late."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headwater.errors import RunError
+
+log = logging.getLogger(__name__)
+
+FILE = "lock"
+
+
+class Lock:
+    """A lock on a folder. The system holds it for this process, so that it ends with the process, even by `kill -9`."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        """Take the lock; `what` names the folder in the message for whoever finds it taken."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise RunError(f"cannot write {what} {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(self._fd)
+            os.close(self._fd)
+            raise RunError(
+                f"{what} {folder} is in use by {holder}; wait until that run has ended, stop it, or give another folder"
+            ) from None
+        except OSError as error:  # some network file systems know no locks: their users must look out themselves
+            log.warning(
+                "%s %s cannot be locked (%s): see to it that no other run uses it", what, folder, error.strerror
+            )
+        mine = {"host": socket.gethostname(), "pid": os.getpid(), "since": datetime.now(UTC).isoformat(" ", "seconds")}
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps(mine).encode(), 0)
+
+    def release(self) -> None:
+        """Let others have the folder; the file stays, since another may be waiting for it already."""
+        os.close(self._fd)
+
+
+def _holder(fd: int) -> str:
+    try:
+        told = json.loads(os.pread(fd, 4096, 0))
+        where = "" if told["host"] == socket.gethostname() else f" on {told['host']}"
+        return f"process {told['pid']}{where} since {told['since']}"
+    except (ValueError, KeyError, TypeError):  # it has only just begun
+        return "another run"
