@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from headwater.flow.batch import CREATED, Batch
-from headwater.flow.flow import Flow
+from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
 from headwater.spark.parcel import Parcel
 
@@ -65,11 +65,14 @@ class Tally:
             ages = np.stack([since_created, since_emitted])
             add_rows([self._latency, self._emit_latency], ages, times=max(1, round(count / batch.length)))
 
-    def broke(self, sink: str, letters: Batch) -> None:
-        """Count records that a sink could not take."""
+    def broke(self, sink: str, letters: Batch, *, handed_on: bool) -> None:
+        """Count records that a sink could not take, and that the flow's dead letters have got if they were handed on."""
         with self._lock:
             self._steps[sink].records_in += letters.length
             self._steps[sink].dead_letters += letters.length
+            if handed_on:
+                self._steps[DEAD_LETTERS].records_in += letters.length
+                self._steps[DEAD_LETTERS].records_out += letters.length
             self.examples += letters.rows()[: _EXAMPLES - len(self.examples)]
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from headwater.errors import listed
 from headwater.flow.batch import Batch
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Step, Write
@@ -17,6 +19,8 @@ from headwater.spark.sinks import OpenSink, TableSink, open_sink
 from headwater.spark.stages import Staging
 from headwater.spark.tally import Tally
 
+log = logging.getLogger(__name__)
+
 
 class Sinks:
     """All sinks of a flow, open."""
@@ -24,7 +28,9 @@ class Sinks:
     def __init__(self, flow: Flow, checkpoint: Path) -> None:
         self._flow = flow
         self._open: dict[str, OpenSink] = {}
-        self._for_letters = [step.name for step in flow.readers_of(DEAD_LETTERS) if step.is_sink]
+        readers = flow.readers_of(DEAD_LETTERS)
+        self._for_letters = [step.name for step in readers if step.is_sink]
+        self._passed_by = [step.name for step in readers if not step.is_sink]
         try:
             for name, step in flow.steps.items():
                 if step.is_sink:
@@ -46,6 +52,8 @@ class Sinks:
         for name in due:
             if name not in self._for_letters:
                 letters += self._write(name, parcels.get(name, []), tally)
+        if letters and self._passed_by:  # it has run: what the driver finds out comes after all steps
+            log.warning("dead letters of sinks do not come to step %s on Spark", listed(self._passed_by))
         for name in self._for_letters:
             if name in due:
                 self._write(name, [*parcels.get(name, []), *letters], tally)
@@ -69,7 +77,8 @@ class Sinks:
             except Exception as error:
                 told = dead_letters(name, [f"{type(error).__name__}: {error}"] * batch.length, batch)
                 letters.append(Parcel(parcel.sender, parcel.emitted_ns, told))
-                tally.broke(name, told)
+                handed_on = name not in self._for_letters and bool(self._for_letters)
+                tally.broke(name, told, handed_on=handed_on)
             else:
                 tally.wrote(name, parcel, time.perf_counter_ns() - start)
         return letters
