@@ -251,3 +251,42 @@ def test_reading_the_binary_form_takes_at_most_twenty_bytes_per_device(tmp_path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20 * len(net)
+
+
+@pytest.mark.parametrize("field", ["cpu_ips", "recharge_s", "harvest_ma", "idle_ma", "price_per_hour"])
+def test_what_no_device_has_without_end_must_be_finite(field):
+    with pytest.raises(NetError, match=f"'box': {field} must be finite; got inf"):
+        nets.DeviceClass("box", **({"cpu_ips": 1e9} | {field: math.inf}))
+
+
+def two_zones(names, sizes):
+    devices = [[{"class": "pi-2", "count": size}] for size in sizes]
+    return {"zones": [{"name": n, "devices": d} for n, d in zip(names, devices, strict=True)]}
+
+
+def test_two_devices_never_answer_to_one_name():
+    with pytest.raises(NetError, match="'a/0' is both the only device of zone 'a/0' and device 0 of zone 'a'"):
+        net_from_table(two_zones(("a", "a/0"), (2, 1)), "twice")
+    named = two_zones(("a", "b"), (2, 1))
+    named["zones"][1]["devices"][0]["name"] = "a/1"
+    with pytest.raises(NetError, match="'a/1' is there twice"):
+        net_from_table(named, "twice")
+
+
+@pytest.mark.parametrize(("names", "sizes"), [(("a", "a/7"), (2, 1)), (("a", "a/0"), (2, 3)), (("a/b", "a"), (1, 1))])
+def test_a_stroke_in_a_zones_name_leaves_every_device_findable(names, sizes):
+    net = net_from_table(two_zones(names, sizes), "strokes")
+    assert [net.device(net.device_name(d)) for d in range(len(net))] == list(range(len(net)))
+
+
+def test_json_says_null_where_there_is_no_way_and_never_infinity(tmp_path):
+    far = np.array([[0.0, math.inf], [math.inf, 0.0]])
+    net = nets.cloud_edge(1, 1, 1)
+    cut = nets.Net("cut", net.classes, net.zones, net.first, net.class_of, net.lan_s, nets.Matrix(far))
+    nets.write(cut, tmp_path / "cut.json")
+    text = (tmp_path / "cut.json").read_text()
+    assert "Infinity" not in text
+    assert math.isinf(float(nets.read(tmp_path / "cut.json").latency_s(0, 1)))
+    (tmp_path / "bad.json").write_text(text.replace("null", "Infinity"))
+    with pytest.raises(NetError, match="JSON has no Infinity; leave out a limit"):
+        nets.read(tmp_path / "bad.json")

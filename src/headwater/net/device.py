@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from headwater.errors import NetError, suggestion
 
+UNLIMITED = ("memory_bytes", "access_bps", "battery_mah")
+"""What a device may have without end."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
@@ -26,7 +29,7 @@ class DeviceClass:
     """Instructions per second."""
     memory_bytes: float = math.inf
     access_bps: float = math.inf
-    """Bits per second of the one link that joins the device to its site; both directions share it."""
+    """Bits per second of the one link that joins the device to its site; both directions share it. 0 is no link at all."""
     cloud: bool = False
     battery_mah: float = math.inf
     recharge_s: float = 86_400.0
@@ -51,6 +54,8 @@ class DeviceClass:
     def _check_number(self, field: str, value: float) -> None:
         if math.isnan(value):
             raise NetError(f"device class '{self.name}': {field} must be a number; got NaN")
+        if math.isinf(value) and field not in UNLIMITED:
+            raise NetError(f"device class '{self.name}': {field} must be finite; got {value:g}")
         if value < 0 or (value == 0 and field in ("cpu_ips", "recharge_s")):
             limit = "above 0" if field in ("cpu_ips", "recharge_s") else "0 or more"
             raise NetError(f"device class '{self.name}': {field} must be {limit}; got {value:g}")

@@ -33,7 +33,7 @@ def read(path: str | Path) -> Net:
         case ".toml":
             return table.net_from_table(_parsed(path, tomllib.loads), path.stem)
         case ".json":
-            return table.net_from_table(_parsed(path, json.loads), path.stem)
+            return table.net_from_table(_parsed(path, _json), path.stem)
         case ".npz":
             return _read_npz(path)
     raise NetError(f"net file '{path}' must end in .toml, .json or .npz; got '{path.suffix}'")
@@ -46,11 +46,32 @@ def write(net: Net, path: str | Path) -> None:
         case ".toml":
             path.write_text(_toml(table.net_to_table(net)))
         case ".json":
-            path.write_text(json.dumps(table.net_to_table(net), indent=1))
+            path.write_text(json.dumps(_without_infinity(table.net_to_table(net)), indent=1, allow_nan=False))
         case ".npz":
             _write_npz(net, path)
         case _:
             raise NetError(f"net file '{path}' must end in .toml, .json or .npz; got '{path.suffix}'")
+
+
+def _json(text: str) -> object:
+    def refused(name: str) -> object:
+        raise NetError(
+            f"JSON has no {name}; leave out a limit that is none, and write null for a way that is not there"
+        )
+
+    return json.loads(text, parse_constant=refused)
+
+
+def _without_infinity(value: object) -> object:
+    """Write null where there is no way: JSON has no infinity."""
+    match value:
+        case dict():
+            return {key: _without_infinity(one) for key, one in value.items()}
+        case list():
+            return [_without_infinity(one) for one in value]
+        case float() if math.isinf(value):
+            return None
+    return value
 
 
 def _parsed(path: Path, loads: object) -> Mapping[str, object]:
@@ -77,7 +98,7 @@ def _write_npz(net: Net, path: Path) -> None:
     np.savez(
         path,
         allow_pickle=False,
-        header=np.frombuffer(json.dumps(header).encode(), np.uint8),
+        header=np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8),
         first=net.first,
         class_of=net.class_of,
         lan_s=net.lan_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,8 +78,34 @@ class Net:
                 f"{where}: LAN latency of device '{self.device_name(device)}' must be 0 s or more; "
                 f"got {self.lan_s[device]}"
             )
-        if self.names is not None and len(set(self.names)) != count:
-            raise NetError(f"{where} needs {count} different device names; got {len(set(self.names))}")
+        self._check_names(where, count)
+
+    def _check_names(self, where: str, count: int) -> None:
+        """No two devices may answer to one name, whether it was given or made from zone and place."""
+        if self.names is not None:
+            if len(self.names) != count:
+                raise NetError(f"{where} needs {count} different device names; got {len(self.names)}")
+            if len(set(self.names)) < count:
+                twice = Counter(self.names).most_common(1)[0][0]
+                raise NetError(f"{where} needs {count} different device names; '{twice}' is there twice")
+            return
+        for number, zone in enumerate(self.zones):
+            if "/" not in zone or len(self.devices_of(number)) != 1:
+                continue
+            other, _, place = zone.rpartition("/")
+            inside = self._zone_by_name.get(other)
+            if inside is not None and len(self.devices_of(inside)) > 1 and self._placed(inside, place) is not None:
+                raise NetError(
+                    f"{where}: '{zone}' is both the only device of zone '{zone}' and device {place} of zone '{other}'; "
+                    "call one of the zones otherwise, or give the devices names"
+                )
+
+    def _placed(self, zone: int, place: str) -> int | None:
+        """The device at a place of a zone, as `device_name` writes it."""
+        plain = place.isascii() and place.isdecimal() and (place == "0" or place[0] != "0")
+        if plain and int(place) < len(self.devices_of(zone)):
+            return int(self.first[zone]) + int(place)
+        return None
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -135,12 +162,14 @@ class Net:
             if found is not None:
                 return found
         else:
+            alone = self._zone_by_name.get(name)
+            if alone is not None and len(self.devices_of(alone)) == 1:
+                return int(self.first[alone])
             zone, _, place = name.rpartition("/")
-            number = self._zone_by_name.get(zone if zone else name)
-            if number is not None and not zone and len(self.devices_of(number)) == 1:
-                return int(self.first[number])
-            if number is not None and place.isdecimal() and int(place) < len(self.devices_of(number)):
-                return int(self.first[number]) + int(place)
+            number = self._zone_by_name.get(zone)
+            found = self._placed(number, place) if number is not None else None
+            if found is not None:
+                return found
         some = ", ".join(f"'{self.device_name(d)}'" for d in range(min(3, len(self))))
         raise NetError(f"net '{self.name}' has no device '{name}'; its {len(self):,} devices begin {some}")
 

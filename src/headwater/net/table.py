@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import NetError, listed, suggestion
+from headwater.net.arrays import Floats
 from headwater.net.device import KNOWN, DeviceClass, from_table, to_table
 from headwater.net.net import Net
 from headwater.net.wan import Coordinates, Gateways, Matrix, Wan
@@ -128,7 +129,7 @@ def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> lis
             raise NetError(f"{where}: count of '{kind}' must be a whole number above 0; got {count!r}")
         if name and count > 1:
             raise NetError(f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1")
-        out += [(order.index(kind), _number(where, "lan_s", group.get("lan_s", 0.0)), name)] * count
+        out += [(order.index(kind), _seconds(where, "lan_s", group.get("lan_s", 0.0)), name)] * count
     return out
 
 
@@ -140,11 +141,11 @@ def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
     if kind == "matrix":
         rows = given.get("latency_s")
         try:
-            return Matrix(np.array(rows, np.float64))
+            return Matrix(_matrix(rows))
         except (TypeError, ValueError) as slip:
             raise NetError(f"wan.latency_s must be a square list of rows of seconds: {slip}") from slip
     if kind == "gateways":
-        return Gateways(np.array([_number(f"zone '{z['name']}'", "up_s", z.get("up_s", 0.0)) for z in zones]))
+        return Gateways(np.array([_seconds(f"zone '{z['name']}'", "up_s", z.get("up_s", 0.0)) for z in zones]))
     for zone in zones:
         if "x" not in zone or "y" not in zone:
             raise NetError(f"zone '{zone['name']}' needs x and y, because wan.kind is 'coordinates'")
@@ -152,6 +153,16 @@ def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
     ys = np.array([_number(f"zone '{z['name']}'", "y", z["y"]) for z in zones])
     base = _number("wan", "base_s", given.get("base_s", 0.0))
     return Coordinates(xs, ys, base, _number("wan", "s_per_unit", given.get("s_per_unit", 0.0)))
+
+
+def _matrix(rows: Any) -> Floats:
+    """A table of seconds; None, which is JSON's null, is no way at all."""
+    return np.array([[np.inf if value is None else value for value in row] for row in rows], np.float64)
+
+
+def _seconds(where: str, key: str, value: object) -> float:
+    """A latency; None, which is JSON's null, is no way at all."""
+    return float("inf") if value is None else _number(where, key, value)
 
 
 def _number(where: str, key: str, value: object) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
+from headwater.net.net import Net
 from headwater.place.floor import floor
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
@@ -49,7 +50,14 @@ def solvable(problem: Problem, budget: Budget) -> bool:
         and not problem.window_s.any()
         and measures <= {"critical", "devices"}
         and all(len(level) == 1 for level, _ in problem.at_most)
+        and (problem.hop_s is not None or _joined(net))
     )
+
+
+def _joined(net: Net) -> bool:
+    """Whether every device has a link, and a way to every other."""
+    ways = net.wan.row(int(net.zone_of(0)))[np.unique(net.zone_of(np.arange(len(net))))]
+    return bool((net.access_bps > 0).all() and np.isfinite(ways).all() and np.isfinite(net.lan_s).all())
 
 
 def solve(problem: Problem, budget: Budget | None = None, *, hint: Ints | None = None) -> Placement:

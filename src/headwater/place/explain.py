@@ -13,6 +13,7 @@ from headwater.place.board import Board
 from headwater.place.copies import with_copies
 from headwater.place.placement import Budget, Clock
 from headwater.place.problem import Problem
+from headwater.place.routes import no_route
 from headwater.place.why_not import why_not
 
 FINE = 0.005
@@ -42,7 +43,9 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
         return _any(changed, probe)
 
     board = Board(problem)
-    alone = [
+    apart = no_route(problem)
+    alone = [apart] if apart else []
+    alone += [
         why_not(board, step) for step in np.flatnonzero(problem.pinned < 0).tolist() if not board.feasible(step).any()
     ]
     relaxations = [text for find in RELAXATIONS if clock.left_s > 0 for text in find(problem, fits)]

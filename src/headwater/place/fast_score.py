@@ -188,7 +188,7 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
             hop = 0.0
             if a != k:
                 hop = arena.send[e, arena.way[a, k]] + arena.latency[a, k]
-                if not hop < 1e3:  # no way, or a stream faster than it
+                if not hop < np.inf:  # no way, or a stream faster than it
                     broken |= 32
                     excess += 1.0
                     hop = 1e3

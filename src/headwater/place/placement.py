@@ -12,6 +12,7 @@ import numpy as np
 from headwater.net.arrays import Ints
 from headwater.place.objective import Objective, usual
 from headwater.place.problem import Problem
+from headwater.place.routes import no_route
 from headwater.place.score import Score, score
 from headwater.place.verify import violations
 
@@ -142,7 +143,9 @@ def failed(
     proven: bool = False,
     notes: Mapping[str, float] | None = None,
 ) -> Placement:
-    """Say that a strategy found nothing; `proven` when nothing exists."""
+    """Say that a strategy found nothing; `proven` when nothing exists. Where there is no route, that is reason and proof."""
+    apart = no_route(problem)
+    reason, proven = apart or reason, proven or apart is not None
     return Placement(
         problem=problem,
         strategy=strategy,

@@ -195,6 +195,8 @@ def _dag(row: Any, number: int) -> Dag:
         expected = len(edges) if key.startswith("net") else n
         if values.shape != (expected,):
             raise PlacementError(f"{where}: {key} must have {expected} numbers; got {len(values)}")
+        if not np.isfinite(values).all():
+            raise PlacementError(f"{where}: {key} must be finite numbers; got {values[~np.isfinite(values)][0]}")
     for query in dag.queries[dag.sources :]:
         if query not in QUERIES:
             raise PlacementError(f"{where} has an unknown query {query!r}; known: {', '.join(QUERIES)}")
