@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench soak clean lock
+.PHONY: demo test check docs bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
@@ -29,6 +29,11 @@ check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Strict: a link that leads nowhere or a name that is not there ends it.
+docs: .venv/ready
+	$(BIN)/python -m sphinx -W --keep-going -q docs out/site
+	@echo "open out/site/index.html"
 
 bench: .venv/ready
 	$(BIN)/headwater bench overhead --output out/bench
