@@ -252,8 +252,10 @@ class Planner:
     ) -> Stream:
         keys = self.keys_of(source.stream, source.at)
         time = window.time or stream.time
+        lag = 0 if time is not None and time == stream.time else None
         common: dict[str, Any] = {
             "given": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
+            "lag_us": lag,
         }  # fmt: skip
         if window.batch:
             own = keys if window.key is None or window.key in keys else (*keys, window.key)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cep.clock import Clock, split_off
 from headwater.cep.follow import Moves, following
 from headwater.cep.projection import Projection
 from headwater.flow.aggregates import Aggregate
@@ -15,7 +16,7 @@ from headwater.flow.column import Array, Column
 from headwater.flow.schema import Schema
 from headwater.kernels import cep_slide as k
 from headwater.operators.count_window import keys_batch
-from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keyed import with_letters
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
@@ -38,6 +39,7 @@ class SlidingPlan:
     aggregates: tuple[tuple[str, Aggregate], ...]
     projection: Projection
     step: str
+    lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
 
     def __call__(self) -> SlidingOperator:
         """Make a new operator."""
@@ -66,25 +68,23 @@ class SlidingOperator(Operator):
         self._count = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.FREE] = -1
-        self._clock = self._swept = NO_WATERMARK
+        self._clock, self._swept = Clock(plan.lag_us), NO_WATERMARK
         self._keys_allowed = IDLE_KEYS
         self.forgotten_keys = 0  #: how many groups were forgotten because no window holds a record of theirs
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record."""
-        batch, letters = split_off_keyless(batch, (*self._plan.keys, *self._plan.groups), self._plan.step)
+        batch, letters = split_off(batch, (*self._plan.keys, *self._plan.groups), self._plan.time, self._plan.step)
         if not batch.length:
             return with_letters(None, letters)
-        times = np.maximum.accumulate(np.maximum(self._times(batch), self._clock))
-        self._clock = int(times[-1])
-        columns = self._run(batch, times, [each.read(batch) for each in self._each])
+        columns = self._run(batch, self._times(batch), [each.read(batch) for each in self._each])
         self._forget_idle_keys()
         return with_letters(self._select.run(batch.with_columns(columns)), letters)
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
-            return batch.stamps[:, CREATED] // 1000
-        return batch.columns[self._plan.time]  # type: ignore[return-value]
+            return self._clock.in_order(batch.stamps[:, CREATED] // 1000)
+        return self._clock.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
     def _run(self, batch: Batch, times: Array, inputs: list[Column | None]) -> dict[str, Column]:
         groups = self._groups.slots_of(batch)
@@ -132,9 +132,10 @@ class SlidingOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Let old records leave also the windows to which no more records come."""
-        if self._plan.span_us and NO_WATERMARK < watermark < END and watermark - self._plan.span_us > self._swept:
-            self._swept = watermark
-            self._sweep(watermark)
+        passed = self._clock.pass_(watermark)
+        if self._plan.span_us and NO_WATERMARK < passed < END and passed - self._plan.span_us > self._swept:
+            self._swept = passed
+            self._sweep(passed)
         return None
 
     def _sweep(self, now: int) -> None:
@@ -155,8 +156,9 @@ class SlidingOperator(Operator):
         """Forget groups without a record in a window, once they may be the greater part; aggregates without one stay."""
         known = len(self._groups)
         if self._kept and known > self._keys_allowed:
-            if self._plan.span_us:
-                self._sweep(self._clock)
+            now = self._clock.now if self._plan.time is None else self._clock.passed
+            if self._plan.span_us and now > NO_WATERMARK:
+                self._sweep(now)
             stay = np.unique(self._nodes["group"][self._live()])
             self._keys_allowed = IDLE_KEYS + 2 * len(stay)
             if known - len(stay) > IDLE_KEYS // 2:
@@ -174,7 +176,7 @@ class SlidingOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys: their records in order, or what running aggregates have come to."""
         slots = self._chosen(select)
-        state: dict[str, Any] = {"clock": self._clock}
+        state: dict[str, Any] = {"clock": (self._clock.now, self._clock.passed)}
         if self._kept:
             live = self._live()
             live = live[np.isin(self._nodes["group"][live], slots)]
@@ -199,6 +201,7 @@ class SlidingOperator(Operator):
     def restore(self, data: bytes) -> None:
         """Take over windows by letting their records enter again."""
         saved = unpacked(_KIND, data)
+        self._clock.load(*saved["clock"])
         if not saved["count"]:
             return
         batch = keys_batch(saved["keys"], saved["count"])
@@ -209,7 +212,6 @@ class SlidingOperator(Operator):
             for each, sums in zip(self._each, saved["sums"], strict=True):
                 each.reserve(len(self._groups), 0)
                 each.load_groups(slots, sums)
-        self._clock = max(self._clock, saved["clock"])
 
     def forget(self, select: Select) -> None:
         """Drop the windows of the chosen keys."""

@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headwater.cep.clock import Clock, split_off
 from headwater.cep.projection import Projection
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.batch import CREATED, NO_WATERMARK, Batch
+from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.flow.column import Array
 from headwater.flow.schema import Schema
 from headwater.kernels.cep_tumble import batches_by_length, batches_by_time, sessions
 from headwater.kernels.keys import KeyIndex
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.count_window import chosen_slots, keys_batch
-from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keyed import with_letters
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
@@ -40,6 +41,7 @@ class TumblingPlan:
     aggregates: tuple[tuple[str, Aggregate], ...]
     projection: Projection
     step: str
+    lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
 
     def __call__(self) -> TumblingOperator:
         """Make a new operator."""
@@ -66,21 +68,19 @@ class TumblingOperator(Operator):
         self._number, self._begun, self._last = (np.full(16, fill, np.int64) for fill in (0, _NONE, _NONE))
         self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
         self._stamps = np.zeros((0, 2), np.int64)  #: of the last record of each
-        self._clock = NO_WATERMARK
+        self._clock = Clock(plan.lag_us)
         self._keys_allowed = IDLE_KEYS
         self.forgotten_keys = 0  #: how many keys and groups were forgotten because no open batch has them
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the batches that these records end."""
-        batch, letters = split_off_keyless(batch, (*self._plan.keys, *self._plan.groups), self._plan.step)
+        batch, letters = split_off(batch, (*self._plan.keys, *self._plan.groups), self._plan.time, self._plan.step)
         if not batch.length:
             return with_letters(None, letters)
         windows = self._windows.slots_of(batch)
         groups = self._groups.slots_of(batch)
         self._reserve(len(self._windows))
-        times = np.maximum.accumulate(np.maximum(self._times(batch), self._clock))
-        self._clock = int(times[-1])
-        numbers = self._numbers(windows, times)
+        numbers = self._numbers(windows, self._times(batch))
         self._enter(batch, np.stack([windows, numbers, groups], axis=1))
         found = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
         self._forget_idle_keys()
@@ -88,15 +88,15 @@ class TumblingOperator(Operator):
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
-            return batch.stamps[:, CREATED] // 1000
-        return batch.columns[self._plan.time]  # type: ignore[return-value]
+            return self._clock.in_order(batch.stamps[:, CREATED] // 1000)
+        return self._clock.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
     def _numbers(self, windows: Array, times: Array) -> Array:
         out = np.empty(len(windows), np.int64)
         if self._plan.kind == "length":
             batches_by_length(windows, self._plan.size, self._number, self._begun, out)  # type: ignore[no-untyped-call]
         elif self._plan.kind == "time":
-            batches_by_time(windows, times, self._plan.size, self._number, self._begun, out)  # type: ignore[no-untyped-call]
+            batches_by_time(windows, times, self._plan.size, self._number, self._begun, self._last, out)  # type: ignore[no-untyped-call]
         else:
             sessions(windows, times, self._plan.size, self._number, self._last, out)  # type: ignore[no-untyped-call]
         return out
@@ -174,6 +174,7 @@ class TumblingOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Close the batches that the watermark has passed; batches of a number of records wait for them."""
+        watermark = self._clock.pass_(watermark)
         if self._plan.kind == "length" or not len(self._cells) or watermark == NO_WATERMARK:
             return None
         windows = self._cells[:, 0]
@@ -183,9 +184,8 @@ class TumblingOperator(Operator):
         ended = np.unique(windows[over])
         self._number[ended] += 1
         if self._plan.kind == "time":
-            passed = (watermark - self._begun[ended]) // self._plan.size
-            # at the end of all time there is no next batch to begin
-            self._begun[ended] += np.minimum(passed, 2**40) * self._plan.size if watermark < 2**62 else 0
+            if watermark < END:  # at the end of all time there is no next batch to begin
+                self._begun[ended] += (watermark - self._begun[ended]) // self._plan.size * self._plan.size
         else:
             self._last[ended] = _NONE
         return out
@@ -207,14 +207,14 @@ class TumblingOperator(Operator):
             "groups": self._groups.columns(self._cells[cells, 2]),
             "stamps": self._stamps[cells],
             "sums": self._sums.save(cells),
-            "clock": self._clock,
+            "clock": (self._clock.now, self._clock.passed),
         }
         return packed(_KIND, state)
 
     def restore(self, data: bytes) -> None:
         """Take over open batches."""
         saved = unpacked(_KIND, data)
-        self._clock = max(self._clock, saved["clock"])
+        self._clock.load(*saved["clock"])
         if not saved["count"]:
             return
         windows = self._windows.slots_of(keys_batch(saved["keys"], saved["count"]))

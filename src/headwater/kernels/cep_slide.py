@@ -42,13 +42,14 @@ def slide(
     n = 0
     for i in range(len(windows)):
         w = windows[i]
-        while head[w] >= 0 and ((limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= times[i] - span)):
+        now = times[i] if tail[w] < 0 else max(times[i], time[tail[w]])  # time does not run back in a window
+        while head[w] >= 0 and ((limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= now - span)):
             n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
         ends[i] = n
         node = meta[FREE]
         meta[FREE] = following[node]
         following[node] = -1
-        group[node], time[node], born[node] = groups[i], times[i], meta[BORN]
+        group[node], time[node], born[node] = groups[i], now, meta[BORN]
         meta[BORN] += 1
         meta[LIVE] += 1
         if head[w] < 0:

@@ -24,13 +24,17 @@ def batches_by_length(windows, size, number, held, out):
 
 
 @kernel
-def batches_by_time(windows, times, size, number, begun, out):
-    """Begin with the first record and end every `size`; a record on the border belongs to the batch that it opens."""
+def batches_by_time(windows, times, size, number, begun, last, out):
+    """Begin with the first record and end every `size`; a record on the border belongs to the batch that it opens.
+
+    Time does not run back in a window: a record counts at least as of the `last` one.
+    """
     for i in range(len(windows)):
         w = windows[i]
+        last[w] = max(last[w], times[i])
         if begun[w] == NONE:
-            begun[w] = times[i]
-        passed = (times[i] - begun[w]) // size
+            begun[w] = last[w]
+        passed = (last[w] - begun[w]) // size
         if passed > 0:
             number[w] += 1
             begun[w] += passed * size
@@ -44,5 +48,5 @@ def sessions(windows, times, gap, number, last, out):
         w = windows[i]
         if last[w] != NONE and times[i] - last[w] > gap:
             number[w] += 1
-        last[w] = times[i]
+        last[w] = max(last[w], times[i])
         out[i] = number[w]
