@@ -180,18 +180,22 @@ def table(answer: dict[str, Any]) -> str:
 
 
 def _draw_queries(heights: list[int], found: dict[str, Results], path: Path) -> None:
-    fig, axes = figure(len(found), 1, 10, 2 * len(found))
-    for (name, results), row in zip(found.items(), axes, strict=True):
-        axis = row[0]
-        axis.plot(heights, color="#9aa5b1", linewidth=0.8)
-        values, step = [result[-1] for result in results], len(heights) / max(1, len(results))
+    """Draw the levels, means over them, and for the other queries how many results each level has."""
+    fig, axes = figure(2, 3, 14, 6.5)
+    panels = iter(axes.flat)
+    levels = next(panels)
+    levels.plot(heights, color="#9aa5b1", linewidth=0.8)
+    levels.set(title=f"levels: {len(heights):,}", ylabel="height")
+    for (name, results), axis in zip(found.items(), panels, strict=True):
+        values, step = [result[0] for result in results], len(heights) / max(1, len(results))
+        axis.set_title(f"{name}: {len(results):,} results")
         if "aggregate" in name:
-            axis.plot([(at + 1) * step for at in range(len(values))], values, color="#d62728", linewidth=1)
+            axis.plot(heights, color="#9aa5b1", linewidth=0.8)
+            axis.plot([(at + 1) * step for at in range(len(values))], values, color="#d62728", linewidth=1.2)
+            axis.set(ylabel="height")
         else:
-            matched = set(values)
-            at = [i for i, h in enumerate(heights) if h in matched]
-            axis.plot(at, [heights[i] for i in at], ".", color="#1f77b4", markersize=2)
-        axis.set(title=f"{name}: {len(results):,} results", ylabel="height")
+            axis.bar(*np.unique(values, return_counts=True), width=1, color="#1f77b4")
+            axis.set(xlabel="height", ylabel="results")
     fig.suptitle("table I: the example queries over levels of a tank")
     fig.savefig(path, dpi=110)
 

@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 #: commands in the order that help shows them
-_COMMANDS = ("run", "show", "profile", "query", "plan", "simulate", "net", "bench", "demo", "doctor")
+_COMMANDS = ("run", "show", "profile", "query", "plan", "size", "simulate", "net", "bench", "demo", "doctor")
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`headwater plan FLOW NET`."""
+"""`headwater plan FLOW... NET`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,40 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.locate import find_flow
+from headwater.cli.placed import read_placement
+from headwater.cli.question import named, number, of_file, pairs, question_of, step_named, whole
 from headwater.cli.run import JSON
-from headwater.cli.screen import console, err, print_json, progress
-from headwater.errors import PlacementError, listed, suggestion
-from headwater.flow.profile import Profile
-from headwater.place import Budget, Model, Objective, Placement, Problem, Wishes, strategy, wished
+from headwater.cli.screen import console, print_json, progress
+from headwater.errors import PlacementError
+from headwater.net.edit import with_devices
+from headwater.net.net import Net
+from headwater.place import Budget, Objective, Placement, Problem, Wishes, strategy, wished
 from headwater.place.account import account
+from headwater.place.compared import compared, mended, tell_compared, tell_mended
 from headwater.place.copies import with_copies
+from headwater.place.joined import parted
+from headwater.place.repair import repair
 from headwater.place.strategies import MODULES
 from headwater.place.tell import tell
+from headwater.place.why import tell_why
+from headwater.place.why import why as reasons
 
-DESKTOP_IPS = 30e9
-"""Instructions per second that a profile's machine is taken to have when nothing else is said."""
-
+GIVEN = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FLOW... NET", help="flows (module:name, path/to/flow.py[:name], riot:etl), and last the net file"
+    ),
+]
 FLOW = Annotated[
     str | None, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")
 ]
 NET = Annotated[Path | None, typer.Argument(help="net file: .toml, .json or .npz")]
 RATE = Annotated[list[str] | None, typer.Option(help="records/s of every source, or NAME=RATE")]
 PROFILE = Annotated[Path | None, typer.Option(help="profile file of 'headwater profile'; measured now if left out")]
+PROFILES = Annotated[
+    list[Path] | None,
+    typer.Option(help="profile file of 'headwater profile', one per flow; measured now if left out"),
+]
 MEASURED = Annotated[
     str | None, typer.Option(help="class of the net, or instructions/s, that the profile was measured on")
 ]
@@ -50,12 +64,11 @@ CLOSE = Annotated[list[str] | None, typer.Option(help="DEVICE that must not be u
 
 
 def plan(
-    flow: FLOW = None,
-    net: NET = None,
+    given: GIVEN = None,
     strategy_name: Annotated[str, typer.Option("--strategy", help=f"how to search: {', '.join(MODULES)}")] = "best",
     objective: OBJECTIVE = None,
     rate: RATE = None,
-    profile: PROFILE = None,
+    profile: PROFILES = None,
     measured_on: MEASURED = None,
     model: MODEL = "queue",
     pin: PIN = None,
@@ -71,28 +84,81 @@ def plan(
     time_s: TIME = 10.0,
     gap: Annotated[float, typer.Option(help="stop when value and bound are this close")] = 0.0,
     seed: SEED = 0,
+    why: Annotated[
+        bool, typer.Option(help="say of each step what the next best device costs and what forbids better")
+    ] = False,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="ZONE=CLASS or ZONE=CLASS*NUMBER: what if the net had these too? before and after side by side"
+        ),
+    ] = None,
+    before: Annotated[
+        Path | None, typer.Option("--from", help="the JSON of an earlier plan: mend it, moving only what must move")
+    ] = None,
+    lost: Annotated[list[str] | None, typer.Option(help="DEVICE that is gone since the plan of --from")] = None,
     picture: Annotated[Path | None, typer.Option(help="draw the flow over the net to this PNG or SVG file")] = None,
     explain: Annotated[bool, typer.Option(help="when nothing fits, search for the reason and a way out")] = True,
     as_json: JSON = False,
 ) -> None:
-    """Choose where each step runs, and account for it. Exits with 1 if nothing fits."""
+    """Choose where each step runs, and account for it. Exits with 1 if nothing fits.
+
+    Several flows are placed together: each counts in the limits of all, and their steps are called FLOW/STEP.
+
+    Examples:
+
+    headwater plan flow.py net.toml --rate 1000 --why
+
+    headwater plan flow.py net.toml --add barn=gateway
+
+    headwater plan one.py two.py net.toml
+
+    headwater plan flow.py net.toml --from plan.json --lost barn/1 --rate 2000
+    """
     wishes = Wishes(
-        pins=_pairs("--pin", pin),
+        pins=pairs("--pin", pin),
         together=tuple(tuple(text.split(",")) for text in together or ()),
-        keep=_pairs("--keep", keep),
+        keep=pairs("--keep", keep),
         anonymise=frozenset(anonymise or ()),
-        at_most={name: _number("--at-most", text) for name, text in _pairs("--at-most", at_most).items()},
-        closed=frozenset(close or ()),
+        at_most={name: number("--at-most", text) for name, text in pairs("--at-most", at_most).items()},
+        closed=frozenset((*(close or ()), *(lost or ()))),
     )
-    numbers = {step: _whole("--copies", text) for step, text in _pairs("--copies", copies).items()}
+    numbers = {step: whole("--copies", text) for step, text in pairs("--copies", copies).items()}
     solve, budget = strategy(strategy_name), search(time_s, gap, seed, objective)
-    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
-    for step, number in numbers.items():
-        asked = with_copies(asked, step, number)
-    asked = wished(asked, wishes)
+    _check_questions(add, before, lost, problem)
+    flows, net = given[:-1] if given else [], Path(given[-1]) if given and len(given) > 1 else None
+    if problem is None and (not flows or net is None):
+        raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
+
+    def asked(unwished: Problem) -> Problem:
+        for step, count in numbers.items():
+            unwished = with_copies(unwished, step_named(step, unwished), count)
+        return wished(unwished, named(wishes, unwished))
+
+    if problem is not None:
+        first = asked(of_file(problem, case, rate, resources))
+    else:
+        assert net is not None
+        where = nets.read(net)
+        larger = with_added(where, add or [])
+        question = question_of(flows, rate, profile, measured_on, model)
+        first = asked(question.on(where))
     with progress("placing"):
-        found = solve(asked, budget)
-        document = account(found) | _explained(found, budget, explain)
+        if before is not None:
+            old = read_placement(before, first)
+            found = repair(first, old, budget)
+            document = account(found) | mended(old, found)
+        elif add:
+            found = solve(asked(question.on(larger)), budget)
+            document = compared(solve(first, budget), found) | {"added": add}
+        else:
+            found = solve(first, budget)
+            document = account(found)
+        document |= _explained(found, budget, explain)
+        if why and found.device is not None:
+            document["why"] = [dataclasses.asdict(reason) for reason in reasons(found)]
+    if len(flows) > 1:
+        document["flows"] = parted(found, (flow.name for flow in question.flows))
     if picture is not None and found.device is not None:
         from headwater.place.picture import draw
 
@@ -101,9 +167,39 @@ def plan(
     if as_json:
         print_json(document)
     else:
-        console.print(tell(document), markup=False, highlight=False, soft_wrap=True)
+        console.print("\n".join(_told(document)), markup=False, highlight=False, soft_wrap=True)
     if found.device is None:
         raise typer.Exit(1)
+
+
+def _check_questions(add: list[str] | None, before: Path | None, lost: list[str] | None, problem: Path | None) -> None:
+    if lost and before is None:
+        raise PlacementError("--lost says what is gone since an earlier plan; give that with --from, or use --close")
+    if add and before is not None:
+        raise PlacementError("--add asks for a new plan and --from for the old one, mended; ask one after the other")
+    if add and problem is not None:
+        raise PlacementError("--add changes a net, and --problem brings its own; give FLOW NET")
+
+
+def with_added(net: Net, texts: list[str]) -> Net:
+    """The net with devices added, as ZONE=CLASS or ZONE=CLASS*NUMBER says."""
+    for zone, text in (pair for single in texts for pair in pairs("--add", [single]).items()):
+        kind, star, count = text.rpartition("*")
+        net = with_devices(net, zone, kind, whole("--add", count)) if star else with_devices(net, zone, text)
+    return net
+
+
+def _told(document: dict[str, Any]) -> list[str]:
+    lines = []
+    if "before" in document:
+        lines += [f"with {', '.join(document['added'])}", *tell_compared(document), ""]
+        lines.append(tell(document["after"] | {k: document[k] for k in ("explanation",) if k in document}))
+    else:
+        lines += [*tell_mended(document), ""] if "moves" in document else []
+        lines.append(tell(document))
+    if "why" in document:
+        lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]
+    return lines
 
 
 def _explained(found: Placement, budget: Budget, wanted: bool) -> dict[str, Any]:
@@ -121,97 +217,3 @@ def search(time_s: float, gap: float, seed: int, objective: str | None) -> Budge
     if not 0 <= gap <= 1:
         raise PlacementError(f"--gap must be from 0 to 1; got {gap}")
     return Budget(time_s=time_s, gap=gap, seed=seed, objective=Objective.parse(objective) if objective else None)
-
-
-def asked_for(
-    flow: str | None,
-    net: Path | None,
-    rate: list[str] | None,
-    profile: Path | None,
-    measured_on: str | None,
-    model: str,
-    problem: Path | None,
-    case: str | None,
-    resources: str,
-) -> Problem:
-    """The problem that a command line describes: a flow on a net, or a dataflow of a file."""
-    if problem is not None:
-        return _of_file(problem, case, _number("--rate", rate[0]) if rate else 100.0, resources)
-    if flow is None or net is None:
-        raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
-    from headwater.place.from_flow import problem_of
-
-    models = [known.value for known in Model]
-    if model not in models:
-        raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
-    rates: float | dict[str, float] = 1000.0
-    if rate and "=" in rate[0]:
-        rates = {name: _number("--rate", text) for name, text in _pairs("--rate", rate).items()}
-    elif rate:
-        rates = _number("--rate", rate[0])
-    wanted, where = find_flow(flow), nets.read(net)
-    if profile is not None:
-        measured = Profile.load(profile)
-    else:
-        from headwater.engine.profiler import profile as measure
-
-        with progress("measuring"):
-            measured = measure(wanted, records=20_000)
-    ips = _speed(measured_on, measured, where)
-    return problem_of(wanted, where, measured, rates, measured_ips=ips, model=Model(model))
-
-
-def _speed(measured_on: str | None, measured: Profile, net: nets.Net) -> float | None:
-    classes = {c.name: c.cpu_ips for c in net.classes}
-    if measured_on is None:
-        if measured.device in classes:
-            return None
-        err.print(
-            f"the profile was measured on {measured.device}, which is no class of {net.name}; taking "
-            f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
-        )
-        return DESKTOP_IPS
-    if measured_on in classes:
-        return classes[measured_on]
-    return _number("--measured-on", measured_on)
-
-
-def _of_file(path: Path, case: str | None, rate_hz: float, resources: str) -> Problem:
-    from headwater.place.cases import ghosh
-
-    dags = {dag.name: dag for dag in ghosh.read(path)}
-    if not dags:
-        raise PlacementError(f"file '{path}' holds no dataflow")
-    if case is None:
-        case = next(iter(dags))
-        if len(dags) > 1:
-            err.print(f"placing {case}, the first of {len(dags)} dataflows; choose with --case")
-    if case not in dags:
-        raise PlacementError(f"file '{path}' has no dataflow '{case}'{suggestion(case, dags)}")
-    return ghosh.problem(dags[case], rate_hz, resources)
-
-
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    out = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise PlacementError(f"{option} is written NAME=VALUE; got {text!r}")
-        out[name] = value
-    return out
-
-
-def _whole(option: str, text: str) -> int:
-    if not text.isdigit():
-        raise PlacementError(f"{option} needs a whole number; got {text!r}")
-    return int(text)
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise PlacementError(f"{option} needs a number; got {text!r}") from None
-    if not 0 <= number < float("inf"):
-        raise PlacementError(f"{option} needs a number of 0 or more; got {text!r}")
-    return number

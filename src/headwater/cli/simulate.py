@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from headwater import sim
+from headwater.cli.placed import read_placement
 from headwater.cli.plan import (
     CASE,
     FLOW,
@@ -22,9 +22,9 @@ from headwater.cli.plan import (
     RESOURCES,
     SEED,
     TIME,
-    asked_for,
     search,
 )
+from headwater.cli.question import asked_for
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -98,14 +98,7 @@ def simulate(
 
 
 def _read(path: Path, problem: Problem) -> Ints:
-    try:
-        names: Any = json.loads(path.read_text()).get("placement")
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, AttributeError) as slip:
-        raise PlacementError(f"placement file '{path}' cannot be read: {slip}") from slip
-    missing = set(problem.steps) - set(names or ())
-    if missing:
-        raise PlacementError(f"placement file '{path}' does not say where step '{min(missing)}' runs")
-    device = np.array([problem.net.device(names[step]) for step in problem.steps])
+    device = read_placement(path, problem)
     broken = violations(problem, device.tolist())
     if broken:
         raise PlacementError(f"placement file '{path}' is not valid here: {broken[0]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from math import isclose
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
@@ -54,17 +55,24 @@ def front(problem: Problem, one: str, other: str, *, points: int = 5, budget: Bu
     found.append(ends[1])
     sound = [f for f in found if f.device is not None]
     return [
-        f for at, f in enumerate(sound) if not any(_beats(g, f, one, other) for g in (*sound[:at], *sound[at + 1 :]))
+        f
+        for at, f in enumerate(sound)
+        if not any(_beats(g, f, one, other) for g in sound) and not any(_equal(g, f, one, other) for g in sound[:at])
     ]
 
 
 def _beats(a: Placement, b: Placement, one: str, other: str) -> bool:
-    """Whether a placement is better in one measure and no worse in the other; of equals the first listed stays."""
+    """Whether a placement is better in one measure and no worse in the other."""
     gain = [b.score.measure(m) - a.score.measure(m) for m in (one, other)]
     slack = [1e-9 * abs(b.score.measure(m)) for m in (one, other)]
     return all(g >= -s for g, s in zip(gain, slack, strict=True)) and any(
         g > s for g, s in zip(gain, slack, strict=True)
     )
+
+
+def _equal(a: Placement, b: Placement, one: str, other: str) -> bool:
+    """Whether two placements are worth the same in both measures."""
+    return all(isclose(a.score.measure(m), b.score.measure(m), rel_tol=1e-9) for m in (one, other))
 
 
 def headroom(problem: Problem, device: Ints, *, most: float = 1000.0) -> float:

@@ -1,0 +1,210 @@
+"""What a command line asks to be placed: flows with their rates and profiles on a net, or a dataflow of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from headwater import net as nets
+from headwater.cli.locate import find_flow
+from headwater.cli.screen import err, progress
+from headwater.errors import PlacementError, listed, suggestion
+from headwater.flow import Flow
+from headwater.flow.profile import Profile
+from headwater.net.net import Net
+from headwater.place import Model, Problem, Wishes
+from headwater.place.joined import joined
+
+DESKTOP_IPS = 30e9
+"""Instructions per second that a profile's machine is taken to have when nothing else is said."""
+T = TypeVar("T")
+Rates = float | dict[str, float]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Flows, what they cost and how fast they run; the net is said when it is asked, so that it can be asked of several."""
+
+    flows: tuple[Flow, ...]
+    profiles: tuple[Profile, ...]
+    rates: Rates
+    measured_on: str | None
+    model: Model
+
+    def on(self, net: Net) -> Problem:
+        """The problem of placing the flows on a net, together if there are several."""
+        return joined([self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)])
+
+    def _one(self, flow: Flow, profile: Profile, net: Net) -> Problem:
+        from headwater.place.from_flow import problem_of
+
+        rates = _rates_of(flow, self.rates, self.flows)
+        ips = _speed(self.measured_on, profile, net)
+        return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model)
+
+
+def question_of(
+    flows: list[str], rate: list[str] | None, profiles: list[Path] | None, measured_on: str | None, model: str
+) -> Question:
+    """Find the flows, and measure those that no profile is given for."""
+    models = [known.value for known in Model]
+    if model not in models:
+        raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
+    rates: Rates = 1000.0
+    if rate and "=" in rate[0]:
+        rates = {name: number("--rate", text) for name, text in pairs("--rate", rate).items()}
+    elif rate:
+        rates = number("--rate", rate[0])
+    found = tuple(find_flow(name) for name in flows)
+    for flow in found:
+        _rates_of(flow, rates, found)
+    loaded = [Profile.load(path) for path in profiles or ()]
+    if len(loaded) > len(found):
+        raise PlacementError(f"a flow has one --profile; got {len(loaded)} for {len(found)}")
+    return Question(
+        found, tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found), rates, measured_on, Model(model)
+    )
+
+
+def asked_for(
+    flow: str | None,
+    net: Path | None,
+    rate: list[str] | None,
+    profile: Path | None,
+    measured_on: str | None,
+    model: str,
+    problem: Path | None,
+    case: str | None,
+    resources: str,
+) -> Problem:
+    """The problem that a command line describes: a flow on a net, or a dataflow of a file."""
+    if problem is not None:
+        return of_file(problem, case, rate, resources)
+    if flow is None or net is None:
+        raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
+    where = nets.read(net)
+    return question_of([flow], rate, [profile] if profile else None, measured_on, model).on(where)
+
+
+def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
+    """A dataflow of a file of CEP dataflows, the first if none is named."""
+    from headwater.place.cases import ghosh
+
+    dags = {dag.name: dag for dag in ghosh.read(path)}
+    if not dags:
+        raise PlacementError(f"file '{path}' holds no dataflow")
+    if case is None:
+        case = next(iter(dags))
+        if len(dags) > 1:
+            err.print(f"placing {case}, the first of {len(dags)} dataflows; choose with --case")
+    if case not in dags:
+        raise PlacementError(f"file '{path}' has no dataflow '{case}'{suggestion(case, dags)}")
+    return ghosh.problem(dags[case], number("--rate", rate[0]) if rate else 100.0, resources)
+
+
+def _profile_of(flow: Flow, loaded: list[Profile], several: bool) -> Profile:
+    """The profile given for a flow, of several the one that bears its name; measured now if there is none."""
+    own = [profile for profile in loaded if not several or profile.flow == flow.name]
+    if own:
+        return own[0]
+    from headwater.engine.profiler import profile as measure
+
+    with progress(f"measuring {flow.name}"):
+        return measure(flow, records=20_000)
+
+
+def _speed(measured_on: str | None, measured: Profile, net: Net) -> float | None:
+    classes = {c.name: c.cpu_ips for c in net.classes}
+    if measured_on is None:
+        if measured.device in classes:
+            return None
+        err.print(
+            f"the profile was measured on {measured.device}, which is no class of {net.name}; taking "
+            f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
+        )
+        return DESKTOP_IPS
+    if measured_on in classes:
+        return classes[measured_on]
+    return number("--measured-on", measured_on)
+
+
+def _rates_of(flow: Flow, rates: Rates, flows: Iterable[Flow]) -> Rates:
+    """The rates of one flow's sources, of those given as SOURCE or FLOW/SOURCE; a name that means no source is an error."""
+    if not isinstance(rates, Mapping):
+        return rates
+    sources = {f.name: [s.name for s in f.steps.values() if s.is_source] for f in flows}
+    known = [name for f, own in sources.items() for s in own for name in (s, f"{f}/{s}")]
+    unknown = next((name for name in rates if name not in known), None)
+    if unknown is not None:
+        shown = listed(s for own in sources.values() for s in own)
+        raise PlacementError(f"a rate is given for '{unknown}'; the sources are {shown}{suggestion(unknown, known)}")
+    mine = {s: rates[name] for s in sources[flow.name] for name in (s, f"{flow.name}/{s}") if name in rates}
+    for source in sources[flow.name]:
+        if source not in mine:
+            raise PlacementError(f"source '{source}' has no rate; rates are given for {listed(rates)}")
+    return mine
+
+
+# -- names of steps ---------------------------------------------------------------------------------------------------------
+
+
+def step_named(name: str, problem: Problem) -> str:
+    """The full name of a step: `flow/step` where several flows are placed, of which the flow may be left out if clear."""
+    if name in problem.steps:
+        return name
+    meant = [step for step in problem.steps if step.endswith(f"/{name}")]
+    if len(meant) > 1:
+        raise PlacementError(f"several flows have a step '{name}': say which of {listed(meant)}")
+    return meant[0] if meant else name  # an unknown one is told by the problem, with what it has
+
+
+def named(wishes: Wishes, problem: Problem) -> Wishes:
+    """Wishes with every step by its full name."""
+
+    def full(given: Mapping[str, T]) -> dict[str, T]:
+        return {step_named(name, problem): value for name, value in given.items()}
+
+    def each(names: Iterable[str]) -> list[str]:
+        return [step_named(name, problem) for name in names]
+
+    return replace(
+        wishes,
+        pins=full(wishes.pins),
+        keep=full(wishes.keep),
+        together=tuple(tuple(each(group)) for group in wishes.together),
+        anonymise=frozenset(each(wishes.anonymise)),
+    )
+
+
+# -- values of options ------------------------------------------------------------------------------------------------------
+
+
+def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Read NAME=VALUE, any number of them."""
+    out = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise PlacementError(f"{option} is written NAME=VALUE; got {text!r}")
+        out[name] = value
+    return out
+
+
+def whole(option: str, text: str) -> int:
+    """Read a whole number."""
+    if not text.isdigit():
+        raise PlacementError(f"{option} needs a whole number; got {text!r}")
+    return int(text)
+
+
+def number(option: str, text: str) -> float:
+    """Read a number of 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise PlacementError(f"{option} needs a number; got {text!r}") from None
+    if not 0 <= value < float("inf"):
+        raise PlacementError(f"{option} needs a number of 0 or more; got {text!r}")
+    return value
