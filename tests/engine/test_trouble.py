@@ -75,7 +75,7 @@ def test_a_full_flow_blocks_its_source_and_loses_nothing(on):
     opened, source = threading.Event(), Endless(limit=5000)
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.crowded)
+    wait_until(lambda: run.gate.held)
     held_at = source.given
     assert held_at < 5000
     opened.set()
@@ -83,6 +83,40 @@ def test_a_full_flow_blocks_its_source_and_loses_nothing(on):
     assert [r["n"] for r in out.records] == list(range(5000))
     assert report.last.backpressure_s > 0
     assert report.last.records_in == accounted(report) == 5000
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_pipeline_that_is_held_up_does_not_hold_up_another(on):
+    opened, other = threading.Event(), Endless(limit=20_000)
+    flow, out = held_up(Endless(limit=5000), opened)
+    flow.read("other r", other).write("other w", io.Discard())
+    run = engine.start(flow, on=on, queue_records=500, workers=2)
+    try:
+        wait_until(lambda: run.gate.held)
+        wait_until(lambda: run.sample().records_out["other w"] == 20_000)
+        assert run.sample().records_out["w"] == 0
+    finally:
+        opened.set()
+        run.wait()
+    assert len(out.records) == 5000
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_dead_letters_that_nobody_takes_hold_up_only_those_they_come_from(on):
+    opened = threading.Event()
+    flow = Flow("dead letters")
+    flow.read("bad", Endless(limit=20_000)).map("breaks", lambda r: r["missing"]).write("w", io.Discard())
+    flow.read("good", Endless(limit=20_000)).write("good w", io.Discard())
+    flow.dead_letters.apply("gate", lambda: Gate(opened)).write("dead", io.Discard())
+    run = engine.start(flow, on=on, queue_records=500, workers=2)
+    try:
+        wait_until(lambda: run.gate.held)
+        wait_until(lambda: run.sample().records_out["good w"] == 20_000)
+        assert run.sample().steps["bad"].records_in < 20_000
+    finally:
+        opened.set()
+        report = run.wait()
+    assert report.dead_letters == 20_000 == report.last.records_out["dead"]
 
 
 @pytest.mark.parametrize("on", RUNNERS)
@@ -130,7 +164,7 @@ def test_stop_drains_and_abort_says_what_was_left(on):
     opened, source = threading.Event(), Endless()
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.crowded)
+    wait_until(lambda: run.gate.held)
     run.stop()
     opened.set()
     report = run.wait()
@@ -140,7 +174,7 @@ def test_stop_drains_and_abort_says_what_was_left(on):
     opened, source = threading.Event(), Endless()
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.crowded)
+    wait_until(lambda: run.gate.held)
     run.abort()
     opened.set()
     report = run.wait()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from headwater.clock import now_ns
 from headwater.engine.queue import Entry
 from headwater.flow.column import Array
 from headwater.metrics import Histogram, StepMetrics, add_rows
@@ -29,7 +28,7 @@ class Latencies:
         self._batches += 1
         if self._batches % self._every:
             return
-        self._pending.append((time.time_ns(), stamps))
+        self._pending.append((now_ns(), stamps))
         if len(self._pending) >= 128:
             fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
             self.histograms()

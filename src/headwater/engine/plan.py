@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headwater.engine.gate import Gate
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Grouping, Step
 from headwater.operators.operator import DEAD
@@ -61,6 +62,12 @@ class Plan:
                 if sender.index not in downstream:  # a dead-letter sink that fails must not feed itself
                     _join(sender, DEAD, of_step[DEAD_LETTERS], 0, "one", ())
         return cls(flow, instances)
+
+    def gate(self) -> Gate:
+        """Return what decides which sources of the plan are held back."""
+        sources = [instance.index for instance in self.instances if instance.step.is_source]
+        dead_letters = [instance.index for instance in self.instances if instance.step.name == DEAD_LETTERS]
+        return Gate(self.downstream(), sources, dead_letters)
 
     def downstream(self) -> list[list[int]]:
         """Return, for each instance, those whose queues it feeds; dead letters do not hold anyone up."""

@@ -7,6 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from functools import partial
 
 from headwater.engine.options import Options
 from headwater.engine.plan import Plan
@@ -21,8 +22,6 @@ from headwater.operators import build
 
 log = logging.getLogger(__name__)
 
-#: A queue holds its sources back from this share of its bound on, until it is down to that share.
-HIGH, LOW = 0.9, 0.4
 _EXAMPLES = 5
 _LONG_S = 10.0  #: a turn that takes longer is spoken of
 
@@ -41,7 +40,7 @@ class Run(ABC):
         load_kernels(self.plan)
         self.lock = threading.Lock()  #: guards the gate, the end and, in the worker pool, all queues
         self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
-        self.crowded: set[int] = set()  #: instances whose queues hold sources back
+        self.gate = self.plan.gate()
         self.aborted = False
         self.stopping = threading.Event()
         self.done = threading.Event()
@@ -50,7 +49,7 @@ class Run(ABC):
         self.samples: deque[Sample] = deque(maxlen=3600)
         self.shed: dict[str, int] = {}
         self._backpressure_ns = 0
-        self._crowded_since = 0
+        self._held_since = 0
         self.stations = self._build()
         self.limits = [options.queue_records] * len(self.stations)
         self._puts = [0] * len(self.stations)
@@ -66,7 +65,7 @@ class Run(ABC):
             for instance in self.plan.instances:
                 operator = None if instance.step.is_source else build(instance.step)
                 station = Station(instance, operator, measure=self.options.measure)
-                station.on_dead = self._note_dead
+                station.on_dead = partial(self._note_dead, instance.index)
                 stations.append(station)
         except Exception:
             for station in stations:
@@ -207,22 +206,20 @@ class Run(ABC):
             self.limits[instance] = max(1, min(self.options.queue_records, self.options.queue_bytes // per_record))
         return self.limits[instance]
 
-    def crowd(self, instance: int) -> None:
-        """Hold the sources back: a queue is near its bound; called with the lock held."""
-        if not self.crowded:
-            self._crowded_since = time.perf_counter_ns()
-        self.crowded.add(instance)
-
-    def relieve(self, instance: int) -> None:
-        """Let the sources go on if this was the last crowded queue; called with the lock held."""
-        self.crowded.discard(instance)
-        if not self.crowded:
-            self._backpressure_ns += time.perf_counter_ns() - self._crowded_since
-            self.room.notify_all()
+    def heed_gate(self) -> None:
+        """Do what the gate has decided: let go who is held no longer, and keep the time; called with the lock held."""
+        now = time.perf_counter_ns()
+        if self._held_since:
+            self._backpressure_ns += now - self._held_since
+        self._held_since = now if self.gate.held else 0
+        self.room.notify_all()
 
     # -- measurements -------------------------------------------------------------------------------------------------
 
-    def _note_dead(self, batch: Batch) -> None:
+    def _note_dead(self, instance: int, batch: Batch) -> None:
+        with self.lock:
+            if self.gate.broke(instance):
+                self.heed_gate()
         if len(self.dead) < _EXAMPLES:
             self.dead += batch.rows()[: _EXAMPLES - len(self.dead)]
             log.warning("dead letter from step %s: %s", self.dead[-1]["step"], self.dead[-1]["error"])
@@ -267,7 +264,7 @@ class Run(ABC):
         with self.lock:
             queued = [self.waiting(index) for index in range(len(self.stations))]
             in_hand = self._in_hand()
-            backpressure = self._backpressure_ns + (now - self._crowded_since if self.crowded else 0)
+            backpressure = self._backpressure_ns + (now - self._held_since if self._held_since else 0)
         for station, queue, hand in zip(self.stations, queued, in_hand, strict=True):
             metrics = station.metrics(now)
             metrics.queue, metrics.in_hand = queue, hand

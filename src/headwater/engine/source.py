@@ -7,6 +7,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
+from headwater.clock import now_ns
 from headwater.engine.station import Delivery, ExitError, Station, told
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.batch import CREATED, END, Batch
@@ -104,12 +105,12 @@ class SourceThread:
             self._spill(batch)
 
     def _has_room(self) -> bool:
-        return not self.run.crowded
+        return self.station.instance.index not in self.run.gate.held
 
     def _wait_for_room(self) -> None:
         run = self.run
         with run.lock:
-            while run.crowded and not run.aborted:
+            while not self._has_room() and not run.aborted:
                 run.room.wait()
 
     def _hand_over(self, batch: Batch) -> None:
@@ -126,7 +127,7 @@ class SourceThread:
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
         with self.run.lock:
-            full = min(self.run.crowded, default=None)
+            full = self.run.gate.reason(self.station.instance.index)
         reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
         self.held -= batch.length
         self._count_shed(reason, batch.length)
@@ -169,4 +170,4 @@ class SourceThread:
 
     def _reject(self, text: str, error: str) -> None:
         deliveries = self.station.reject(rejected(self.station.name, text, error))
-        self.run.deliver(deliveries, time.perf_counter_ns(), time.time_ns())
+        self.run.deliver(deliveries, time.perf_counter_ns(), now_ns())

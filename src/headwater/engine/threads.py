@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from headwater.engine.appetite import Appetite
+from headwater.engine.gate import HIGH, LOW
 from headwater.engine.options import Options
 from headwater.engine.queue import Entry
-from headwater.engine.run import HIGH, LOW, Run
+from headwater.engine.run import Run
 from headwater.engine.station import Delivery, ExitError, Station, told
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -62,12 +64,16 @@ class ThreadPerStep(Run):
                     box.room.wait()
                 station.put((channel, batch, watermark, now_ns, count, born_ns))
                 box.waiting += count
-                crowded = box.waiting >= HIGH * limit and not box.crowded
-                box.crowded = box.crowded or crowded
                 box.work.notify()
+                crowded = box.waiting >= HIGH * limit and to not in self.gate.crowded
             if crowded:
-                with self.lock:
-                    self.crowd(to)
+                self._ask_gate(self.gate.grew, to)
+
+    def _ask_gate(self, changed: Callable[[int, int, int], bool], index: int) -> None:
+        """Tell the gate how long a queue is, and do what it decides; nobody may take or put meanwhile."""
+        with self.lock, self._boxes[index].lock:
+            if changed(index, self._boxes[index].waiting, self.limits[index]):
+                self.heed_gate()
 
     def _loop(self, index: int, station: Station) -> None:
         np.seterr(all="ignore")
@@ -106,11 +112,9 @@ class ThreadPerStep(Run):
             entries = station.queue.take(count)
             box.waiting -= count
             box.room.notify_all()
-            relieved = box.crowded and box.waiting < LOW * self.limits[index]
-            box.crowded = box.crowded and not relieved
+            relieved = index in self.gate.crowded and box.waiting < LOW * self.limits[index]
         if relieved:
-            with self.lock:
-                self.relieve(index)
+            self._ask_gate(self.gate.shrank, index)
         return entries
 
 
@@ -122,7 +126,6 @@ class _Box:
         self.work = threading.Condition(self.lock)
         self.room = threading.Condition(self.lock)
         self.waiting = 0
-        self.crowded = False
 
     def wake(self) -> None:
         with self.lock:

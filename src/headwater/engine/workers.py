@@ -12,7 +12,7 @@ from headwater.engine.crew import Crew
 from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
-from headwater.engine.run import HIGH, LOW, Run
+from headwater.engine.run import Run
 from headwater.engine.station import Delivery, ExitError, told
 from headwater.engine.thread_time import ThreadTime
 from headwater.errors import RunError
@@ -69,8 +69,8 @@ class WorkerPool(Run):
             limit = self.learn_limit(to, batch)
             stations[to].put((channel, batch, watermark, now_ns, count, born_ns))
             arrived(to, count, born_ns)
-            if waiting[to] >= HIGH * limit and to not in self.crowded:
-                self.crowd(to)
+            if self.gate.grew(to, waiting[to], limit):
+                self.heed_gate()
 
     def _worker(self) -> None:
         np.seterr(all="ignore")
@@ -107,8 +107,8 @@ class WorkerPool(Run):
             index, count = command
             station = stations[index]
             entries = station.queue.take(count)
-            if self.crowded and index in self.crowded and machine.waiting[index] < LOW * self.limits[index]:
-                self.relieve(index)
+            if self.gate.crowded and self.gate.shrank(index, machine.waiting[index], self.limits[index]):
+                self.heed_gate()
             self._running += 1
             if self._sleeping and machine.ready and self._running < self._crew.size:
                 self._work.notify()

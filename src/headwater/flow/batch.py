@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from headwater.clock import now_ns
 from headwater.errors import FlowError
 from headwater.flow.column import Array, Column, checked_value, column_of, concat, empty
 from headwater.flow.schema import Schema
@@ -119,7 +119,7 @@ _NO_STAMPS = np.zeros((0, 2), np.int64)
 def stamped(length: int, created_ns: Array | int | None = None) -> Array:
     """Return stamps for records created at the given moments (now by default) and emitted now."""
     stamps = np.empty((length, 2), np.int64)
-    now = time.time_ns()
+    now = now_ns()
     stamps[:, CREATED] = now if created_ns is None else created_ns
     stamps[:, EMITTED] = now
     return stamps

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from headwater.clock import now_ns
+
 
 class Clock(Protocol):
     """Tells the moment and waits."""
@@ -16,12 +18,12 @@ class Clock(Protocol):
         """Wait."""
 
 
-class WallClock:
-    """The computer's own clock."""
+class SteadyClock:
+    """The computer's own clock, of which it does not matter that somebody sets it."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since 1970."""
-        return time.time_ns()
+        return now_ns()
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -15,7 +15,7 @@ from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
 from headwater.flow.schema import DTYPES, Fields, Schema, Type
-from headwater.io.clock import Clock, WallClock
+from headwater.io.clock import Clock, SteadyClock
 from headwater.io.pace import Pace, PacedReader, Take
 from headwater.io.rates import Rate, rate_of
 
@@ -54,7 +54,7 @@ class Generate:
         clock: Clock | None = None,
     ) -> None:
         self.make = make
-        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or WallClock())
+        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         self._schema = _checked(Schema.of(schema), time)
 
     @property
@@ -106,7 +106,7 @@ class Replay:
         clock: Clock | None = None,
     ) -> None:
         self.records, self.loop = records, loop
-        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or WallClock())
+        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         schema = _schema_of(records) if isinstance(records, Batch) else records.schema
         self._schema = _checked(schema, time)
 

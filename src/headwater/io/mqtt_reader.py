@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from threading import Condition, Event
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headwater.clock import now_ns
 from headwater.errors import FlowError
 from headwater.flow.batch import Batch, stamped
 from headwater.flow.column import Column, Text, parts
@@ -107,7 +107,7 @@ class MqttReader:
         """Take a message from the network thread."""
         if message.retain and not self._asked_for(message.topic):
             return  # amqtt also sends who connects what it keeps of topics that others subscribed to
-        taken = Message(message.topic, message.payload, time.time_ns(), message.mid, message.qos)
+        taken = Message(message.topic, message.payload, now_ns(), message.mid, message.qos)
         with self._changed:
             if taken.qos == 0:
                 if len(self._waiting) >= self._source.buffer:

@@ -14,7 +14,7 @@ from headwater.flow.batch import CREATED, EMITTED, Batch
 from headwater.flow.column import Array
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.schema import Schema
-from headwater.io.clock import Clock, WallClock
+from headwater.io.clock import Clock, SteadyClock
 from headwater.io.rates import Rate
 
 Take = Callable[[int, int], Batch]  #: returns as many records as asked, from a number on that counts from 0
@@ -32,7 +32,7 @@ class Pace:
     duration: Duration | None = None
     time: str | None = None
     tick: Duration = "1 ms"
-    clock: Clock = field(default_factory=WallClock)
+    clock: Clock = field(default_factory=SteadyClock)
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 0:

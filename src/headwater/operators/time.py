@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
+from headwater.clock import latest_ns
 from headwater.flow.batch import NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column, Nullable
 from headwater.flow.duration import written
@@ -15,15 +16,20 @@ from headwater.flow.steps import EventTime
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 
+log = logging.getLogger(__name__)
+
+_ENOUGH_TO_DOUBT = 100  #: records, all ahead of the machine's clock, that make its own time the likely slip
+
 
 class EventTimeOperator(Operator):
     """Stamps each batch with a watermark: the newest time seen, less the lateness allowed."""
 
     stateless = False
 
-    def __init__(self, kind: EventTime, step: str, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+    def __init__(self, kind: EventTime, step: str, now_us: Callable[[], int] = lambda: latest_ns() // 1000) -> None:
         self._kind, self._step, self._now_us = kind, step, now_us
         self._watermark = NO_WATERMARK
+        self._only_ahead: int | None = 0  #: how many records came so far, while all of them were ahead of our clock
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the batch with its watermark; records without time or from the future are dead letters."""
@@ -64,6 +70,7 @@ class EventTimeOperator(Operator):
         times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
         limit = self._now_us() + self._kind.ahead_us
         ahead = times > limit
+        self._doubt_own_clock(ahead, times - limit)
         if lacking is None and not ahead.any():
             return None, []
         if lacking is not None:
@@ -77,6 +84,18 @@ class EventTimeOperator(Operator):
             for early in ahead[bad].tolist()
         ]
         return bad, why
+
+    def _doubt_own_clock(self, ahead: Array, by_us: Array) -> None:
+        """Say so, once, if records come from the future and from nowhere else: then it is this clock that is wrong."""
+        if self._only_ahead is None or not len(ahead):
+            return
+        self._only_ahead = self._only_ahead + len(ahead) if ahead.all() else None
+        if self._only_ahead is not None and self._only_ahead >= _ENOUGH_TO_DOUBT:
+            lead_s = (float(np.median(by_us)) + self._kind.ahead_us) / 1e6
+            log.warning(
+                "step %s: all records are %.0f s ahead of this machine's clock; is it slow?", self._step, lead_s
+            )
+            self._only_ahead = None
 
     def snapshot(self, select: object = None) -> bytes:
         """Save how far event time has come."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from headwater.clock import latest_ns
 from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Column, Text
 from headwater.flow.schema import Schema
@@ -143,7 +143,7 @@ AHEAD = "the message's time is more than 1 min ahead of this machine's clock"
 
 def clocks_ahead(time_ms: Array) -> Array | None:
     """Return which messages were written by a clock that runs too far ahead, or None when none was."""
-    limit = time.time_ns() // 1_000_000 + _AHEAD_MS
+    limit = latest_ns() // 1_000_000 + _AHEAD_MS
     return time_ms > limit if len(time_ms) and time_ms.max() > limit else None
 
 

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
+from headwater.engine.gate import HIGH, LOW
 from headwater.engine.machine import Machine
 from headwater.engine.policy import policy_named
-from headwater.engine.run import HIGH, LOW
 from headwater.metrics import StepMetrics
 from headwater.net.arrays import Floats
 from headwater.place.problem import Problem
