@@ -10,16 +10,16 @@ import typer
 
 from headwater import net as nets
 from headwater.cli.placed import read_placement
-from headwater.cli.question import named, number, of_file, pairs, question_of, step_named, whole
+from headwater.cli.question import MODEL as DEFAULT_MODEL
+from headwater.cli.question import number, of_file, pairs, question_of, whole, with_wishes
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError
 from headwater.net.edit import with_devices
 from headwater.net.net import Net
-from headwater.place import Budget, Objective, Placement, Problem, Wishes, strategy, wished
+from headwater.place import Budget, Objective, Placement, Wishes, strategy
 from headwater.place.account import account
 from headwater.place.compared import compared, mended, tell_compared, tell_mended
-from headwater.place.copies import with_copies
 from headwater.place.joined import parted
 from headwater.place.repair import repair
 from headwater.place.strategies import MODULES
@@ -70,7 +70,7 @@ def plan(
     rate: RATE = None,
     profile: PROFILES = None,
     measured_on: MEASURED = None,
-    model: MODEL = "queue",
+    model: MODEL = DEFAULT_MODEL,
     pin: PIN = None,
     keep: KEEP = None,
     anonymise: ANONYMISE = None,
@@ -130,26 +130,21 @@ def plan(
     if problem is None and (not flows or net is None):
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
 
-    def asked(unwished: Problem) -> Problem:
-        for step, count in numbers.items():
-            unwished = with_copies(unwished, step_named(step, unwished), count)
-        return wished(unwished, named(wishes, unwished))
-
     if problem is not None:
-        first = asked(of_file(problem, case, rate, resources))
+        first = with_wishes(of_file(problem, case, rate, resources), numbers, wishes)
     else:
         assert net is not None
         where = nets.read(net)
         larger = with_added(where, add or [])
         question = question_of(flows, rate, profile, measured_on, model)
-        first = asked(question.on(where))
+        first = question.on(where, numbers, wishes)
     with progress("placing"):
         if before is not None:
             old = read_placement(before, first)
             found = repair(first, old, budget)
             document = account(found) | mended(old, found)
         elif add:
-            found = solve(asked(question.on(larger)), budget)
+            found = solve(question.on(larger, numbers, wishes), budget)
             document = compared(solve(first, budget), found) | {"added": add}
         else:
             found = solve(first, budget)

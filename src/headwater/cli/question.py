@@ -14,11 +14,14 @@ from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
-from headwater.place import Model, Problem, Wishes
+from headwater.place import Model, Problem, Wishes, wished
+from headwater.place.copies import with_copies
 from headwater.place.joined import joined
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
+MODEL = Model.QUEUE.value
+"""How time is reckoned when nothing else is said."""
 T = TypeVar("T")
 Rates = float | dict[str, float]
 
@@ -33,9 +36,10 @@ class Question:
     measured_on: str | None
     model: Model
 
-    def on(self, net: Net) -> Problem:
-        """The problem of placing the flows on a net, together if there are several."""
-        return joined([self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)])
+    def on(self, net: Net, copies: Mapping[str, int] | None = None, wishes: Wishes | None = None) -> Problem:
+        """The problem of placing the flows on a net, together if there are several, with what is wished of it."""
+        each = [self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)]
+        return with_wishes(joined(each), copies, wishes)
 
     def _one(self, flow: Flow, profile: Profile, net: Net) -> Problem:
         from headwater.place.from_flow import problem_of
@@ -78,14 +82,25 @@ def asked_for(
     problem: Path | None,
     case: str | None,
     resources: str,
+    *,
+    copies: Mapping[str, int] | None = None,
+    wishes: Wishes | None = None,
 ) -> Problem:
     """The problem that a command line describes: a flow on a net, or a dataflow of a file."""
     if problem is not None:
-        return of_file(problem, case, rate, resources)
+        return with_wishes(of_file(problem, case, rate, resources), copies, wishes)
     if flow is None or net is None:
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     where = nets.read(net)
-    return question_of([flow], rate, [profile] if profile else None, measured_on, model).on(where)
+    question = question_of([flow], rate, [profile] if profile else None, measured_on, model)
+    return question.on(where, copies, wishes)
+
+
+def with_wishes(asked: Problem, copies: Mapping[str, int] | None, wishes: Wishes | None) -> Problem:
+    """The problem with steps in copies and with wishes, both by the names of a command line."""
+    for step, count in (copies or {}).items():
+        asked = with_copies(asked, _step_named(step, asked), count)
+    return wished(asked, _named(wishes, asked)) if wishes else asked
 
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
@@ -150,7 +165,7 @@ def _rates_of(flow: Flow, rates: Rates, flows: Iterable[Flow]) -> Rates:
 # -- names of steps ---------------------------------------------------------------------------------------------------------
 
 
-def step_named(name: str, problem: Problem) -> str:
+def _step_named(name: str, problem: Problem) -> str:
     """The full name of a step: `flow/step` where several flows are placed, of which the flow may be left out if clear."""
     if name in problem.steps:
         return name
@@ -160,14 +175,14 @@ def step_named(name: str, problem: Problem) -> str:
     return meant[0] if meant else name  # an unknown one is told by the problem, with what it has
 
 
-def named(wishes: Wishes, problem: Problem) -> Wishes:
+def _named(wishes: Wishes, problem: Problem) -> Wishes:
     """Wishes with every step by its full name."""
 
     def full(given: Mapping[str, T]) -> dict[str, T]:
-        return {step_named(name, problem): value for name, value in given.items()}
+        return {_step_named(name, problem): value for name, value in given.items()}
 
     def each(names: Iterable[str]) -> list[str]:
-        return [step_named(name, problem) for name in names]
+        return [_step_named(name, problem) for name in names]
 
     return replace(
         wishes,

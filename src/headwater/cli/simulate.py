@@ -24,6 +24,7 @@ from headwater.cli.plan import (
     TIME,
     search,
 )
+from headwater.cli.question import MODEL as DEFAULT_MODEL
 from headwater.cli.question import asked_for
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
@@ -61,7 +62,7 @@ def simulate(
     rate: RATE = None,
     profile: PROFILE = None,
     measured_on: MEASURED = None,
-    model: MODEL = "queue",
+    model: MODEL = DEFAULT_MODEL,
     problem: PROBLEM = None,
     case: CASE = None,
     resources: RESOURCES = "liberal",

@@ -20,12 +20,13 @@ from headwater.cli.plan import (
     SEED,
     search,
 )
-from headwater.cli.question import named, pairs, question_of
+from headwater.cli.question import MODEL as DEFAULT_MODEL
+from headwater.cli.question import pairs, question_of
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.duration import microseconds
-from headwater.place import Budget, Placement, Problem, Wishes, strategy, wished
+from headwater.place import Budget, Placement, Problem, Wishes, strategy
 from headwater.place.account import account
 from headwater.place.explain import slower
 from headwater.place.reach import reach
@@ -48,7 +49,7 @@ def size(
     rate: RATE = None,
     profile: PROFILES = None,
     measured_on: MEASURED = None,
-    model: MODEL = "queue",
+    model: MODEL = DEFAULT_MODEL,
     pin: PIN = None,
     keep: KEEP = None,
     close: CLOSE = None,
@@ -76,9 +77,8 @@ def size(
     target_s = microseconds(latency) / 1e6 if latency is not None else None
     budget = search(time_s, 0.0, seed, None)
     where = nets.read(Path(given[-1]))
-    asked = question_of(given[:-1], rate, profile, measured_on, model).on(where)
     wishes = Wishes(pins=pairs("--pin", pin), keep=pairs("--keep", keep), closed=frozenset(close or ()))
-    asked = wished(asked, named(wishes, asked))
+    asked = question_of(given[:-1], rate, profile, measured_on, model).on(where, wishes=wishes)
     with progress("sizing"):
         found = (
             least(asked, fewest, latency_s=target_s, budget=budget)
