@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs bench soak clean lock
+.PHONY: demo test test-core test-spark coverage check docs bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
@@ -21,8 +21,23 @@ demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
 
 # Two at a time, file by file: half of them wait for brokers, child processes and Spark.
-test: .venv/ready
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := -m pytest -n 2 --dist loadfile
+ON_SPARK := tests/spark tests/runners src/headwater/spark
+
+test: test-core test-spark
+
+test-core: .venv/ready
+	$(BIN)/python $(PYTEST) -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
+
+test-spark: .venv/ready
+	$(BIN)/python $(PYTEST) -m spark
+
+# Child processes and Spark's workers are counted too; what Numba compiles is not seen, and counts as never run.
+coverage: .venv/ready
+	$(BIN)/coverage erase
+	$(BIN)/coverage run $(PYTEST)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 check: .venv/ready
 	$(BIN)/ruff check .

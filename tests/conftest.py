@@ -10,10 +10,20 @@ from conservation import missing
 from headwater.engine import Run
 from headwater.errors import RunError
 
+ROOT = Path(__file__).parents[1]
+#: all in these is a test of Spark; elsewhere a test says so itself, with the marker or by asking for the session
+ON_SPARK = (ROOT / "tests" / "spark", ROOT / "tests" / "runners", ROOT / "src" / "headwater" / "spark")
+
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("tests")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or any(item.path.is_relative_to(folder) for folder in ON_SPARK):
+            item.add_marker("spark")
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ from headwater.bench.broker import broker
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: a page whose code has a test of its own, which reads back what the page publishes
+OWN = {"queries.md": "tests/cep/test_docs.py"}
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
@@ -23,16 +25,24 @@ def ran(script, folder, *, where):
     return done.stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path):
-    blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(), re.DOTALL)
-    code = "\n".join(text for kind, text in blocks if kind == "python")
-    if not code:
-        return
+def with_code():
+    """Return each page that has code of its own to run, and mark those that need Spark."""
+    for page in PAGES:
+        blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(), re.DOTALL)
+        code = "\n".join(text for kind, text in blocks if kind == "python")
+        if code and page.name not in OWN:
+            told = "".join(text for kind, text in blocks if kind == "text")
+            marks = (
+                [pytest.mark.spark] if re.search(r"^from headwater(\.spark| import .*\bspark)\b", code, re.M) else []
+            )
+            yield pytest.param(page, code, told, id=page.name, marks=marks)
+
+
+@pytest.mark.parametrize(("page", "code", "told"), list(with_code()))
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, code, told, tmp_path):
     with broker() if "mqtt://broker" in code else nullcontext("") as url:  # a page's broker is a real one here
         (tmp_path / "page.py").write_text(code.replace("mqtt://broker", url))
         printed = ran("page.py", tmp_path, where=page.name)
-    told = "".join(text for kind, text in blocks if kind == "text")
     if told:
         assert printed == told
 

@@ -16,7 +16,9 @@ PAGE = TESTS.parent / "docs" / "queries.md"
 sys.path.append(str(TESTS / "io"))  # for the broker
 
 
-def test_the_blocks_of_the_page_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_of_the_page_run_in_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from broker import PATIENCE_S, Broker
 
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -33,3 +35,4 @@ def test_the_blocks_of_the_page_run_in_order(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         reader.close()
         broker.stop()
+    assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL))

@@ -141,6 +141,7 @@ def test_profile_writes_a_file_that_can_be_read_again(headwater, tmp_path):
     assert Profile.load(tmp_path / "tanks.json").of("low").form == "expressions"
 
 
+@pytest.mark.spark
 def test_doctor_finds_this_machine_well(headwater, monkeypatch, tmp_path):
     for name in ("bash", "dirname"):  # what Spark's scripts need; no Java, so that the one of the extra is used
         (tmp_path / name).symlink_to(shutil.which(name))
