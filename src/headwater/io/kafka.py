@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 from headwater.errors import FlowError
@@ -15,6 +15,10 @@ class Kafka:
     A value is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is, for the one text column
     of `schema`. Reading begins with the earliest record that is there, or with what comes from now on (`start="latest"`),
     and after a restart where it was. `options` are the client's own, such as `{"kafka.security.protocol": "SSL"}`.
+
+    When written, each record has a key, by which Kafka chooses its partition, so that records of one key stay in order:
+    the columns `key`, or those of the last `key_by` before, where records still have them; `key=()` writes none. One
+    text column is the key as it is, one column of another type its JSON text, several a JSON object.
     """
 
     def __init__(
@@ -25,6 +29,7 @@ class Kafka:
         *,
         payload: Literal["json", "text"] = "json",
         start: Literal["earliest", "latest"] = "earliest",
+        key: str | Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
         if payload not in ("json", "text"):
@@ -32,6 +37,7 @@ class Kafka:
         if start not in ("earliest", "latest"):
             raise FlowError(f"start is 'earliest' or 'latest'; got {start!r}")
         self.servers, self.topic, self.payload, self.start = servers, topic, payload, start
+        self.key = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         self.options = {"kafka.bootstrap.servers": servers, **(options or {})}
         self._given = None if schema is None else Schema.of(schema)
 

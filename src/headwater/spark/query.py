@@ -18,7 +18,7 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
 from headwater.metrics import Report, Sample
-from headwater.spark import sources
+from headwater.spark import sinks, sources
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.gateway import java_side
 from headwater.spark.keyed import SourceStage, with_level
@@ -84,6 +84,7 @@ class SparkRun:
         for step in self.flow.steps.values():
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
+        sinks.check(self.flow)
         self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
@@ -225,6 +226,7 @@ class SparkRun:
                 next_sample = elapsed + self.options.sample_s
             for feed in self._feeds.values():
                 feed.check()
+                feed.follow(self._query)
             if self._is_time_up():
                 self.stopping.set()
             if self.stopping.is_set() and not told:

@@ -15,7 +15,7 @@ from headwater.flow.steps import Step, Write
 from headwater.io import Discard
 from headwater.operators.operator import dead_letters
 from headwater.spark.parcel import Parcel
-from headwater.spark.sinks import OpenSink, TableSink, open_sink
+from headwater.spark.sinks import OpenSink, TableSink, key_before, open_sink
 from headwater.spark.stages import Staging
 from headwater.spark.tally import Tally
 
@@ -34,7 +34,7 @@ class Sinks:
         try:
             for name, step in flow.steps.items():
                 if step.is_sink:
-                    self._open[name] = open_sink(step, checkpoint)
+                    self._open[name] = open_sink(step, checkpoint, key_before(flow, step))
         except BaseException:
             self.close()
             raise

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from headwater.flow.batch import Batch
+from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.io.csv import Csv
 from headwater.io.jdbc import Jdbc
@@ -31,12 +32,12 @@ from headwater.riot.in_order import InOrder
 from headwater.spark.sinks.direct import DirectSink
 from headwater.spark.sinks.files import LineFile
 from headwater.spark.sinks.jdbc import JdbcTable
-from headwater.spark.sinks.kafka import KafkaSink
+from headwater.spark.sinks.kafka import Form, KafkaSink, key_before
 from headwater.spark.sinks.spool import SpooledSink
 from headwater.spark.sinks.sqlite import SqliteTable
 from headwater.spark.sinks.table import Staging, TableSink
 
-__all__ = ["OpenSink", "Staging", "TableSink", "guarantee", "open_sink"]
+__all__ = ["OpenSink", "Staging", "TableSink", "check", "guarantee", "key_before", "open_sink"]
 
 
 class OpenSink(Protocol):
@@ -55,8 +56,19 @@ class OpenSink(Protocol):
         """Finish what is written and release what was opened."""
 
 
-def open_sink(step: Step, checkpoint: Path) -> OpenSink:
-    """Open a step's sink; what it has written already is kept in the checkpoint, or in the sink itself."""
+def check(flow: Flow) -> None:
+    """Raise what sinks have to say of the columns that they are given, before Java has to be started."""
+    for step in flow.steps.values():
+        if isinstance(step.kind, Write):
+            sink, schema = step.kind.sink, step.inputs[0].schema
+            if isinstance(sink, Kafka):
+                Form(sink, schema, key_before(flow, step))
+            elif isinstance(sink, ParquetTable):
+                sink.check(schema)
+
+
+def open_sink(step: Step, checkpoint: Path, key: tuple[str, ...] = ()) -> OpenSink:
+    """Open a step's sink, for records of a key; what it has written is kept in the checkpoint, or in the sink itself."""
     assert isinstance(step.kind, Write)
     sink, schema = step.kind.sink, step.inputs[0].schema
     run = _run_name(checkpoint)
@@ -70,7 +82,7 @@ def open_sink(step: Step, checkpoint: Path) -> OpenSink:
     if isinstance(sink, Jdbc):
         return JdbcTable(sink, schema, _short(run, step))
     if isinstance(sink, Kafka):
-        return KafkaSink(sink, schema, folder)
+        return KafkaSink(sink, schema, folder, key)
     if isinstance(sink, InOrder):
         return SpooledSink(sink, schema, folder)
     return DirectSink(sink, schema, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import RunError
+from headwater.errors import FlowError, RunError
 from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Source
 from headwater.io.csv import Csv
@@ -28,8 +28,10 @@ from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
     from headwater.spark.sources.feed import Prefix
+    from headwater.spark.sources.kafka import Backlog
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Feed:
     _signals: Signals
     _receiver: Receiver | None
     _temporary: Path | None
+    _backlog: Backlog | None = None
 
     def begun_ns(self) -> int | None:
         """Return since when it is read, by the wall clock; None if it is not yet."""
@@ -58,6 +61,12 @@ class Feed:
     def pause(self) -> None:
         """Read no more for now: a later run goes on here."""
         self._signals.pause()
+
+    def follow(self, query: StreamingQuery) -> None:
+        """End a source that cannot tell its end, once all has been read that it was to be read of."""
+        if self._backlog is not None and self._backlog.is_read(query.lastProgress):
+            self._backlog = None
+            self.finish()
 
     def check(self) -> None:
         """Raise what the source broke with, if it did."""
@@ -94,9 +103,9 @@ def open_source(
     from headwater.spark.sources.feed import plain, rows_of
 
     prefix = prefix or plain(step_index)
-    if isinstance(source, Kafka):
-        return _kafka(spark, step, source, step_index, checkpoint, prefix)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
+    if isinstance(source, Kafka):
+        return _kafka(spark, step, source, step_index, checkpoint, prefix, sizes, until_read=available_now)
     folder, temporary = _folder(checkpoint, step_index, lasting=not _is_ranged(source))
     ranges = _ranges(source, sizes, columns, at_once=available_now)
     receiver = None
@@ -110,11 +119,13 @@ def open_source(
 
 
 def check(source: Source) -> None:
-    """Raise what a file has to say, if it cannot be read, before Java has to be started."""
+    """Raise what a source has to say, if it cannot be read, before Java has to be started."""
     if isinstance(source, MessageFile):
         MessageRanges(source, Sizes(1)).start()
     elif isinstance(source, JsonLines | Csv | Parquet) and _is_ranged(source):
         source.open(lambda text, error: None).close()
+    elif isinstance(source, Kafka) and source.key is not None:
+        raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
 
 
 def check_read(source: Source, at: Offset, whose: str) -> None:
@@ -126,14 +137,23 @@ def check_read(source: Source, at: Offset, whose: str) -> None:
 
 
 def _kafka(
-    spark: SparkSession, step: str, source: Kafka, step_index: int, checkpoint: str | Path | None, prefix: Prefix
+    spark: SparkSession,
+    step: str,
+    source: Kafka,
+    step_index: int,
+    checkpoint: str | Path | None,
+    prefix: Prefix,
+    sizes: Sizes,
+    *,
+    until_read: bool,
 ) -> Feed:
-    from headwater.spark.sources.kafka import kafka_rows
+    from headwater.spark.sources.kafka import Backlog, kafka_rows
 
     folder, temporary = _folder(checkpoint, step_index, lasting=False)
     signals = Signals(folder)
     signals.clear()
-    return Feed(kafka_rows(spark, step, source, prefix, signals), signals, None, temporary)
+    rows = kafka_rows(spark, step, source, prefix, signals, sizes)
+    return Feed(rows, signals, None, temporary, Backlog(source.topic) if until_read else None)
 
 
 def way_of(source: Source, columns: tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,33 @@ from headwater.io.records import JsonDecoder
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.parcel import ROW, Row
 from headwater.spark.sources.feed import Prefix, in_arrow, rows_of
-from headwater.spark.sources.ranges import Offset, Piece
+from headwater.spark.sources.ranges import Offset, Piece, Sizes
 from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: what was seen to work with Spark 4.3, each by itself: 4.3.0 was not published, nor what 4.2.0 says that it depends on, so
+#: that `spark.jars.packages` finds no whole set
+PACKAGES = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
 _LAST = 2**20  # the number of the piece that says that all is over: behind every partition of a topic
 
 
-def kafka_rows(spark: SparkSession, step: str, source: Kafka, prefix: Prefix, signals: Signals) -> DataFrame:
+def kafka_rows(
+    spark: SparkSession, step: str, source: Kafka, prefix: Prefix, signals: Signals, sizes: Sizes
+) -> DataFrame:
     """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
-    options = {"subscribe": source.topic, "startingOffsets": source.start, **source.options}
+    options = {
+        "subscribe": source.topic,
+        "startingOffsets": source.start,
+        "maxOffsetsPerTrigger": str(sizes.batch_records),
+        **source.options,
+    }
     values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
     return rows_from(spark, values, step, source, prefix, signals)
 
@@ -52,11 +68,38 @@ def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
     except AnalysisException as error:
         if "kafka" not in str(error).lower():
             raise
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        files = ", ".join("{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES)
         raise RunError(
-            f"Spark's connector to Kafka is not there: give the setting spark.jars.packages={package}, "
-            "or spark.jars with the files, before Spark starts"
+            "Spark's connector to Kafka is not there: before Spark starts, give the setting spark.jars with the paths or "
+            f"addresses of {files} (from Maven Central)"
         ) from None
+
+
+class Backlog:
+    """What a topic held when reading began, by partition; known once Spark has told of its first micro-batch."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._wanted: dict[str, int] | None = None
+
+    def is_read(self, told: Any) -> bool:
+        """Say, of what Spark tells of a query, whether all of it has been read."""
+        for source in () if told is None else told.sources:
+            latest, read = (_offsets(said, self._topic) for said in (source.latestOffset, source.endOffset))
+            if latest is not None:
+                self._wanted = self._wanted or latest
+                return all((read or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
+        return False
+
+
+def _offsets(said: str | None, topic: str) -> dict[str, int] | None:
+    """Return the offsets of a topic, by partition, in what a source of Spark's says; None of another source."""
+    try:
+        told = json.loads(said or "")
+    except ValueError:
+        return None
+    found = told.get(topic) if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _reader(step: str, source: Kafka, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -1,0 +1,62 @@
+"""What test_kafka.py runs in a process of its own, whose Spark has the connector: writes a topic, reads it, prints JSON."""
+
+import json
+import sys
+from pathlib import Path
+
+from headwater import Flow, io, spark
+from headwater.spark.session import session
+from headwater.spark.sources.ranges import Sizes
+
+RECORDS, KEYS, MOST = 3000, 5, 500
+
+
+def numbered(state, record):
+    state = (state or 0) + 1
+    return state, {"n": record["n"], "tank": record["tank"], "place": state}
+
+
+def written(servers, source, topic, **options):
+    """Write a topic from a file, in many micro-batches, by a flow that is keyed by tank."""
+    flow = Flow("writing")
+    made = flow.read("lines", source).key_by("tank")
+    counted = made.process("count", numbered, out={"n": int, "tank": str, "place": int})
+    counted.write("out", io.Kafka(servers, topic, **options))
+    spark.run(flow, sizes=Sizes(parallel=2, batch_bytes=8000, piece_bytes=2000))
+
+
+def held(running, servers, topic):
+    """Return what a topic holds, as any other reader finds it: by partition and offset."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    rows = running.read.format("kafka").options(**options).load().orderBy("partition", "offset").collect()
+    return [
+        (row.partition, None if row.key is None else bytes(row.key).decode(), json.loads(row.value)) for row in rows
+    ]
+
+
+def read(servers, topic, out):
+    """Read what a topic holds now, in micro-batches of a few hundred records."""
+    flow = Flow("reading")
+    source = io.Kafka(servers, topic, {"n": int, "tank": str, "place": int})
+    flow.read("topic", source).write("out", io.JsonLines(out))
+    return spark.run(flow, available_now=True, sizes=Sizes(parallel=2, batch_records=MOST)).to_json()
+
+
+def main(servers, jars, folder):
+    running = session("local[2]", {"spark.jars": jars})
+    path = folder / "in.jsonl"
+    path.write_text("".join(json.dumps({"n": n, "tank": f"t{n % KEYS}"}) + "\n" for n in range(RECORDS)))
+    source = io.JsonLines(path, {"n": int, "tank": str})
+    written(servers, source, "keyed")
+    written(servers, source, "by-number", key=["n"])
+    report = read(servers, "keyed", folder / "out.jsonl")
+    told = {
+        "keyed": held(running, servers, "keyed"),
+        "by number": held(running, servers, "by-number"),
+        "report": report,
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,135 @@
+"""Kafka with a broker of its own on loopback: what is written is read back, by Kafka's own means and by a flow.
+
+Broker and connector are jars that Maven brings (kafka/pom.xml); without them the test is skipped.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka_flows import KEYS, MOST, RECORDS
+
+from headwater import Flow, io
+from headwater import spark as on_spark
+from headwater.errors import FlowError
+from headwater.spark import java
+from headwater.spark.sinks import key_before
+from headwater.spark.sources.kafka import PACKAGES
+
+JARS = Path(os.environ.get("HEADWATER_KAFKA_JARS") or Path.home() / ".cache" / "headwater" / "kafka")
+CONNECTOR = [JARS / "{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES]
+PATIENCE_S = 120
+SETTINGS = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{control}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{control}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={folder}/data
+num.partitions=3
+offsets.topic.replication.factor=1
+"""
+
+
+@contextmanager
+def broker(folder):
+    """Run a broker while the context lasts; gives its address."""
+    with socket.socket() as one, socket.socket() as two:
+        for probe in (one, two):
+            probe.bind(("127.0.0.1", 0))
+        port, control = one.getsockname()[1], two.getsockname()[1]
+    settings = folder / "server.properties"
+    settings.write_text(SETTINGS.format(port=port, control=control, folder=folder))
+    command = [java.find().home / "bin" / "java", "-Xmx512m", "-cp", f"{JARS}/*"]
+    with (folder / "broker.log").open("wb") as said:
+        given = {"stdout": said, "stderr": said}
+        formatting = [*command, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", settings]
+        subprocess.run(formatting, check=True, timeout=PATIENCE_S, **given)
+        with subprocess.Popen([*command, "kafka.Kafka", settings], **given) as process:
+            try:
+                wait_for(process, port, folder / "broker.log")
+                yield f"127.0.0.1:{port}"
+            finally:
+                process.kill()
+
+
+def wait_for(process, port, said):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        assert process.poll() is None, said.read_text()[-2000:]
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the broker does not answer")
+
+
+@pytest.mark.skipif(not all(jar.exists() for jar in CONNECTOR), reason=f"no jars of Kafka in {JARS}")
+def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_what_is_there(tmp_path):
+    with broker(tmp_path) as servers:
+        script = Path(__file__).with_name("kafka_flows.py")
+        command = [sys.executable, script, servers, ",".join(map(str, CONNECTOR)), tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+
+    by_key = defaultdict(list)
+    for partition, key, record in told["keyed"]:
+        assert key == record["tank"]
+        by_key[key].append((partition, record["place"], record["n"]))
+    assert len(by_key) == KEYS
+    for number, key in enumerate(sorted(by_key)):
+        assert len({partition for partition, _, _ in by_key[key]}) == 1
+        assert [place for _, place, _ in by_key[key]] == list(range(1, RECORDS // KEYS + 1))
+        assert [n for _, _, n in by_key[key]] == list(range(number, RECORDS, KEYS))
+    assert sorted(int(key) for _, key, _ in told["by number"]) == list(range(RECORDS))
+
+    report = told["report"]
+    assert report["records_in"] == RECORDS
+    assert report["spark"]["batches"] >= RECORDS // MOST
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(line["n"] for line in lines) == list(range(RECORDS))
+    for key in by_key:
+        places = [line["place"] for line in lines if line["tank"] == key]
+        assert places == sorted(places)
+
+
+def doubled(state, record):
+    return None, record
+
+
+def test_the_key_of_a_topic_is_that_of_the_last_key_by():
+    sink = io.Kafka("h:1", "t")
+    flow = Flow("keys")
+    read = flow.read("r", io.Items([{"n": 1, "tank": "a", "pump": "b"}]))
+    keyed = read.key_by("tank").process("p", doubled, out={"n": int, "tank": str, "pump": str})
+    for name, stream, key in [
+        ("plain", read, ()),
+        ("kept", keyed, ("tank",)),
+        ("two", keyed.key_by("tank", "pump").process("q", doubled, out={"tank": str, "pump": str}), ("tank", "pump")),
+        ("lost", keyed.select("s", "n"), ()),
+    ]:
+        stream.write(name, sink)
+        assert key_before(flow, flow.steps[name]) == key, name
+
+
+def test_a_key_that_records_do_not_have_is_told_before_spark_starts(monkeypatch):
+    monkeypatch.setattr("headwater.spark.query.session", lambda *given: pytest.fail("Spark was started"))
+    flow = Flow("keys")
+    flow.read("r", io.Items([{"n": 1}])).write("out", io.Kafka("h:1", "t", key="tank"))
+    with pytest.raises(FlowError, match=r"the key of kafka://h:1/t.*'tank'"):
+        on_spark.run(flow)
+    flow = Flow("keys")
+    flow.read("r", io.Kafka("h:1", "t", {"n": int}, key="n")).write("out", io.Discard())
+    with pytest.raises(FlowError, match="is for writing"):
+        on_spark.run(flow)
