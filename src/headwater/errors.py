@@ -54,6 +54,10 @@ class ModelError(HeadwaterError):
 class InputError(HeadwaterError):
     """A source or sink cannot be opened, read or written."""
 
+    def __init__(self, message: str, *, records: int = 0) -> None:
+        super().__init__(message)
+        self.records = records  #: how many that a sink had taken are lost with it
+
 
 class SnapshotError(HeadwaterError):
     """Saved state does not fit the step that should take it."""

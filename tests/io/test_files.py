@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from io_strategies import batches, names, same, values
 
-from headwater.errors import InputError
+from headwater import Flow, engine
+from headwater.errors import InputError, RunError
 from headwater.flow.schema import Schema
-from headwater.io import Csv, JsonLines, Parquet
+from headwater.io import Csv, Items, JsonLines, Parquet
 
 KINDS = [JsonLines, Csv, Parquet]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -168,3 +169,53 @@ def test_a_position_of_another_kind_is_refused(tmp_path, kind):
     written(tmp_path / "file", kind, numbered(3), ROWS)
     with pytest.raises(InputError, match=r"from position 'here'"):
         kind(tmp_path / "file").open(pytest.fail, "here")
+
+
+@every_kind
+def test_a_file_that_another_run_writes_is_refused_and_stays_as_it_is(tmp_path, kind):
+    path = tmp_path / "file"
+    first = kind(path).open(ROWS)
+    first.write(numbered(3))
+    for options in ({}, {"append": True}) if kind is not Parquet else ({},):
+        with pytest.raises(InputError, match="another run is writing it"):
+            kind(path, **options).open(ROWS)
+    first.write(numbered(3, start=3))
+    first.close()
+    assert everything(kind(path).open(pytest.fail)) == numbered(6).rows()
+    written(path, kind, numbered(1), ROWS)
+    assert everything(kind(path).open(pytest.fail)) == numbered(1).rows()
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+def test_a_last_line_without_an_end_is_ended_before_more_is_added(tmp_path, kind):
+    path = tmp_path / "file"
+    written(path, kind, numbered(2), ROWS)
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    writer = kind(path, append=True).open(ROWS)
+    writer.write(numbered(2, start=2))
+    writer.close()
+    assert everything(kind(path).open(pytest.fail)) == numbered(4).rows()
+
+
+def test_what_a_killed_run_left_of_a_parquet_file_is_overwritten(tmp_path):
+    (tmp_path / ".file.part").write_bytes(b"x" * 100_000)
+    written(tmp_path / "file", Parquet, numbered(2), ROWS)
+    assert everything(Parquet(tmp_path / "file").open(pytest.fail)) == numbered(2).rows()
+    assert sorted(os.listdir(tmp_path)) == ["file"]
+
+
+def test_a_parquet_file_that_breaks_off_is_no_success(tmp_path, file_limit, monkeypatch):
+    from headwater.io import parquet
+
+    monkeypatch.setattr(parquet, "_ROWS", 1000)
+    path = tmp_path / "file"
+    flow = Flow("parquet")
+    rows = [{"id": f"{n * 7919:x}", "x": float(n)} for n in range(5000)]
+    flow.read("in", Items(rows, ROWS)).write("out", Parquet(path))
+    with file_limit(20_000):
+        run = engine.start(flow, chunk=100)
+        with pytest.raises(RunError, match=r"step 'out' could not finish: .* records are lost with it"):
+            run.wait()
+    document = run.report().to_json()
+    assert (document["records_out"]["out"], document["dead_letters"]) == (0, 5000)
+    assert os.listdir(tmp_path) == []

@@ -9,10 +9,11 @@ from itertools import count
 import pytest
 from broker import PATIENCE_S, Broker, Link, ScriptedBroker
 
+from headwater import Flow, engine
 from headwater.errors import FlowError, InputError
 from headwater.flow.batch import CREATED, EMITTED, Batch
 from headwater.flow.schema import Schema
-from headwater.io import Mqtt
+from headwater.io import Collect, Items, Mqtt
 
 SCHEMA = Schema.of({"id": str, "n": int})
 QUICK = {"retry": "50 ms", "username": "tester"}
@@ -319,11 +320,83 @@ def test_a_sink_whose_buffer_is_full_says_so_and_what_was_left(topic):
         writer.close()
 
 
-def test_a_record_cannot_make_a_wildcard_topic(opened, broker, topic):
-    writer = publisher(opened, broker, f"{topic}/{{id}}")
-    with pytest.raises(InputError, match=r"cannot publish to topic '.*/\+', which a record's columns made"):
-        writer.write(Batch.of({"id": ["+"], "n": [1]}, SCHEMA))
-    assert writer.waiting == 0
+#: values of a topic's column that no broker takes, and what is said of them
+UNFIT = {
+    "$SYS/x": "'$SYS/x' begins with '$'",
+    "$": "begins with '$'",
+    "+": "a wildcard",
+    "a#": "a wildcard",
+    "a\0b": "a character that brokers do not take",
+    "a\nb": "a character that brokers do not take",
+    "x" * 70_000: "has 70,000 bytes",
+    "é" * 32_768: "has 65,536 bytes",
+    None: "has no 'id'",
+    "": "empty topic",
+}
+
+
+@both
+def test_only_the_records_whose_topic_no_broker_takes_are_dead_letters(opened, broker, topic, qos):
+    """The whole flow, with the topic of one column and good records between the bad."""
+    reader = subscribed(opened, broker, f"{topic}/#", qos=qos)
+    good = [f"{topic}/{n}" for n in range(len(UNFIT))]
+    rows = [{"id": value, "n": n} for n, pair in enumerate(zip(UNFIT, good, strict=True)) for value in pair]
+    flow, letters = Flow("topics"), Collect()
+    flow.read("in", Items(rows, SCHEMA)).write("out", Mqtt(broker.url, "{id:path}", qos=qos, **QUICK))
+    flow.dead_letters.write("letters", letters)
+    report = engine.run(flow)
+    assert sorted(row["id"] for row in taken(reader, len(good))) == sorted(good)
+    assert report.last.records_out["out"] == len(good)
+    assert report.dead_letters == len(UNFIT)
+    for letter, said in zip(letters.records, UNFIT.values(), strict=True):
+        assert said in letter["error"]
+        assert len(letter["error"]) < 200
+
+
+def test_a_slash_in_a_value_makes_no_levels_unless_it_may(opened, broker, topic):
+    reader = subscribed(opened, broker, f"{topic}/#", topic_column="topic")
+    values = Batch.of({"id": ["a/b", "c"], "n": [1, 2]}, SCHEMA)
+    refused = publisher(opened, broker, f"{topic}/{{id}}/x").write(values)
+    assert list(refused) == [0]
+    assert "write {id:path}" in refused[0]
+    assert taken(reader, 1)[0]["topic"] == f"{topic}/c/x"
+    assert not publisher(opened, broker, f"{topic}/{{id:path}}/x").write(values)
+    assert [row["topic"] for row in taken(reader, 2)] == [f"{topic}/a/b/x", f"{topic}/c/x"]
+
+
+def test_a_dollar_that_the_topic_itself_begins_with_is_meant(opened, broker):
+    writer = publisher(opened, broker, "$aws/things/{id}/update")
+    assert not writer.write(numbered(1))
+
+
+def test_a_message_that_is_no_message_is_refused_alone(opened, broker, topic, monkeypatch):
+    monkeypatch.setattr("headwater.io.mqtt_writer._LARGEST", 1000)
+    schema = Schema.of({"v": object})
+    reader = subscribed(opened, broker, topic, schema=schema)
+    refused = publisher(opened, broker, topic, schema).write(Batch.of({"v": [1, object(), "x" * 2000, 2]}, schema))
+    assert {row: reason.split(":")[0] for row, reason in refused.items()} == {
+        1: "a record cannot be written as JSON",
+        2: "a message of 2,008 bytes; MQTT carries 1,000 at most",
+    }
+    assert [row["v"] for row in taken(reader, 2)] == [1, 2]
+
+
+def test_a_sender_that_breaks_says_so_and_nothing_hangs(opened, broker, topic, monkeypatch):
+    writer = publisher(opened, broker, topic)
+    wait_until(writer._connection.connected.is_set)
+
+    def broken(*args, **options):
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(writer._connection.client, "publish", broken)
+    writer.write(numbered(1, 2))
+    wait_until(lambda: writer._broken)
+    for act in (writer.flush, lambda: writer.write(numbered(3))):
+        with pytest.raises(InputError, match="sending broke: no such thing"):
+            act()
+    with pytest.raises(InputError, match=r"2 records were not delivered .* sending broke") as told:
+        writer.close()
+    assert told.value.records == 2
 
 
 @pytest.fixture(scope="module")
@@ -440,6 +513,8 @@ def test_the_client_id_lasts_where_the_broker_keeps_a_session():
         (lambda: Mqtt("host", "t/+").open(SCHEMA), "holds a wildcard"),
         (lambda: Mqtt("host", "t/{ido}").open(SCHEMA), "there is no column 'ido'"),
         (lambda: Mqtt("host", "t/{id").open(SCHEMA), "cannot read topic"),
+        (lambda: Mqtt("host", "t/{id:>5}").open(SCHEMA), r"written \{name\} or \{name:path\}; got '>5'"),
+        (lambda: Mqtt("host", "t/\n/{id}").open(SCHEMA), "control character"),
         (lambda: Mqtt("host", "t", payload="text").open(Schema.of({"n": int})), "exactly one text column"),
     ],
 )

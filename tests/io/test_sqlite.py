@@ -62,16 +62,37 @@ def test_a_table_of_nothing_but_its_key_keeps_each_once(path):
     assert everything(sink) == [{"id": "a"}, {"id": "b"}]
 
 
-def test_a_batch_is_written_whole_or_not_at_all(path):
+def test_a_record_that_the_table_does_not_take_is_refused_alone(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE t (id TEXT, n INTEGER CHECK (n < 10))")
     connection.close()
     writer = Sqlite(path, "t").open(SCHEMA)
+    refused = writer.write(records(("a", 1), ("b", 20), ("c", 3), ("d", 40), ("e", 5)))
+    assert set(refused) == {1, 3}
+    assert all("CHECK constraint failed" in reason for reason in refused.values())
+    writer.close()
+    assert everything(Sqlite(path, "t")) == records(("a", 1), ("c", 3), ("e", 5)).rows()
+
+
+@pytest.mark.parametrize("key", ["id", "n"])
+def test_a_record_without_its_key_is_refused_alone(path, key):
+    schema = Schema.of({"id": str, "n": int})
+    batch = Batch.of({"id": ["a", None, "c"], "n": [1, None, 3]}, schema)
+    writer = Sqlite(path, "t", key=key).open(schema)
+    assert set(writer.write(batch)) == {1}
+    writer.close()
+    assert everything(Sqlite(path, "t")) == records(("a", 1), ("c", 3)).rows()
+
+
+def test_a_batch_is_written_whole_or_not_at_all(path):
+    writer = Sqlite(path, "t").open(SCHEMA)
     writer.write(records(("a", 1)))
-    with pytest.raises(InputError, match=r"cannot write .*:t: CHECK constraint failed"):
+    with sqlite3.connect(path) as other:
+        other.execute("DROP TABLE t")
+    other.close()
+    with pytest.raises(InputError, match=r"cannot write .*:t: no such table"):
         writer.write(records(("b", 2), ("c", 20)))
     writer.close()
-    assert everything(Sqlite(path, "t")) == records(("a", 1)).rows()
 
 
 def test_a_table_with_other_columns_is_refused_at_once(path):

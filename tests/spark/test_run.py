@@ -103,6 +103,26 @@ def test_tasks_write_a_partitioned_table(spark, tmp_path):
     assert report.last.records_out == {"table": 600}
 
 
+def test_records_that_a_table_cannot_hold_are_dead_letters_and_the_others_are_there(spark, tmp_path):
+    import pyarrow.dataset as ds
+
+    keys = ["x" * 400 if n % 50 == 7 else ["a/b", "", None][n % 3] for n in range(600)]
+    rows = [json.dumps({"n": n, "key": key}) for n, key in enumerate(keys)]
+    (tmp_path / "in.jsonl").write_text("\n".join(rows))
+    flow, letters = Flow("table"), io.Collect()
+    read = flow.read("r", io.JsonLines(tmp_path / "in.jsonl", SCHEMA))
+    read.write("table", ParquetTable(tmp_path / "table", by="key"))
+    read.write("lines", io.JsonLines(tmp_path / "out.jsonl"))
+    flow.dead_letters.write("dead", letters)
+    report = on_spark.run(flow, sizes=SMALL)
+    found = ds.dataset(tmp_path / "table", partitioning="hive").to_table().to_pylist()
+    assert sorted(row["n"] for row in found) == [n for n in range(600) if n % 50 != 7]
+    assert {row["key"] for row in found} == {"a/b", "__EMPTY__", None}
+    assert report.last.records_out == {"table": 588, "lines": 600, "dead": 12}
+    assert report.dead_letters == 12
+    assert all("at most 251 fit" in letter["error"] for letter in letters.records)
+
+
 def broken_sink():
     class Broken:
         def open(self, schema):

@@ -103,8 +103,8 @@ def test_each_record_is_there_once_however_often_the_process_was_killed(tmp_path
             batch_id += 1
         except Killed:
             kills += 1
-            if kind == "sqlite":
-                sink.close()  # as the system does; uncommitted records are gone
+            if kind in ("sqlite", "json lines", "csv"):
+                sink.close()  # as the system does: uncommitted records are gone, files are nobody's
             step = step_for(make(tmp_path / "out"))
             sink = open_sink(step, tmp_path / "checkpoint")
     sink.close()
@@ -164,11 +164,10 @@ def test_what_sqlite_cannot_take_does_not_take_the_rest_with_it(tmp_path):
     sink = open_sink(flow.steps["out"], tmp_path / "checkpoint")
     sink.begin(0)
     sink.write(Batch.of({"n": [1]}, schema))
-    with pytest.raises(InputError):
-        sink.write(Batch.of({"n": [2, object()]}, schema))
+    assert set(sink.write(Batch.of({"n": [2, object()]}, schema))) == {1}
     sink.write(Batch.of({"n": [3]}, schema))
     sink.commit(0)
-    assert sqlite_numbers(tmp_path / "db") == ["1", "3"]
+    assert sqlite_numbers(tmp_path / "db") == ["1", "2", "3"]
 
 
 def test_other_sinks_get_a_micro_batch_again_only_if_it_was_cut_short(tmp_path):

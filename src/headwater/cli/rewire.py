@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +31,7 @@ def rewired(
         for name, step in flow.steps.items():
             if step.is_sink:
                 kinds[name] = Write(_file_sink(output, name, step.inputs[0].schema))
-    return _with_one_writer(flow.replaced(kinds)) if kinds else flow
-
-
-def _with_one_writer(flow: Flow) -> Flow:
-    """Return the flow with one instance of each step that writes a text file: two would overwrite each other."""
-    files = [step for step in flow.steps.values() if isinstance(step.kind, Write) and _is_text_file(step.kind.sink)]
-    if all(step.parallel == 1 for step in files):
-        return flow
-    alone = {step.name: replace(step, parallel=1) for step in files}
-    return Flow.of_steps(flow.name, [alone.get(name, step) for name, step in flow.steps.items()])
-
-
-def _is_text_file(sink: Any) -> bool:
-    return isinstance(sink, Csv | JsonLines)
+    return flow.replaced(kinds) if kinds else flow
 
 
 def at_rate(source: Any, rate: float) -> Any:

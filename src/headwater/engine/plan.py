@@ -47,7 +47,7 @@ class Plan:
         instances: list[Instance] = []
         of_step: dict[str, list[Instance]] = {}
         for step in order:
-            made = [Instance(len(instances) + number, step, number) for number in range(step.parallel)]
+            made = [Instance(len(instances) + number, step, number) for number in range(step.instances)]
             of_step[step.name] = made
             instances += made
         for step in order:

@@ -180,6 +180,7 @@ class Run(ABC):
                 try:
                     station.operator.close()
                 except Exception as error:
+                    station.lost(getattr(error, "records", 0))
                     if self.error is None:
                         self.error = RunError(f"step {station.name!r} could not finish: {error}", step=station.name)
 

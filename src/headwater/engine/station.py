@@ -177,6 +177,8 @@ class Station:
                     deliveries.append((to, its_channel, result, NO_WATERMARK, out))
             elif result is not None:
                 out = self._send(result, deliveries)
+                if self._is_sink and self.measure:
+                    self.latencies.arrived(_as_list(result)[0][1].stamps)
             elif self._is_sink:
                 out = batch.length
                 if self.measure:
@@ -333,6 +335,12 @@ class Station:
         self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
+
+    def lost(self, records: int) -> None:
+        """Take note that a sink has not written after all what it had taken."""
+        if self.measure:
+            self.counters.records_out -= records
+        self.counters.dead += records
 
     def waiting(self) -> int:
         """Return how many records are in the queue; the caller holds the lock that guards it."""

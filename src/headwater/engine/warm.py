@@ -20,7 +20,7 @@ def load_kernels(plan: Plan) -> None:
             has_text = has_text or "text" in dict(given.schema.fields).values()
             if given.keys:
                 KeySlots(given.schema, given.keys).slots_of(nothing)
-                if step.parallel > 1:
+                if step.instances > 1:
                     partitions([nothing[key] for key in given.keys], 2)
     if has_text:
         Text.of([""]).take(np.zeros(1, np.int64))

@@ -37,7 +37,7 @@ def _branch(flow: Flow, step: Step, indent: str, last: bool, label: str, lines: 
         lines.append(f"{indent}{elbow}{label}{step.name} (above)")
         return
     drawn.add(step.name)
-    count = f" x{step.parallel}" if step.parallel > 1 else ""
+    count = f" x{step.instances}" if step.instances > 1 else ""
     lines.append(f"{indent}{elbow}{label}{step.name}{count}: {step.kind}")
     below = [(reader, given) for reader in flow.steps.values() for given in reader.inputs if given.step == step.name]
     for i, (reader, given) in enumerate(below):
@@ -53,7 +53,7 @@ def mermaid(flow: Flow) -> str:
     numbers = {name: f"s{i}" for i, name in enumerate(flow.steps)}
     lines = ["flowchart LR"]
     for name, step in flow.steps.items():
-        text = f"{name}{f' x{step.parallel}' if step.parallel > 1 else ''}".replace('"', "'")
+        text = f"{name}{f' x{step.instances}' if step.instances > 1 else ''}".replace('"', "'")
         shape = ("([", "])") if step.is_source or step.is_sink else ("[", "]")
         lines.append(f'    {numbers[name]}{shape[0]}"{text}"{shape[1]}')
     for name, step in flow.steps.items():
@@ -91,7 +91,7 @@ def svg(flow: Flow) -> str:
 
 def _box(name: str, step: Step, x: float, y: float) -> str:
     fill = "#e6f2e6" if step.is_source else "#f6ead9" if step.is_sink else "#e8edf7"
-    title = name + (f" ×{step.parallel}" if step.parallel > 1 else "")
+    title = name + (f" ×{step.instances}" if step.instances > 1 else "")
     does = str(step.kind)
     does = does if len(does) <= 30 else does[:29] + "…"
     return (

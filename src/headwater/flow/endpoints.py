@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from headwater.errors import InputError
 from headwater.flow.batch import Batch
 from headwater.flow.schema import Schema
 
 Reject = Callable[[str, str], None]  #: takes a record as text and why it cannot be read
+Refused = dict[int, str]  #: rows of a batch that cannot be written, and why
 
 
 class Reader(Protocol):
@@ -36,20 +38,45 @@ class Source(Protocol):
 
 
 class Writer(Protocol):
-    """An open sink; one worker at a time writes to it."""
+    """An open sink; one worker at a time writes to it.
 
-    def write(self, batch: Batch) -> None:
-        """Write the records; raises InputError when it cannot, and then none counts as written."""
+    A writer that gathers records before they are where they belong also has `flush()`, which brings them there. What
+    it cannot bring there it keeps, and tries again; `close` raises InputError with the number of those it had to give
+    up as `records`.
+    """
+
+    def write(self, batch: Batch) -> Refused | None:
+        """Take the records; return those rows that can never be written, each with its reason.
+
+        The rows that are not returned are taken. Raises InputError when none can be, and then none of them is.
+        """
 
     def close(self) -> None:
         """Finish what is written and release what was opened."""
 
 
 class Sink(Protocol):
-    """Describes where records go."""
+    """Describes where records go.
+
+    It may say two things more of itself. `writers` is "many" where several writers of it may be open at once; without a
+    word it has one, however parallel its step is. `claims(writing=True)` returns the `Place` that it writes, which no
+    other step of the flow may then use.
+    """
 
     def open(self, schema: Schema) -> Writer:
         """Start writing records of this schema."""
+
+
+def writers_of(sink: Sink) -> Literal["one", "many"]:
+    """Return whether a sink takes one writer at a time or many."""
+    return "many" if getattr(sink, "writers", "one") == "many" else "one"
+
+
+def write_whole(writer: Writer, batch: Batch) -> None:
+    """Write records where nobody is left to take those that a sink refuses: raises InputError if there are any."""
+    refused = writer.write(batch)
+    if refused:
+        raise InputError(f"{len(refused):,} records cannot be written: {min(refused.items())[1]}", records=len(refused))
 
 
 def described(endpoint: Any) -> str:

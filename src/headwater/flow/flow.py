@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FlowError, listed
 from headwater.flow.endpoints import Source
+from headwater.flow.places import check_places
 from headwater.flow.schema import Schema
 from headwater.flow.steps import DeadLetters, Input, Kind, Read, Step
 
@@ -126,7 +127,7 @@ class Flow:
         raise FlowError(f"flow {self.name!r} has a cycle through steps {listed(waiting)}; a flow must run one way")
 
     def check(self) -> None:
-        """Raise FlowError for a cycle, a step that no source reaches, and an output that goes nowhere."""
+        """Raise FlowError for a cycle, a step that no source reaches, an output that goes nowhere, a place used twice."""
         order = self.in_order()
         fed: set[str] = set()
         for step in order:
@@ -141,6 +142,7 @@ class Flow:
                 raise FlowError(
                     f"{step.where}: the output of step {step.name!r} goes nowhere; end it with .write(name, sink)"
                 )
+        check_places(self._steps.values())
 
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""
@@ -159,7 +161,7 @@ class Flow:
                     "name": step.name,
                     "kind": type(step.kind).__name__,
                     "does": str(step.kind),
-                    "parallel": step.parallel,
+                    "parallel": step.instances,
                     "inputs": [
                         {"step": i.step, "port": i.port, "grouping": i.grouping, "keys": list(i.keys)}
                         for i in step.inputs

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.called import called
-from headwater.flow.endpoints import Sink, Source, described
+from headwater.flow.endpoints import Sink, Source, described, writers_of
 from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
 from headwater.flow.state import Scan
@@ -213,7 +213,7 @@ class Step:
     inputs: tuple[Input, ...] = ()
     #: output name → schema; the first is the main one. A sink has none.
     outputs: dict[str, Schema] = field(default_factory=dict)
-    parallel: int = 1
+    parallel: int = 1  #: instances that were asked for; `instances` are those that run
     #: file:line of the user's call, for messages
     where: str = ""
 
@@ -226,3 +226,8 @@ class Step:
     def is_sink(self) -> bool:
         """Whether the step takes records out."""
         return isinstance(self.kind, Write)
+
+    @property
+    def instances(self) -> int:
+        """How many run at once: as many as were asked for, but one where a sink takes one writer."""
+        return 1 if isinstance(self.kind, Write) and writers_of(self.kind.sink) == "one" else self.parallel

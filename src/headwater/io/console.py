@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from headwater.errors import FlowError
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import NUMERIC, Schema
 from headwater.io.fields import texts_of_column
 from headwater.io.records import json_lines
+from headwater.io.sifting import sifted
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Console:
     """Prints the first `limit` records as aligned rows, or as JSON, and says at the end how many more came.
 
     >>> writer = Console(limit=1).open(Schema.of({"id": str, "x": float}))
-    >>> writer.write(Batch.of({"id": ["a", "b"], "x": [1.5, 2.0]}, Schema.of({"id": str, "x": float})))
+    >>> refused = writer.write(Batch.of({"id": ["a", "b"], "x": [1.5, 2.0]}, Schema.of({"id": str, "x": float})))
     id        x
     a       1.5
     >>> writer.close()
@@ -47,29 +49,33 @@ class ConsoleWriter:
         self._shown = self._more = 0
         self._widths: list[int] = []
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Print the records that are among the first, and count the others."""
         first = batch.slice(0, min(len(batch), self._console.limit - self._shown))
-        self._shown += len(first)
-        self._more += len(batch) - len(first)
-        if not len(first):
-            return
         if self._console.json:
-            lines = [line.decode() for line in json_lines(first, self._schema)]
+            encoded, _, refused = sifted(first, lambda batch: json_lines(batch, self._schema))
+            lines = [line.decode() for line in encoded]
         else:
-            lines = self._rows(first)
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-        sys.stdout.flush()
+            rows, _, refused = sifted(first, self._cells)
+            lines = self._rows(rows)
+        self._shown += len(first) - len(refused)
+        self._more += len(batch) - len(first)
+        if lines:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+        return refused
 
     def close(self) -> None:
         """Say how many records were not shown."""
         if self._more:
             print(f"… and {self._more:,} more")
 
-    def _rows(self, batch: Batch) -> list[str]:
+    def _cells(self, batch: Batch) -> list[list[str]]:
         columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
-        rows = [["" if value is None else _plain(value) for value in row] for row in zip(*columns, strict=True)]
-        if not self._widths:  # the first rows set how wide the columns are
+        return [["" if value is None else _plain(value) for value in row] for row in zip(*columns, strict=True)]
+
+    def _rows(self, rows: list[list[str]]) -> list[str]:
+        if rows and not self._widths:  # the first rows set how wide the columns are
             rows.insert(0, list(self._schema))
             self._widths = [max(5, *map(len, column)) for column in zip(*rows, strict=True)]
         return [self._row(row) for row in rows]

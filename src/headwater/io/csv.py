@@ -10,10 +10,12 @@ from typing import Any, overload
 
 from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.batch import Batch, stamped
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
 from headwater.io.lines import Lines, LineWriter
+from headwater.io.sifting import sifted
 
 _GUESS_FROM = 1000  # lines
 _SPAN = 64  # lines that a quoted field may reach over; beyond, a quote was forgotten
@@ -104,6 +106,10 @@ class Csv:
     def _unreadable(self, lines: Lines, why: str) -> InputError:
         lines.close()
         return InputError(f"cannot read {self.path}: {why}")
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file, or the standard stream, that it reads or writes."""
+        return Place.of_stream(self.path, writing=writing)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -213,15 +219,20 @@ class CsvWriter:
         if sink.header and self._file.empty:
             self._file.write(self._rows([list(schema)]))
 
-    def write(self, batch: Batch) -> None:
-        """Write the records, all or none."""
-        if len(batch):
-            columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
-            self._file.write(self._rows(list(zip(*columns, strict=True))))
+    def write(self, batch: Batch) -> Refused:
+        """Write the records that cells can hold, all or none."""
+        rows, _, refused = sifted(batch, self._cells)
+        if rows:
+            self._file.write(self._rows(rows))
+        return refused
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _cells(self, batch: Batch) -> list[tuple[Any, ...]]:
+        columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
+        return list(zip(*columns, strict=True))
 
     def _rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
         text = StringIO()

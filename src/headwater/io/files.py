@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -34,6 +35,20 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     if error.errno == errno.ENOENT and doing == "write":
         fix = "its directory does not exist; make it first"
     return InputError(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
+
+
+def hold(fd: int, path: str | Path) -> None:
+    """Keep an open file to ourselves until it is closed; raises InputError where another run is writing it."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"cannot write {path}: another run is writing it; wait until that has ended, or write elsewhere"
+        ) from None
+    except OSError:
+        pass  # a file system that knows no locks: one has to trust that nobody else writes
 
 
 def write_all(fd: int, data: bytes, path: str | Path) -> None:

@@ -14,6 +14,7 @@ from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
+from headwater.flow.places import Place, place_of
 from headwater.flow.schema import DTYPES, Fields, Schema, Type
 from headwater.io.clock import Clock, SteadyClock
 from headwater.io.pace import Pace, PacedReader, Take
@@ -124,6 +125,10 @@ class Replay:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
         batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
         return _Looped(batch, self.records).take, maxsize if self.loop else len(batch)
+
+    def claims(self, *, writing: bool) -> Place | None:
+        """Return what the source that it loads reads."""
+        return place_of(self.records, writing=False)
 
     def __str__(self) -> str:
         return f"{self.records} at {self.pace.rate}"

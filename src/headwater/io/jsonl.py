@@ -9,10 +9,12 @@ import msgspec
 
 from headwater.errors import FlowError, InputError
 from headwater.flow.batch import Batch
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
+from headwater.io.sifting import sifted
 
 _GUESS_FROM = 1000  # lines
 
@@ -58,6 +60,10 @@ class JsonLines:
         lines, self._peeked = self._peeked or Lines(self.path, position, end), None
         return JsonLinesReader(lines, schema, given, self.path)
 
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file, or the standard stream, that it reads or writes."""
+        return Place.of_stream(self.path, writing=writing)
+
     def __str__(self) -> str:
         return str(self.path)
 
@@ -98,10 +104,12 @@ class JsonLinesWriter:
     def __init__(self, file: LineWriter, schema: Schema) -> None:
         self._file, self._schema = file, schema
 
-    def write(self, batch: Batch) -> None:
-        """Write the records, all or none."""
-        if len(batch):
-            self._file.write(b"\n".join([*json_lines(batch, self._schema), b""]))
+    def write(self, batch: Batch) -> Refused:
+        """Write the records that have a JSON form, all or none."""
+        lines, _, refused = sifted(batch, lambda batch: json_lines(batch, self._schema))
+        if lines:
+            self._file.write(b"\n".join([*lines, b""]))
+        return refused
 
     def close(self) -> None:
         """Close the file."""

@@ -11,7 +11,7 @@ from sys import maxsize
 from typing import Any
 
 from headwater.errors import InputError
-from headwater.io.files import explained, write_all
+from headwater.io.files import explained, hold, write_all
 
 _CHUNK = 2**18
 _RANGE_CHUNK = 2**20  # who reads a range wants all of it, in few large batches
@@ -114,9 +114,8 @@ class LineWriter:
 
     def __init__(self, path: str | Path, *, append: bool) -> None:
         self._path = path
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
         try:
-            self._fd = sys.stdout.fileno() if str(path) == "-" else os.open(path, flags, 0o666)
+            self._fd = sys.stdout.fileno() if str(path) == "-" else _opened(path, append=append)
         except OSError as error:
             raise explained(error, path, "write") from error
         self.empty = not append or os.fstat(self._fd).st_size == 0  #: nothing was there before
@@ -132,6 +131,32 @@ class LineWriter:
         if self._fd >= 0 and str(self._path) != "-":
             os.close(self._fd)
         self._fd = -1
+
+
+def _opened(path: str | Path, *, append: bool) -> int:
+    """Open a file to add lines to; it is emptied, or its last line ended, only when nobody else writes it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        hold(fd, path)
+        found = os.fstat(fd)
+        if stat.S_ISREG(found.st_mode) and found.st_size:
+            if not append:
+                os.ftruncate(fd, 0)
+            elif not _ends_in_newline(path):
+                write_all(fd, b"\n", path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _ends_in_newline(path: str | Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except PermissionError:  # a file that may be written and not read
+        return True
 
 
 def checked_position(position: Any, path: str | Path) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from headwater.errors import FlowError, InputError
 from headwater.flow.batch import Batch
@@ -99,6 +99,8 @@ def checked_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, reject: Reje
 class Collect:
     """Keeps what is written to it: `records` as dicts, in the order they came."""
 
+    writers: ClassVar = "many"
+
     batches: list[Batch] = field(default_factory=list)
 
     def open(self, schema: Schema) -> _Collector:
@@ -128,6 +130,8 @@ class _Collector:
 class Discard:
     """Takes records and forgets them: measures a flow without its sink."""
 
+    writers = "many"
+
     def open(self, schema: Schema) -> Discard:
         """Start forgetting."""
         return self
@@ -141,6 +145,8 @@ class Discard:
 
 class Failing:
     """A sink that always fails: shows what a flow does when its sink is gone."""
+
+    writers = "many"
 
     def __init__(self, message: str = "the sink is gone") -> None:
         self.message = message

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from secrets import token_hex
 from socket import gethostname
-from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema
 
 if TYPE_CHECKING:
@@ -55,9 +55,12 @@ class Mqtt:
     1, and with QoS 0 messages are dropped and counted (the reader's `dropped`).
 
     Publishing. Each record is a message: a JSON object, or with `payload="text"` the one text column.
-    `topic` may hold column names: `city/{sensor}/out`. With `retain` the broker keeps the last message of each
-    topic for those who subscribe later. While the broker is away at most `buffer` records wait; then writing
-    waits for `patience` and fails.
+    `topic` may hold column names: `city/{sensor}/out`. A value is one level of the topic, so that a record with
+    a `/` in it is refused; `{sensor:path}` lets it be several. Refused is also, each record by itself, what
+    would make a topic that brokers do not take: a wildcard, a control character, a missing value, a `$` at the
+    start, more than 65,535 bytes. With `retain` the broker keeps the last message of each topic for those who
+    subscribe later. While the broker is away at most `buffer` records wait; then writing waits for `patience`
+    and fails.
     """
 
     def __init__(
@@ -126,12 +129,28 @@ class Mqtt:
 
         return MqttWriter(self, given) if isinstance(given, Schema) else MqttReader(self, given)
 
+    @property
+    def writers(self) -> Literal["one", "many"]:
+        """Whether several may publish at once: each needs a client id of its own."""
+        return "one" if self.client_id else "many"
+
+    def claims(self, *, writing: bool) -> Place | None:
+        """Return the client id, of which the broker lets in one at a time; none where each connection gets a new one."""
+        name = self._lasting_name("write" if writing else "read")
+        if name is None:
+            return None
+        advice = (
+            "the broker lets in one client of that id at a time, and puts the other out. Give each its own client_id"
+        )
+        return Place(f"client id {name!r} of {self.address}", (str(self.address), name), shared=False, advice=advice)
+
     def name_for(self, purpose: str) -> str:
         """Return the client id: one that lasts when the broker keeps a session, else a new one."""
-        if self.client_id:
+        return self._lasting_name(purpose) or f"headwater-{token_hex(6)}"
+
+    def _lasting_name(self, purpose: str) -> str | None:
+        if self.client_id or self.qos == 0 or purpose == "write":
             return self.client_id
-        if self.qos == 0 or purpose == "write":
-            return f"headwater-{token_hex(6)}"
         known = sha256(f"{gethostname()} {self}".encode()).hexdigest()
         return f"headwater-{known[:12]}"
 
@@ -149,18 +168,6 @@ class Mqtt:
             raise FlowError(f"created names a column of type time; {self.created!r} is {self.fields[self.created]}")
         if self._given is not None and self.payload == "text":
             text_column(self._given, ())
-
-
-def topic_columns(topic: str) -> list[tuple[str, str | None]]:
-    """Split a topic into pieces of plain text, each with the column that follows it.
-
-    >>> topic_columns("city/{sensor}/out")
-    [('city/', 'sensor'), ('/out', None)]
-    """
-    try:
-        return [(plain, name) for plain, name, _, _ in Formatter().parse(topic)]
-    except ValueError as error:
-        raise FlowError(f"cannot read topic {topic!r}: {error}; a column is written {{name}}") from None
 
 
 def text_column(schema: Schema, elsewhere: tuple[str, ...]) -> str:

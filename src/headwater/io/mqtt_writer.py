@@ -6,15 +6,19 @@ from collections import deque
 from threading import Condition, Thread
 from typing import Any
 
-from headwater.errors import FlowError, InputError
+from headwater.errors import InputError
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
-from headwater.io.mqtt import Mqtt, text_column, topic_columns
+from headwater.io.mqtt import Mqtt, text_column
 from headwater.io.mqtt_connection import Connection
+from headwater.io.mqtt_topic import Topic
 from headwater.io.records import json_lines
+from headwater.io.sifting import sifted
 
 Message = tuple[str, bytes]  #: topic and payload
 
+_LARGEST = 268_435_455 - 4  # bytes of topic and payload: what a packet's length can say, less what goes with them
 _FLYING = 1000  # messages given to the client at a time and not yet delivered
 
 
@@ -26,17 +30,13 @@ class MqttWriter:
 
     def __init__(self, sink: Mqtt, schema: Schema) -> None:
         self._sink, self._schema = sink, schema
-        self._pieces = topic_columns(sink.topic)
-        named = tuple(name for _, name in self._pieces if name is not None)
-        for name in named:
-            schema.type_of(name, what=f"topic {sink.topic!r}")
-        if "+" in sink.topic or "#" in sink.topic:
-            raise FlowError(f"topic {sink.topic!r} to publish to holds a wildcard; write a column as {{name}}")
-        self._text = text_column(schema, named) if sink.payload == "text" else None
+        self._topic = Topic(sink.topic, schema)
+        self._text = text_column(schema, self._topic.columns) if sink.payload == "text" else None
         self._waiting: deque[Message] = deque()
         self._flying: deque[Message] = deque()  # given to the client, in order
         self._changed = Condition()  # the client's own locks are never asked for while this one is held
         self._closed = False
+        self._broken: Exception | None = None  # what stopped the thread that sends
         self._connection = Connection(sink.address, sink.name_for("write"), keep_session=False, retry_s=sink.retry_s)
         self._connection.client.max_inflight_messages_set(100)
         self._connection.client.on_publish = self._delivered
@@ -49,64 +49,88 @@ class MqttWriter:
         """Records that the broker does not have yet."""
         return len(self._waiting) + len(self._flying)
 
-    def write(self, batch: Batch) -> None:
-        """Take the records; waits for room when the buffer is full, and fails when there is none in time."""
-        self._connection.check()
-        messages = self._messages(batch)
+    def write(self, batch: Batch) -> Refused:
+        """Take the records that can be messages; waits for room in the buffer, and fails when there is none in time."""
+        self._check()
+        messages, refused = self._messages(batch)
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(len(messages)), self._sink.patience_s):
-                self._connection.check()
+                self._check()
                 raise InputError(
                     f"cannot publish to {self._sink}: {self.waiting:,} records wait for the broker already; "
                     "is it running? A larger buffer bridges a longer cut"
                 )
             self._waiting.extend(messages)
             self._changed.notify_all()
+        return refused
 
     def flush(self) -> None:
         """Wait until the broker has everything; raises InputError if it does not come to that in time."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self.waiting or self._connection.refused, self._sink.patience_s)
-            left = self.waiting
+        left = self._drained()
         if left:
-            self._connection.check()
+            self._check()
             raise InputError(
                 f"{left:,} records wait for {self._sink}: the broker did not take them in time; is it running?"
             )
 
     def close(self) -> None:
         """Wait until the broker has everything, and leave; raises InputError if it does not come to that."""
+        left = self._drained()
         with self._changed:
-            self._changed.wait_for(lambda: not self.waiting or self._connection.refused, self._sink.patience_s)
-            left = self.waiting
             self._closed = True
             self._changed.notify_all()
         self._connection.close()
         self._thread.join()
         if left:
-            raise InputError(
-                f"{left:,} records were not delivered to {self._sink}: the broker did not take them in time"
+            why = f"sending broke: {self._broken}" if self._broken else "the broker did not take them in time"
+            raise InputError(f"{left:,} records were not delivered to {self._sink}: {why}", records=left)
+
+    def _check(self) -> None:
+        """Raise InputError if nothing will ever be delivered."""
+        if self._broken is not None:
+            raise InputError(f"cannot publish to {self._sink}: sending broke: {self._broken}")
+        self._connection.check()
+
+    def _drained(self) -> int:
+        """Wait until the broker has everything, or for as long as patience lasts; return how many records are left."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self.waiting or self._connection.refused or self._broken, self._sink.patience_s
             )
+            return self.waiting
 
     def _has_room(self, count: int) -> bool:
         return self.waiting + count <= self._sink.buffer or not self.waiting
 
-    def _messages(self, batch: Batch) -> list[Message]:
-        columns = {name: batch[name].tolist() for _, name in self._pieces if name is not None}
-        topics = ["".join(self._topic(columns, row)) for row in range(len(batch))]
-        for topic in set(topics):
-            if not topic or set(topic) & set("+#\0"):
-                raise InputError(f"cannot publish to topic {topic!r}, which a record's columns made: it has a wildcard")
-        if self._text is None:
-            return list(zip(topics, json_lines(batch, self._schema), strict=True))
-        texts = [b"" if text is None else text.encode() for text in batch[self._text].tolist()]
-        return list(zip(topics, texts, strict=True))
+    def _messages(self, batch: Batch) -> tuple[list[Message], Refused]:
+        """Return a message for each record that can be one."""
+        topics, refused = self._topic.of(batch)
+        payloads, _, unfit = sifted(batch, self._payloads)
+        rows = [row for row in range(len(batch)) if row not in unfit]
+        refused |= unfit
+        refused |= {
+            row: f"a message of {len(payload):,} bytes; MQTT carries {_LARGEST:,} at most"
+            for row, payload in zip(rows, payloads, strict=True)
+            if len(payload) + 4 * len(topics[row]) > _LARGEST
+        }
+        sent = zip(rows, payloads, strict=True)
+        return [(topics[row], payload) for row, payload in sent if row not in refused], refused
 
-    def _topic(self, columns: dict[str, list[Any]], row: int) -> list[str]:
-        return [plain + ("" if name is None else str(columns[name][row])) for plain, name in self._pieces]
+    def _payloads(self, batch: Batch) -> list[bytes]:
+        if self._text is None:
+            return json_lines(batch, self._schema)
+        return [b"" if text is None else text.encode() for text in batch[self._text].tolist()]
 
     def _send(self) -> None:
-        """Hand messages to the client while the broker is there."""
+        """Hand messages to the client while the broker is there; what stops that is told to who writes next."""
+        try:
+            self._send_on()
+        except Exception as error:
+            with self._changed:
+                self._broken = error
+                self._changed.notify_all()
+
+    def _send_on(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or self._may_send())

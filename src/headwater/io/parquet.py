@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from errno import EISDIR
 from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import IO, Any, overload
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch, concat_batches, stamped
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Schema
-from headwater.io.files import explained
+from headwater.io.files import explained, hold
+from headwater.io.sifting import storable
 
 _ROWS = 2**16  # in a row group that is written, and in a piece that is read
 
@@ -54,6 +56,10 @@ class Parquet:
         if isinstance(given, Schema):
             return ParquetWriter(self.path, given)
         return ParquetReader(self.path, self.schema, position)
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file that it reads or writes."""
+        return Place.of_file(self.path)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -117,51 +123,80 @@ class ParquetWriter:
         from headwater.io.arrow import arrow_schema
 
         self._path, self._schema = Path(path), schema
-        self._hidden = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        self._hidden = self._path.with_name(f".{self._path.name}.part")
         self._gathered: list[Batch] = []
+        self._taken = 0  # records, whether in the file already or gathered
+        self._failed: InputError | None = None  # a file that broke off cannot be gone on with
         if self._path.is_dir():
             raise explained(IsADirectoryError(EISDIR, ""), path, "write")
         try:
-            self._out = self._hidden.open("wb")
+            self._out = _held(self._hidden, path)
         except OSError as error:
             raise explained(error, path, "write") from error
         self._file = pq.ParquetWriter(self._out, arrow_schema(schema))
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Take the records; they are on disk when their row group is full, or when the file is closed."""
-        self._gathered.append(batch)
+        if self._failed is not None:
+            raise self._failed
         if sum(map(len, self._gathered)) >= _ROWS:
             self._write_group()
+        kept, refused = storable(batch, self._schema)
+        self._gathered.append(kept)
+        self._taken += len(kept)
+        return refused
 
     def close(self) -> None:
-        """Write what is gathered, finish the file and give it its name."""
-        if self._out.closed:
+        """Write what is gathered, finish the file and give it its name; raises InputError if there will be none."""
+        if self._out.closed and self._failed is None:
             return
-        self._write_group()
         try:
+            if self._failed is not None:
+                raise self._failed
+            self._write_group()
             self._file.close()
+            self._hidden.replace(self._path)  # while it is still ours
             self._out.close()
-            self._hidden.replace(self._path)
-        except OSError as error:
-            self._give_up(error)
+        except (OSError, InputError) as error:
+            why = self._given_up(error)
+            self._failed = None
+            raise InputError(f"{why}; {self._taken:,} records are lost with it", records=self._taken) from error
 
     def _write_group(self) -> None:
         from headwater.io.arrow import table_of
 
-        gathered, self._gathered = self._gathered, []
-        if not any(map(len, gathered)):
-            return
-        try:
-            self._file.write_table(table_of(concat_batches(gathered), self._schema), row_group_size=_ROWS)
-        except OSError as error:
-            self._give_up(error)
+        if any(map(len, self._gathered)):
+            try:
+                table = table_of(concat_batches(self._gathered), self._schema)
+                self._file.write_table(table, row_group_size=_ROWS)
+            except OSError as error:
+                raise self._given_up(error) from error
+        self._gathered = []
 
-    def _give_up(self, error: OSError) -> NoReturn:
-        """Leave no half a file behind."""
-        with suppress(OSError):
-            self._out.close()
-        self._hidden.unlink(missing_ok=True)
-        raise explained(error, self._path, "write") from error
+    def _given_up(self, error: OSError | InputError) -> InputError:
+        """Leave no half a file behind, and return what is said from now on."""
+        if self._failed is None:
+            with suppress(OSError):
+                self._out.close()
+            self._hidden.unlink(missing_ok=True)
+            self._failed = explained(error, self._path, "write") if isinstance(error, OSError) else error
+        return self._failed
+
+
+def _held(hidden: Path, path: str | Path) -> IO[bytes]:
+    """Open the file that will become `path`, empty and ours alone; what a killed run has left of it is overwritten."""
+    while True:
+        out = os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
+        try:
+            hold(out.fileno(), path)
+        except InputError:
+            out.close()
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(out.fileno()), os.stat(hidden)):
+                out.truncate(0)
+                return out
+        out.close()  # another run had just finished with it, and given it its name
 
 
 def _opened(path: str | Path) -> Any:

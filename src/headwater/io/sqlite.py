@@ -11,14 +11,18 @@ from typing import Any, overload
 from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.batch import Batch
 from headwater.flow.column import Column, checked_value
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema, Type
 from headwater.io.fields import column_of_texts
 from headwater.io.moments import moments_as_text
 from headwater.io.records import guessed_kind, json_texts
+from headwater.io.sifting import attempted
 
 _GUESS_FROM = 1000  # rows
 _WAIT_S = 30.0  # for another process that writes
+#: what SQLite says of a record that it will never take, rather than of the file
+_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError)
 _BATCHES = "CREATE TABLE IF NOT EXISTS headwater_batches (writer TEXT PRIMARY KEY, batch INTEGER)"
 _TYPES: dict[Type, str] = {
     "bool": "BOOLEAN",
@@ -35,9 +39,10 @@ class Sqlite:
     """A table of a SQLite file, to read or to write; or a query, to read.
 
     When written, the table is made if it is not there, and each batch is one transaction. With `key`, a
-    record whose key is already there replaces the old one. Moments are ISO text, objects JSON text, and NaN
-    is NULL. When read, types are guessed from the first rows unless a schema is given; a row that does not
-    fit is rejected with its number.
+    record whose key is already there replaces the old one. A record that the table does not take, or that
+    lacks its key, is refused alone. Moments are ISO text, objects JSON text, and NaN is NULL. When read,
+    types are guessed from the first rows unless a schema is given; a row that does not fit is rejected with
+    its number.
     """
 
     def __init__(
@@ -89,6 +94,10 @@ class Sqlite:
         except sqlite3.Error as error:
             connection.close()
             raise InputError(f"cannot read {self}: {error}") from None
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the table that it reads or writes; a query may read any, and claims none."""
+        return Place.of_file(self.path, part=self.table.casefold() if self.table else "a query")
 
     def __str__(self) -> str:
         return f"{self.path}:{self.table or self.query}"
@@ -151,28 +160,40 @@ class SqliteWriter:
             self._connection.close()
             raise InputError(f"cannot write {sink}: {error}{_fix(error)}") from None
 
-    def write(self, batch: Batch) -> None:
-        """Write the records in one transaction, all or none."""
+    def write(self, batch: Batch) -> Refused:
+        """Write the records in one transaction, all that the table takes or none."""
         with self._asking() as connection, connection:
-            self.insert(batch)
+            return self.insert(batch)
 
-    def insert(self, batch: Batch) -> None:
-        """Add the records to the transaction, all or none."""
-        columns = [_shown(batch[name], kind) for name, kind in self._schema.fields]
-        connection = self._connection
-        try:
+    def insert(self, batch: Batch) -> Refused:
+        """Add the records to the transaction, all that the table takes or none."""
+        with self._asking() as connection:
             if not connection.in_transaction:
                 connection.execute("BEGIN")  # else the end of the savepoint would be a commit
             connection.execute("SAVEPOINT batch")
             try:
-                connection.executemany(self._insert, zip(*columns, strict=True))
-            except Exception:
+                refused = attempted(batch, self._inserted)
+            except BaseException:
                 connection.execute("ROLLBACK TO batch")
                 raise
             finally:
                 connection.execute("RELEASE batch")
-        except (sqlite3.Error, OverflowError) as error:
-            raise InputError(f"cannot write {self._sink}: {error}{_fix(error)}") from None
+        return refused
+
+    def _inserted(self, batch: Batch) -> None:
+        """Insert records; raises InputError, and inserts none, where the table does not take one of them."""
+        for name in self._sink.key:
+            if None in batch[name].tolist():
+                raise InputError(f"cannot write {self._sink}: the record has no {name!r}, which is its key")
+        columns = [_shown(batch[name], kind) for name, kind in self._schema.fields]
+        self._connection.execute("SAVEPOINT part")
+        try:
+            self._connection.executemany(self._insert, zip(*columns, strict=True))
+        except _REFUSED as error:
+            self._connection.execute("ROLLBACK TO part")
+            raise InputError(f"cannot write {self._sink}: {error}") from None
+        finally:
+            self._connection.execute("RELEASE part")
 
     def begin(self, writer: str) -> int:
         """Start a transaction anew; return the number that `writer` committed last, -1 if none."""

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from urllib.parse import quote
 
 import numpy as np
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, InputError
 from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array
+from headwater.flow.column import Array, Text, parts
+from headwater.flow.endpoints import Refused
+from headwater.flow.places import Place
 from headwater.flow.schema import Schema
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
+from headwater.io.sifting import storable, without
 
 _ROWS = 2**16  # gathered for a file, which a table with many small ones would be slow to read
 _MISSING = "__HIVE_DEFAULT_PARTITION__"  # what other systems write for no value
+_EMPTY = "__EMPTY__"
+_LONGEST, _LONGEST_PATH = 255, 4096  # bytes of a name and a path, where the file system does not say
+#: what Hive and Spark write as %XX, and nothing else: of other characters Spark would make two when it reads them
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 
 
 class ParquetTable:
     """A folder of Parquet files to add records to.
 
     With `by`, records lie in sub-folders named after the values of these columns (`city=rome/`), which Spark, Arrow and
-    others take for columns again; such columns are better texts or whole numbers of few values. Every file appears
-    whole or not at all. On Spark each task writes files of its own, and all of a micro-batch appear or none.
+    others take for columns again; such columns are better texts or whole numbers of few values. Characters that a
+    folder's name cannot hold are written as `%2F`, as Hive does. A missing value is `__HIVE_DEFAULT_PARTITION__`, the
+    empty text `__EMPTY__`: Spark reads no table that has a folder `city=`. A record whose folder's name would be longer
+    than the file system allows is refused. Every file appears whole or not at all. On Spark each task writes files of
+    its own, and all of a micro-batch appear or none.
     """
+
+    writers = "many"  # each adds files of its own
 
     def __init__(self, path: str | Path, by: str | Sequence[str] = ()) -> None:
         self.path = Path(path)
@@ -48,6 +61,10 @@ class ParquetTable:
         if len(self.by) == len(schema):
             raise FlowError(f"table {self.path} has no column left beside those of its folders")
 
+    def claims(self, *, writing: bool) -> Place:
+        """Return the folder that it adds to."""
+        return Place.of_file(self.path)
+
     def __str__(self) -> str:
         return str(self.path)
 
@@ -62,60 +79,110 @@ class TableWriter:
         self._gathered: list[Batch] = []
         _make(table.path)
 
-    def write(self, batch: Batch) -> None:
-        """Take the records."""
-        self._gathered.append(batch)
-        if sum(map(len, self._gathered)) >= _ROWS:
+    def write(self, batch: Batch) -> Refused:
+        """Take the records; those with a value that no folder can be named after are refused."""
+        if self._waiting() >= _ROWS:
             self.flush()
+        kept, refused = writable(batch, self._schema, self._table.by, self._table.path)
+        self._gathered.append(kept)
+        return refused
 
     def flush(self) -> None:
-        """Write what is gathered."""
-        gathered, self._gathered = self._gathered, []
-        if any(map(len, gathered)):
-            self._files += 1
-            name = f"{self._stem}-{self._files:05d}.parquet"
-            hidden = f".{name}.{os.getpid()}"
-            for folder, _ in write_parts(
-                concat_batches(gathered), self._schema, self._table.by, self._table.path, hidden
-            ):
-                place = self._table.path / folder
-                (place / hidden).replace(place / name)
+        """Write what is gathered; what cannot be written stays to be written later."""
+        if not self._waiting():
+            return
+        self._files += 1
+        name = f"{self._stem}-{self._files:05d}.parquet"
+        hidden = f".{name}.{os.getpid()}"
+        batch, place = concat_batches(self._gathered), self._table.path
+        written = write_parts(batch, self._schema, self._table.by, place, hidden)
+        for done, (folder, _) in enumerate(written):
+            try:
+                (place / folder / hidden).replace(place / folder / name)
+            except OSError as error:
+                left = written[done:]
+                self._gathered = [batch.take(np.concatenate([rows for _, rows in left]))]
+                _remove(place / folder / hidden for folder, _ in left)
+                raise explained(error, place / folder / name, "write") from error
+        self._gathered = []
 
     def close(self) -> None:
-        """Write what is left."""
-        self.flush()
+        """Write what is left; raises InputError with the number of records where that cannot be done."""
+        try:
+            self.flush()
+        except InputError as error:
+            left = self._waiting()
+            raise InputError(f"{error}; {left:,} records are not in the table", records=left) from error
+
+    def _waiting(self) -> int:
+        return sum(map(len, self._gathered))
 
 
-def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, name: str) -> list[tuple[str, int]]:
-    """Write records to one file in each of the folders they belong to; return the folders, and how many records each got."""
+def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, name: str) -> list[tuple[str, Array]]:
+    """Write records to one file in each of the folders they belong to, all or none; return the folders and their rows."""
     import pyarrow.parquet as pq
 
     from headwater.io.arrow import table_of
 
     kept = schema.only(tuple(column for column in schema if column not in by))
-    written = []
-    for folder, part in _split(batch, schema, by):
-        _make(place / folder)
-        try:
-            pq.write_table(table_of(part, kept), place / folder / name)
-        except OSError as error:
-            (place / folder / name).unlink(missing_ok=True)
-            raise explained(error, place / folder / name, "write") from error
-        written.append((folder, part.length))
+    written: list[tuple[str, Array]] = []
+    try:
+        for folder, rows in _split(batch, schema, by):
+            written.append((folder, rows))
+            _make(place / folder)
+            pq.write_table(table_of(batch.take(rows), kept), place / folder / name)
+    except (OSError, InputError) as error:
+        _remove(place / folder / name for folder, _ in written)
+        if isinstance(error, InputError):
+            raise
+        raise explained(error, place / written[-1][0] / name, "write") from error
     return written
 
 
-def _split(batch: Batch, schema: Schema, by: Sequence[str]) -> list[tuple[str, Batch]]:
-    """Return the folders that the records belong to, each with its records in their order."""
+def writable(batch: Batch, schema: Schema, by: Sequence[str], place: Path) -> tuple[Batch, Refused]:
+    """Return the records that a table can hold, and why it cannot hold the others."""
+    batch, refused = storable(batch, schema)
+    if not any(schema[name] == "text" for name in by):
+        return batch, refused
+    longest = _longest_name(place, len(by))
+    too_long: Refused = {}
+    for name in by:
+        values, _ = parts(batch[name])
+        if not isinstance(values, Text) or not batch.length:
+            continue
+        room = longest - len(_escaped(name).encode()) - 1
+        suspects = np.flatnonzero(np.diff(values.offsets) * 3 > room)  # one character becomes at most three
+        for row, text in zip(suspects.tolist(), batch[name][suspects].tolist(), strict=True):
+            size = len(_named(text).encode())
+            if size > room:
+                too_long[row] = (
+                    f"column {name!r} names a folder of table {place}, and {text[:20]!r}… makes one of {size:,} bytes; "
+                    f"at most {room} fit"
+                )
+    rows = np.delete(np.arange(batch.length + len(refused)), list(refused))  # numbers before any was refused
+    return without(batch, too_long), refused | {int(rows[row]): why for row, why in too_long.items()}
+
+
+def _longest_name(place: Path, folders: int) -> int:
+    """Return how many bytes the name of one of so many folders in each other may have."""
+    try:
+        longest, path = os.pathconf(place, "PC_NAME_MAX"), os.pathconf(place, "PC_PATH_MAX")
+    except OSError:
+        longest, path = _LONGEST, _LONGEST_PATH
+    return min(longest, (path - len(bytes(place.absolute())) - _LONGEST) // folders - 1)  # a file's name comes after
+
+
+def _split(batch: Batch, schema: Schema, by: Sequence[str]) -> list[tuple[str, Array]]:
+    """Return the folders that the records belong to, each with its rows in their order."""
     if not by:
-        return [("", batch)]
+        return [("", np.arange(batch.length))]
     codes = np.zeros(batch.length, np.int64)
     for name in by:
         column = _codes(batch, schema, name)
         _, codes = np.unique(codes * (int(column.max()) + 1) + column, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     bounds = np.flatnonzero(np.diff(codes[order])) + 1
-    return [(_folder(part, schema, by), part) for part in (batch.take(rows) for rows in np.split(order, bounds))]
+    return [(_folder(batch, int(rows[0]), schema, by), rows) for rows in np.split(order, bounds)]
 
 
 def _codes(batch: Batch, schema: Schema, name: str) -> Array:
@@ -128,10 +195,32 @@ def _codes(batch: Batch, schema: Schema, name: str) -> Array:
     return codes
 
 
-def _folder(part: Batch, schema: Schema, by: Sequence[str]) -> str:
-    first = part.slice(0, 1)
-    texts = [(name, texts_of_column(first[name], schema[name])[0]) for name in by]
-    return "/".join(f"{name}={_MISSING if text in (None, '') else quote(str(text), safe=' ')}" for name, text in texts)
+def _folder(batch: Batch, row: int, schema: Schema, by: Sequence[str]) -> str:
+    one = batch.slice(row, row + 1)
+    texts = [(name, texts_of_column(one[name], schema[name])[0]) for name in by]
+    return "/".join(f"{_escaped(name)}={_named(text)}" for name, text in texts)
+
+
+def _named(value: object) -> str:
+    """Return how a folder's name shows a value, each value in a way of its own.
+
+    >>> _named("a/b"), _named(None), _named(""), _named("__EMPTY__")
+    ('a%2Fb', '__HIVE_DEFAULT_PARTITION__', '__EMPTY__', '%5F_EMPTY__')
+    """
+    if value is None:
+        return _MISSING
+    text = _escaped(str(value))
+    return f"%5F{text[1:]}" if text in (_MISSING, _EMPTY) else text or _EMPTY
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        with suppress(OSError):  # what brought us here may be in the way of this too
+            file.unlink()
 
 
 def _make(place: Path) -> None:

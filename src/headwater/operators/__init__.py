@@ -79,7 +79,7 @@ def build(step: Step) -> Operator:
         case Write():
             from headwater.operators.write import WriteOperator
 
-            return WriteOperator(kind, given)
+            return WriteOperator(kind, step.name, given)
     raise FlowError(f"step {step.name!r} of kind {type(kind).__name__} does not run as an operator")
 
 

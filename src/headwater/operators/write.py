@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Writer
 from headwater.flow.schema import Schema
 from headwater.flow.steps import Write
-from headwater.operators.operator import Operator, Output
+from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
 
 class WriteOperator(Operator):
@@ -15,15 +17,19 @@ class WriteOperator(Operator):
     #: a batch that fails half-way may be half written: it must not be tried again record by record
     stateless = False
 
-    def __init__(self, kind: Write, given: Schema) -> None:
+    def __init__(self, kind: Write, name: str, given: Schema) -> None:
+        self._name = name
         self._writer: Writer | None = kind.sink.open(given)
 
     def process(self, batch: Batch, port: int) -> Output:
-        """Write the batch."""
+        """Write the batch; the records that the sink refuses are dead letters, and the others come out."""
         assert self._writer is not None
-        if batch.length:
-            self._writer.write(batch)
-        return None
+        refused = self._writer.write(batch) if batch.length else None
+        if not refused:
+            return None
+        rows = np.array(sorted(refused))
+        letters = dead_letters(self._name, [refused[row] for row in rows.tolist()], batch.take(rows))
+        return [(0, batch.take(np.delete(np.arange(batch.length), rows))), (DEAD, letters)]
 
     def close(self) -> None:
         """Close the sink, once."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
 
 
@@ -56,6 +57,8 @@ class BlobStore:
 class PutBlobs:
     """A sink that stores the `data` of each record under its `name`."""
 
+    writers = "many"
+
     def __init__(self, store: BlobStore) -> None:
         self.store = store
 
@@ -65,10 +68,15 @@ class PutBlobs:
             schema.type_of(column, what=f"blob store {self.store}")
         return self
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Store each record's data."""
-        for name, data in zip(batch["name"].tolist(), batch["data"].tolist(), strict=True):
-            self.store.put(name, data)
+        refused: Refused = {}
+        for row, (name, data) in enumerate(zip(batch["name"].tolist(), batch["data"].tolist(), strict=True)):
+            try:
+                self.store.put(name, data)
+            except InputError as error:
+                refused[row] = str(error)
+        return refused
 
     def close(self) -> None:
         """Nothing is left open."""

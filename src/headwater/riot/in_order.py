@@ -12,7 +12,8 @@ import numpy as np
 from headwater.errors import InputError
 from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Text
-from headwater.flow.endpoints import Sink
+from headwater.flow.endpoints import Sink, write_whole
+from headwater.flow.places import Place, place_of
 from headwater.flow.schema import Schema
 
 
@@ -22,6 +23,8 @@ class InOrder:
     For finite inputs: everything is in memory at the end. Records that are equal in all columns of `by` keep
     the order in which they came.
     """
+
+    writers = "many"
 
     def __init__(self, sink: Sink, by: Sequence[str]) -> None:
         self.sink, self.by = sink, tuple(by)
@@ -52,9 +55,13 @@ class InOrder:
             if batches:
                 whole = concat_batches(batches)
                 keys = [_sortable(whole[name]) for name in reversed(self.by)]
-                writer.write(whole.take(np.lexsort(keys)))
+                write_whole(writer, whole.take(np.lexsort(keys)))
         finally:
             writer.close()
+
+    def claims(self, *, writing: bool) -> Place | None:
+        """Return what the sink writes in the end."""
+        return place_of(self.sink, writing=writing)
 
     def __str__(self) -> str:
         return f"{self.sink} in order"
@@ -84,6 +91,10 @@ class TextLines:
             return _LineWriter(self.path.open("wb"), self.column)
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file."""
+        return Place.of_file(self.path)
 
     def __str__(self) -> str:
         return str(self.path)

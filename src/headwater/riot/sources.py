@@ -13,6 +13,7 @@ from headwater.flow.batch import Batch, stamped
 from headwater.flow.column import Array, Column, Text
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject
+from headwater.flow.places import Place
 from headwater.flow.schema import Schema
 from headwater.io import Generate
 from headwater.io.rates import Rate
@@ -97,6 +98,10 @@ class MessageFile:
     def open(self, reject: Reject) -> _MessageReader:
         """Start at the first line."""
         return _MessageReader(self.texts())
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file."""
+        return Place.of_file(self.path)
 
     def at_rate(self, rate: float) -> Generate:
         """Return the messages of the file, over and over, at a rate."""

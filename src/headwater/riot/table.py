@@ -84,14 +84,20 @@ class TableWriter:
         self._insert = f'INSERT OR REPLACE INTO "{table.table}" VALUES ({marks})'
 
     def write(self, batch: Batch) -> None:
-        """Take rows, and insert whole groups."""
+        """Take rows, and insert whole groups; where that fails, these rows are not taken, and earlier ones kept."""
         times, ids = batch[self._table.time].tolist(), batch[self._table.id].tolist()
         keys = [f"{time}-{id}" for time, id in zip(times, ids, strict=True)]
+        before = len(self._waiting)
         self._waiting += zip(keys, *(batch[name].tolist() for name in self._names), strict=True)
-        while len(self._waiting) >= self._table.group:
-            self._flush(self._table.group)
+        try:
+            self._flush(len(self._waiting) // self._table.group * self._table.group)
+        except InputError:
+            del self._waiting[before:]
+            raise
 
     def _flush(self, count: int) -> None:
+        if not count:
+            return
         try:
             with self._connection:
                 self._connection.executemany(self._insert, self._waiting[:count])
@@ -101,8 +107,7 @@ class TableWriter:
 
     def flush(self) -> None:
         """Insert what is left of a group."""
-        if self._waiting:
-            self._flush(len(self._waiting))
+        self._flush(len(self._waiting))
 
     def close(self) -> None:
         """Insert what is left and close the file."""

@@ -78,6 +78,12 @@ class Exits:
         if staging is None:
             yield from self._to_bucket(-1 - target % 2, target, batch, [], emitted_ns)
             return
+        kept, refused = staging.parted(batch)
+        if refused:  # which the driver will be told too, and makes dead letters of
+            yield from self._to_bucket(-1 - target % 2, target, batch.take(np.array(sorted(refused))), [], emitted_ns)
+            batch = kept
+        if not batch.length:
+            return
         said = staging.write([batch])
         some = batch.of_columns({}).take(np.arange(0, batch.length, -(-batch.length // _SAMPLE)))
         parcel = Parcel(self._stage.number, emitted_ns, some, said=said, count=batch.length)

@@ -142,7 +142,7 @@ class SparkRun:
                 else:
                     parcels[self.layout.sinks[target - FIRST_SINK]].append(Parcel.unpack(frame.as_buffer()))
         assert self._sinks is not None
-        ordered = {sink: found if found[0].said else [in_order(found)] for sink, found in parcels.items()}
+        ordered = {sink: _ordered(found) for sink, found in parcels.items()}
         self._sinks.write(batch_id, ordered, self.tally)
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
@@ -319,3 +319,9 @@ class SparkRun:
             examples=self.tally.examples,
             extra={"spark": progress(self._query, self.layout, last)},
         )
+
+
+def _ordered(parcels: list[Parcel]) -> list[Parcel]:
+    """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
+    rest = [parcel for parcel in parcels if not parcel.said]
+    return [parcel for parcel in parcels if parcel.said] + ([in_order(rest)] if rest else [])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Step
 from headwater.spark.nature import Nature, kept, nature_of
@@ -26,6 +27,9 @@ Stream = tuple[str, str]  #: a step and one of its outputs
 
 class Staging(Protocol):
     """Writes records where they are made; the driver lets them appear."""
+
+    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+        """Return the records that can be written, and why the others cannot."""
 
     def write(self, batches: Sequence[Batch]) -> bytes:
         """Write records; return what the driver needs to know of them."""

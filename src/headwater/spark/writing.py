@@ -6,13 +6,18 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from headwater.errors import listed
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Step, Write
 from headwater.io import Discard
+from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
 from headwater.spark.parcel import Parcel
 from headwater.spark.sinks import OpenSink, TableSink, key_before, open_sink
@@ -70,16 +75,21 @@ class Sinks:
             start = time.perf_counter_ns()
             try:
                 sink = self._open[name]
+                refused: Refused = {}
                 if not parcel.said:
-                    sink.write(batch)
+                    refused = sink.write(batch) or {}
                 elif isinstance(sink, TableSink):
                     sink.stage(parcel.said)
             except Exception as error:
-                told = dead_letters(name, [f"{type(error).__name__}: {error}"] * batch.length, batch)
+                refused = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
+            if refused:
+                rows = np.array(sorted(refused))
+                told = dead_letters(name, [refused[row] for row in rows.tolist()], batch.take(rows))
                 letters.append(Parcel(parcel.sender, parcel.emitted_ns, told))
                 handed_on = name not in self._for_letters and bool(self._for_letters)
                 tally.broke(name, told, handed_on=handed_on)
-            else:
+                parcel = replace(parcel, batch=without(batch, refused))
+            if parcel.batch:
                 tally.wrote(name, parcel, time.perf_counter_ns() - start)
         return letters
 
@@ -92,6 +102,10 @@ class Sinks:
 
 class Dropping:
     """Drops records where they are: nobody wants them, so they need not travel."""
+
+    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+        """Return them all."""
+        return batch, {}
 
     def write(self, batches: Sequence[Batch]) -> bytes:
         """Say that they are gone."""

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.io.csv import Csv
@@ -46,8 +47,8 @@ class OpenSink(Protocol):
     def begin(self, batch_id: int) -> bool:
         """Say whether this micro-batch has still to be written; what an earlier attempt left of it is gone."""
 
-    def write(self, batch: Batch) -> None:
-        """Write some of its records; raises InputError when it cannot, and then none of these counts as written."""
+    def write(self, batch: Batch) -> Refused | None:
+        """Write some of its records, as a `Writer` does: what it returns, or all when it raises, is not written."""
 
     def commit(self, batch_id: int) -> None:
         """Take note that all of it is written."""

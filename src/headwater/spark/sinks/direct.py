@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwater.flow.batch import Batch
-from headwater.flow.endpoints import Sink
+from headwater.flow.endpoints import Refused, Sink
 from headwater.flow.schema import Schema
 from headwater.spark.sinks.journal import Journal
 
@@ -21,9 +21,9 @@ class DirectSink:
         """Say whether this micro-batch has still to be written."""
         return batch_id > self._journal.batch
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused | None:
         """Write some of its records."""
-        self._writer.write(batch)
+        return self._writer.write(batch)
 
     def commit(self, batch_id: int) -> None:
         """Wait until nothing is left in a buffer, then take note."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
 from headwater.io.csv import Csv
 from headwater.io.files import explained
@@ -35,9 +36,9 @@ class LineFile:
         self._cut(self._journal.entry["bytes"])  # an attempt may have failed half-way
         return True
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused | None:
         """Write some of its records."""
-        self._writer.write(batch)
+        return self._writer.write(batch)
 
     def commit(self, batch_id: int) -> None:
         """Take note that all of it is written."""

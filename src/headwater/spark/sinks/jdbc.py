@@ -12,9 +12,11 @@ from typing import Any
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
 from headwater.io.arrow import table_of
 from headwater.io.jdbc import Jdbc
+from headwater.io.sifting import storable
 
 _BATCHES = "headwater_batches"
 
@@ -40,9 +42,11 @@ class JdbcTable:
             found = statement.executeQuery()
             return not found.next() or batch_id > found.getInt(1)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        self._waiting.append(batch)
+        kept, refused = storable(batch, self._schema)
+        self._waiting.append(kept)
+        return refused
 
     def commit(self, batch_id: int) -> None:
         """Move all of its records over, and write its number, in one transaction."""

@@ -8,12 +8,14 @@ import pyarrow as pa
 
 from headwater.flow.batch import Batch
 from headwater.flow.column import Text, parts
+from headwater.flow.endpoints import Refused
 from headwater.flow.flow import Flow
 from headwater.flow.schema import Schema
 from headwater.flow.steps import Input, Step
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import json_lines, json_texts
+from headwater.io.sifting import sifted
 from headwater.spark.sinks.journal import Journal
 from headwater.spark.sources.kafka import connected
 
@@ -75,11 +77,12 @@ class KafkaSink:
         self._keys, self._values = [], []
         return batch_id > self._journal.batch
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        values, keys = self._form.values(batch), self._form.keys(batch)
+        (values, keys), _, refused = sifted(batch, lambda batch: (self._form.values(batch), self._form.keys(batch)))
         self._values += values
         self._keys += keys
+        return refused
 
     def commit(self, batch_id: int) -> None:
         """Send them all, by one task: two would send records of one key in any order."""

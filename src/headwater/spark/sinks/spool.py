@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.endpoints import Sink
+from headwater.flow.endpoints import Sink, write_whole
 from headwater.flow.schema import Schema
 from headwater.spark.sources import log as logs
 from headwater.spark.sources.log import LogWriter, Place
@@ -44,6 +44,6 @@ class SpooledSink:
         try:
             for span in logs.spans(self._folder, Place(0, 0), logs.end_of(self._folder).place, _PIECE):
                 for _, batch in logs.entries(logs.read_span(self._folder, span)):
-                    writer.write(batch)
+                    write_whole(writer, batch)
         finally:
             writer.close()

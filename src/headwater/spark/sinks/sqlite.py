@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
 from headwater.io.sqlite import Sqlite
 
@@ -18,9 +19,9 @@ class SqliteTable:
         """Say whether this micro-batch has still to be written; records of one that broke off are gone."""
         return batch_id > self._writer.begin(self._name)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Write some of its records; they are there when all are."""
-        self._writer.insert(batch)
+        return self._writer.insert(batch)
 
     def commit(self, batch_id: int) -> None:
         """Write its number, and let all of it be there."""

@@ -17,10 +17,11 @@ from uuid import uuid4
 import msgspec
 
 from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
 from headwater.io.files import explained
 from headwater.io.parquet import Parquet
-from headwater.io.table import ParquetTable, write_parts
+from headwater.io.table import ParquetTable, writable, write_parts
 from headwater.spark.sinks.journal import Journal
 
 _OURS = "_headwater"  # Spark and Arrow pass over names that begin so
@@ -39,6 +40,10 @@ class Staging:
     def folder(self) -> Path:
         """Where files wait."""
         return Path(self.place) / _OURS / self.run
+
+    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+        """Return the records that the table can hold, and why it cannot hold the others."""
+        return writable(batch, self.schema, self.by, Path(self.place))
 
     def write(self, batches: Sequence[Batch]) -> bytes:
         """Write records to files; return what the driver needs to know of them."""
@@ -80,9 +85,12 @@ class TableSink:
         """Take what a task said of the files it wrote."""
         self._staged.append(said)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Refused:
         """Take records that no task has written."""
-        self._waiting.append(batch)
+        kept, refused = self.staging.parted(batch)
+        if len(kept):
+            self._waiting.append(kept)
+        return refused
 
     def commit(self, batch_id: int) -> None:
         """Let all files of the micro-batch appear."""
