@@ -7,6 +7,7 @@ import pytest
 
 from headwater import engine
 from headwater.bench import riot
+from headwater.bench.riot_figures import compared_at
 from headwater.errors import RunError
 
 
@@ -59,3 +60,13 @@ def test_an_unknown_flow_or_policy_is_named():
         riot.run(flows=["elt"])
     with pytest.raises(RunError, match="there is no configuration 'fifo'"):
         riot.run(flows=["etl"], configs=["fifo"])
+
+
+def test_latency_by_step_is_drawn_at_rates_that_both_runners_were_tried_at():
+    def case(config, rate):
+        return {"config": config, "offered_hz": rate, "take": "50"}
+
+    cases = [*(case("threads", r) for r in (1, 2, 3)), *(case("longest_queue", r) for r in (1, 2, 3, 4, 4.5, 5))]
+    assert compared_at(cases) == (["threads", "longest_queue"], [1, 2, 3])
+    assert compared_at(cases[3:]) == (["longest_queue"], [1, 4, 5])
+    assert compared_at([]) == ([], [])

@@ -51,10 +51,10 @@ def _medians(groups: Sequence[Sequence[Case]], name: str) -> list[float]:
 
 
 def _split(cases: Sequence[Case], path: Path, flow: str) -> None:
-    """Draw where each step's latency comes from, at a low, a middle and a high rate, for two runners."""
-    rates = sorted({case["offered_hz"] for case in cases})
-    shown = [rates[0], rates[len(rates) // 2], rates[-1]]
-    configs = [c for c in ("threads", "longest_queue") if any(case["config"] == c for case in cases)]
+    """Draw where each step's latency comes from, at a low, a middle and a high rate that all runners shown were tried at."""
+    configs, shown = compared_at(cases)
+    if not configs:
+        return
     fig, axes = figure(len(configs), 3, 13, 3.2 * len(configs))
     for row, config in zip(axes, configs, strict=True):
         for axis, rate in zip(row, shown, strict=True):
@@ -70,6 +70,17 @@ def _split(cases: Sequence[Case], path: Path, flow: str) -> None:
     axes[0][0].legend(fontsize=7)
     fig.suptitle(flow)
     fig.savefig(path, dpi=110)
+
+
+def compared_at(cases: Sequence[Case]) -> tuple[list[str], list[float]]:
+    """Which runners are drawn beside each other, and at which three rates: a sweep leaves out what one could not keep."""
+    tried = {
+        config: {case["offered_hz"] for case in cases if case["config"] == config}
+        for config in ("threads", "longest_queue")
+    }
+    tried = {config: rates for config, rates in tried.items() if rates}
+    common = sorted(set.intersection(*tried.values())) if tried else []
+    return (list(tried), [common[0], common[len(common) // 2], common[-1]]) if common else ([], [])
 
 
 def _takes(cases: Sequence[Case], flows: Sequence[str], path: Path) -> None:
