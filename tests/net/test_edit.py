@@ -1,5 +1,7 @@
 """A net with devices added: the rest keeps its names, numbers follow."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,13 @@ def test_a_class_may_come_from_the_shelf_or_be_new(net):
 def test_what_cannot_be_added_is_told(net, zone, kind, count, message):
     with pytest.raises(NetError, match=message):
         with_devices(net, zone, kind, count)
+
+
+def test_sensors_stay_at_their_devices():
+    net = nets.cloud_edge(1, 2, 2)
+    at = {"near": net.device("site-0/1"), "far": net.device("site-1/0")}
+    larger = with_devices(dataclasses.replace(net, sensors=tuple(at.items())), "site-0", "pi-2", 3)
+    assert {source: larger.device_name(device) for source, device in larger.sensors} == {
+        "near": "site-0/1",
+        "far": "site-1/0",
+    }

@@ -1,5 +1,6 @@
 """The commands plan, simulate and net: their JSON, their exit codes, their complaints."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -36,7 +37,9 @@ def files(tmp_path, monkeypatch):
         "alarms": StepProfile(1e-6),
     }
     Profile("tanks", "pi-2", steps).write(Path("profile.json"))
-    nets.write(nets.cloud_edge(2, 2, 2, seed=1), "net.toml")
+    net = nets.cloud_edge(2, 2, 2, seed=1)
+    nets.write(dataclasses.replace(net, sensors=(("levels", net.device("site-0/0")),)), "net.toml")
+    nets.write(net, "bare.toml")
     ghosh.write([ghosh.draw(6, 1, seed=s) for s in (1, 2)], "cases.json")
     return tmp_path
 
@@ -204,3 +207,46 @@ def test_simulate_plays_a_thread_per_step_as_well(files):
 def test_importing_place_and_net_does_not_import_numba():
     code = "import sys, headwater.net, headwater.place; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_source_stays_where_its_sensor_is(files):
+    asked = ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--json")
+    document = json.loads(run(plan, *asked).stdout)
+    assert document["placement"]["levels"] == "site-0/0"
+    moved = json.loads(run(plan, *asked, "--pin", "levels=site-1/1").stdout)
+    assert moved["placement"]["levels"] == "site-1/1"
+
+
+@pytest.mark.parametrize("command", [plan, simulate])
+def test_a_source_without_a_place_is_not_put_where_it_is_cheapest(files, command):
+    asked = ("tanks_flow.py", "bare.toml", "--profile", "profile.json")
+    done = run(command, *asked)
+    assert isinstance(done.exception, HeadwaterError)
+    assert "source 'levels' has no place" in str(done.exception)
+    assert "--pin levels=DEVICE" in str(done.exception)
+    assert run(command, *asked, "--pin", "levels=site-0/0").exit_code == 0
+
+
+def test_a_placement_of_ones_own_needs_no_pins_to_be_played(files):
+    asked = ("tanks_flow.py", "bare.toml", "--profile", "profile.json")
+    planned = run(plan, *asked, "--pin", "levels=site-0/0", "--json")
+    Path("placed.json").write_text(planned.stdout)
+    assert run(simulate, *asked, "--placement", "placed.json", "--for", "1s", "--json").exit_code == 0
+
+
+def test_what_saw_no_record_is_no_profile(files):
+    done = run(plan, "tanks_flow.py", "net.toml")  # its source has no records
+    assert "source 'levels' gave no record" in str(done.exception)
+    Profile("tanks", "pi-2", dict.fromkeys(("levels", "low", "alarms"), StepProfile(0.0))).write(Path("empty.json"))
+    done = run(plan, "tanks_flow.py", "net.toml", "--profile", "empty.json")
+    assert "the profile of flow 'tanks' is empty" in str(done.exception)
+
+
+def test_simulate_plays_the_model_that_was_planned_with(files):
+    asked = ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--for", "2s", "--json")
+    engine, shared = (json.loads(run(simulate, *asked, *model).stdout) for model in ((), ("--model", "shared")))
+    assert (engine["mode"], shared["mode"]) == ("engine", "queues")
+    row = engine["sinks"]["alarms"]
+    assert row["simulated_s"] == pytest.approx(row["predicted_s"], rel=0.2)
+    refused = run(simulate, *asked, "--mode", "queues")
+    assert "play it with run_engine" in str(refused.exception)

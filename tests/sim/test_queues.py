@@ -117,6 +117,30 @@ def test_round_robin_takes_one_turn_of_all_steps_on_the_device():
     assert report.extra["sinks"]["s2"]["simulated_s"] == pytest.approx(2 * 3e-4, rel=1e-6)
 
 
+@pytest.mark.parametrize("service", list(sim.Service))
+def test_steps_that_share_a_processor_slow_each_other_down_as_predicted(service):
+    # three steps of 2 ms at 100 records/s fill 60 % of a device, so that each takes 5 ms; planned apart they would take 2.5
+    problem = flow([0, 2e-3, 2e-3, 2e-3], [(0, 1), (1, 2), (2, 3)], [100] * 4, [100] * 3, model=Model.SHARED)
+    ratio, report = agreement(problem, [1] * 4, 400.0, service=service)
+    assert report.extra["sinks"]["s3"]["predicted_s"] == pytest.approx(15e-3)
+    assert ratio["s3"] == pytest.approx(1, abs=0.04)
+    assert report.last.steps["s2"].records_in == report.last.records_in
+
+
+def test_a_record_that_comes_back_to_a_device_shares_it_again():
+    edges = [(0, 1), (1, 2), (2, 3), (1, 3)]
+    rates, stream_hz = [200, 200, 100, 200], [200, 100, 100, 100]
+    problem = flow([0, 1e-3, 3e-3, 2e-3], edges, rates, stream_hz, device_bytes=800, model=Model.SHARED)
+    ratio, _ = agreement(problem, [1, 1, 2, 1], 200.0)
+    assert ratio["s3"] == pytest.approx(1, abs=0.04)
+
+
+def test_what_the_engine_does_is_not_played_as_queues():
+    problem = flow([0, 1e-3], [(0, 1)], [100, 100], [100], model=Model.ENGINE)
+    with pytest.raises(RunError, match="play it with run_engine"):
+        sim.run_queues(problem, np.array([0, 0]))
+
+
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 2)), max_size=40))
 @settings(max_examples=80, deadline=None)
 def test_nobody_leaves_before_he_came_was_served_and_his_forerunner_left(records):

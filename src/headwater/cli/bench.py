@@ -70,6 +70,12 @@ def rehearsal(
 
 
 @app.command()
+def predicted(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What plans expect of steps on one device, by each model of time, beside the simulator and the engine itself."""
+    _report("predicted", quick, output, as_json)
+
+
+@app.command()
 def aels(
     quick: Quick = False,
     output: Output = None,

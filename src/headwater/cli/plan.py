@@ -15,9 +15,10 @@ from headwater.cli.question import number, of_file, pairs, question_of, whole, w
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError
+from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
 from headwater.net.net import Net
-from headwater.place import Budget, Objective, Placement, Wishes, strategy
+from headwater.place import Budget, Objective, Placement, Problem, Wishes, strategy
 from headwater.place.account import account
 from headwater.place.compared import compared, mended, tell_compared, tell_mended
 from headwater.place.joined import parted
@@ -51,10 +52,14 @@ CASE = Annotated[str | None, typer.Option(help="which dataflow of the file [defa
 RESOURCES = Annotated[str, typer.Option(help="for --problem: liberal or conservative")]
 STRATEGY = Annotated[str, typer.Option(help=f"how to search: {', '.join(MODULES)}")]
 OBJECTIVE = Annotated[str | None, typer.Option(help="what to minimise, such as 'critical + 0.1 * money then devices'")]
-MODEL = Annotated[str, typer.Option(help="how time is reckoned: queue, shared or round-robin")]
+MODEL = Annotated[
+    str, typer.Option(help="how time is reckoned: as the engine does, or the papers' queue, shared or round-robin")
+]
 TIME = Annotated[float, typer.Option("--time", help="seconds to search")]
 SEED = Annotated[int, typer.Option(help="the same seed gives the same answer")]
-PIN = Annotated[list[str] | None, typer.Option(help="STEP=DEVICE: where a step must run")]
+PIN = Annotated[
+    list[str] | None, typer.Option(help="STEP=DEVICE: where a step must run; sources need it, or a sensor in the net")
+]
 KEEP = Annotated[list[str] | None, typer.Option(help="STEP=TRUST: its output must not leave this trust zone")]
 ANONYMISE = Annotated[list[str] | None, typer.Option(help="STEP whose output may go anywhere")]
 TOGETHER = Annotated[list[str] | None, typer.Option(help="STEP,STEP: share a device")]
@@ -137,10 +142,11 @@ def plan(
         where = nets.read(net)
         larger = with_added(where, add or [])
         question = question_of(flows, rate, profile, measured_on, model)
-        first = question.on(where, numbers, wishes)
+        first = question.on(where, numbers, wishes, places=before is None)
     with progress("placing"):
         if before is not None:
             old = read_placement(before, first)
+            first = _with_sources_at(first, old)
             found = repair(first, old, budget)
             document = account(found) | mended(old, found)
         elif add:
@@ -195,6 +201,15 @@ def _told(document: dict[str, Any]) -> list[str]:
     if "why" in document:
         lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]
     return lines
+
+
+def _with_sources_at(problem: Problem, old: Ints) -> Problem:
+    """Sources that are not pinned stay where an earlier plan has them, unless that is lost."""
+    pinned = problem.pinned.copy()
+    for step in problem.sources:
+        if pinned[step] < 0 and int(old[step]) not in problem.closed:
+            pinned[step] = old[step]
+    return dataclasses.replace(problem, pinned=pinned)
 
 
 def _explained(found: Placement, budget: Budget, wanted: bool) -> dict[str, Any]:

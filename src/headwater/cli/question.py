@@ -20,7 +20,7 @@ from headwater.place.joined import joined
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
-MODEL = Model.QUEUE.value
+MODEL = Model.ENGINE.value
 """How time is reckoned when nothing else is said."""
 T = TypeVar("T")
 Rates = float | dict[str, float]
@@ -36,10 +36,34 @@ class Question:
     measured_on: str | None
     model: Model
 
-    def on(self, net: Net, copies: Mapping[str, int] | None = None, wishes: Wishes | None = None) -> Problem:
-        """The problem of placing the flows on a net, together if there are several, with what is wished of it."""
+    def on(
+        self,
+        net: Net,
+        copies: Mapping[str, int] | None = None,
+        wishes: Wishes | None = None,
+        *,
+        places: bool = True,
+    ) -> Problem:
+        """The problem of placing the flows on a net, together if there are several, with what is wished of it.
+
+        `places` asks that every source has one: it would be put where it is cheapest, sensor and all.
+        """
+        from headwater.place.from_flow import require_places
+
         each = [self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)]
-        return with_wishes(joined(each), copies, wishes)
+        asked = with_wishes(joined(each), copies, wishes)
+        if places:
+            several = len(self.flows) > 1
+            require_places(
+                asked,
+                (
+                    f"{f.name}/{s.name}" if several else s.name
+                    for f in self.flows
+                    for s in f.steps.values()
+                    if s.is_source
+                ),
+            )
+        return asked
 
     def _one(self, flow: Flow, profile: Profile, net: Net) -> Problem:
         from headwater.place.from_flow import problem_of
@@ -85,15 +109,16 @@ def asked_for(
     *,
     copies: Mapping[str, int] | None = None,
     wishes: Wishes | None = None,
+    places: bool = True,
 ) -> Problem:
-    """The problem that a command line describes: a flow on a net, or a dataflow of a file."""
+    """The problem that a command line describes: a flow on a net, or a dataflow of a file; `places` as in `Question.on`."""
     if problem is not None:
         return with_wishes(of_file(problem, case, rate, resources), copies, wishes)
     if flow is None or net is None:
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     where = nets.read(net)
     question = question_of([flow], rate, [profile] if profile else None, measured_on, model)
-    return question.on(where, copies, wishes)
+    return question.on(where, copies, wishes, places=places)
 
 
 def with_wishes(asked: Problem, copies: Mapping[str, int] | None, wishes: Wishes | None) -> Problem:

@@ -16,6 +16,7 @@ from headwater.cli.plan import (
     MEASURED,
     MODEL,
     NET,
+    PIN,
     PROBLEM,
     PROFILE,
     RATE,
@@ -25,14 +26,14 @@ from headwater.cli.plan import (
     search,
 )
 from headwater.cli.question import MODEL as DEFAULT_MODEL
-from headwater.cli.question import asked_for
+from headwater.cli.question import asked_for, pairs
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.net.arrays import Ints
-from headwater.place import Problem, strategy, violations
+from headwater.place import Model, Problem, Wishes, strategy, violations
 from headwater.place.strategies import MODULES
 from headwater.sim.settings import RUNNERS
 
@@ -48,8 +49,11 @@ def simulate(
     strategy_name: Annotated[str, typer.Option("--strategy", help=f"how to plan: {', '.join(MODULES)}")] = "best",
     objective: Annotated[str | None, typer.Option(help="what the plan minimises")] = None,
     mode: Annotated[
-        str, typer.Option(help="queues (the papers' model) or engine (our scheduler on every device)")
-    ] = "queues",
+        str | None,
+        typer.Option(
+            help="queues (the model as planned) or engine (our scheduler on every device); engine unless --model is another"
+        ),
+    ] = None,
     duration: Annotated[str, typer.Option("--for", help="how long to play, such as 60s")] = "10s",
     arrivals: Annotated[
         str, typer.Option(help="poisson, constant, or a file of moments in seconds, one per line")
@@ -57,12 +61,13 @@ def simulate(
     service: Annotated[str | None, typer.Option(help="exponential or constant time per record")] = None,
     policy: Annotated[str, typer.Option(help=f"engine mode: {', '.join(POLICIES)}")] = DEFAULT,
     runner: Annotated[str, typer.Option(help=f"engine mode: {' or '.join(RUNNERS)}, a thread per step")] = "engine",
-    workers: Annotated[int, typer.Option(help="engine mode: workers per device")] = 2,
+    workers: Annotated[int, typer.Option(help="engine mode: workers per device; plans reckon with one")] = 1,
     take: Annotated[str, typer.Option(help="engine mode: records per turn: all, half, or a number")] = "50",
     rate: RATE = None,
     profile: PROFILE = None,
     measured_on: MEASURED = None,
     model: MODEL = DEFAULT_MODEL,
+    pin: PIN = None,
     problem: PROBLEM = None,
     case: CASE = None,
     resources: RESOURCES = "liberal",
@@ -71,13 +76,17 @@ def simulate(
     as_json: JSON = False,
 ) -> None:
     """Play a placement in virtual time and report it like a run; the same seed gives the same trace."""
-    if mode not in MODES:
+    if mode is not None and mode not in MODES:
         raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
     seconds, coming, kind = microseconds(duration) / 1e6, _arrivals(arrivals), _service(service)
     queues = sim.Options(seconds, seed, coming, kind)
     engine = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers, runner=runner)
     solve, budget = strategy(strategy_name), search(time_s, 0.0, seed, objective)
-    asked = asked_for(flow, net, rate, profile, measured_on, model, problem, case, resources)
+    wishes = Wishes(pins=pairs("--pin", pin))
+    asked = asked_for(
+        flow, net, rate, profile, measured_on, model, problem, case, resources, wishes=wishes, places=placement is None
+    )
+    mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
     if placement is not None:
         device = _read(placement, asked)
     else:
@@ -94,8 +103,8 @@ def simulate(
         return
     print_report(report)
     for sink, row in report.extra.get("sinks", {}).items():
-        predicted, played = 1e3 * row["predicted_s"], 1e3 * row["simulated_s"]
-        console.print(f"{sink}: predicted {predicted:.3f} ms, simulated {played:.3f} ms on average")
+        expected = "no end" if row["predicted_s"] is None else f"{1e3 * row['predicted_s']:.3f} ms"
+        console.print(f"{sink}: predicted {expected}, simulated {1e3 * row['simulated_s']:.3f} ms on average")
 
 
 def _read(path: Path, problem: Problem) -> Ints:

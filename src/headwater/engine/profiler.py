@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import numpy as np
 
+from headwater.errors import RunError
 from headwater.flow.batch import END, Batch
 from headwater.flow.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -37,6 +38,13 @@ def profile(flow: Flow, *, records: int = 20_000) -> Profile:
     """Run a flow's first records through its steps, one thread and nothing written, and measure each step."""
     flow.check()
     batches = {step.name: _read(step, records) for step in flow.steps.values() if step.is_source}
+    for name, (found, _) in batches.items():
+        if not found:
+            raise RunError(
+                f"source {name!r} gave no record, so what the steps after it cost cannot be measured; "
+                "give it some, with --input FILE if it cannot be read here",
+                step=name,
+            )
     runs = [_Pass(flow, batches, size) for size in SIZES for _ in range(2)]  # the first of a size warms up
     steps = {step.name: _profile(step, runs[1::2]) for step in flow.in_order() if step.name != DEAD_LETTERS}
     return Profile(flow.name, f"{platform.node()} ({platform.machine()})", steps)

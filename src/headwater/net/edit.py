@@ -37,6 +37,7 @@ def with_devices(net: Net, zone: str, kind: str | DeviceClass, count: int = 1, l
         class_of=np.insert(net.class_of, here.stop, np.full(count, number, net.class_of.dtype)),
         lan_s=np.insert(net.lan_s, here.stop, np.full(count, lan_s)),
         names=names,
+        sensors=tuple((source, device + count * (device >= here.stop)) for source, device in net.sensors),
     )
 
 

@@ -93,6 +93,7 @@ def _write_npz(net: Net, path: Path) -> None:
         "zones": net.zones,
         "trust": net.trust,
         "names": net.names,
+        "sensors": net.sensors,
         "wan": type(net.wan).__name__,
     }
     np.savez(
@@ -135,6 +136,7 @@ def _read_npz(path: Path) -> Net:
                 wan=_wan(header["wan"], data),
                 trust=tuple(header["trust"]),
                 names=None if header["names"] is None else tuple(header["names"]),
+                sensors=tuple((str(source), int(device)) for source, device in header.get("sensors", ())),
             )
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as slip:
         raise NetError(f"net file '{path}' is not a net of ours: {slip}") from slip

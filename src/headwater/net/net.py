@@ -36,6 +36,8 @@ class Net:
     """The trust zone of each zone; empty means that all are 'open'."""
     names: tuple[str, ...] | None = None
     """Device names; without them a device is called after its zone and place in it."""
+    sensors: tuple[tuple[str, int], ...] = ()
+    """Where records come from: the name of a flow's source, and the device that it stands at."""
 
     def __post_init__(self) -> None:
         if not self.trust:
@@ -79,6 +81,12 @@ class Net:
                 f"got {self.lan_s[device]}"
             )
         self._check_names(where, count)
+        for source, device in self.sensors:
+            if not 0 <= device < count:
+                raise NetError(f"{where}: sensor '{source}' stands at device {device}; there are {count}")
+        if len(dict(self.sensors)) < len(self.sensors):
+            twice = Counter(source for source, _ in self.sensors).most_common(1)[0][0]
+            raise NetError(f"{where} has sensor '{twice}' twice; a source is in one place")
 
     def _check_names(self, where: str, count: int) -> None:
         """No two devices may answer to one name, whether it was given or made from zone and place."""

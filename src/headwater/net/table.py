@@ -9,11 +9,12 @@ kind = "gateways"            # or "matrix" with latency_s, or "coordinates" with
 name = "barn"
 trust = "farm"               # optional
 up_s = 0.02                  # its half of the way; x and y under "coordinates"
-devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…" where count is 1
+devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…", sensors = ["…"] where count is 1
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,8 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
     zones = given.get("zones")
     if not isinstance(zones, list) or not zones:
         raise NetError("a net file needs at least one [[zones]] table")
-    names, trust, sizes, kinds, lan, called = [], [], [], [], [], []
+    names, trust, sizes, lan, called = [], [], [], [], []
+    kinds, sensors = list[int](), list[tuple[str, int]]()
     for zone in zones:
         if not isinstance(zone, Mapping) or not isinstance(zone.get("name"), str):
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
@@ -48,7 +50,8 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
         names.append(zone["name"])
         trust.append(str(zone.get("trust", "open")))
         sizes.append(len(devices))
-        for kind, lan_s, name in devices:
+        for kind, lan_s, name, sources in devices:
+            sensors += [(source, len(kinds)) for source in sources]
             kinds.append(kind)
             lan.append(lan_s)
             called.append(name)
@@ -61,16 +64,19 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
         lan_s=np.array(lan, np.float64),
         wan=_wan(given.get("wan", {"kind": "gateways"}), zones),
         trust=tuple(trust),
+        sensors=tuple(sensors),
     )
     if not any(called):
         return net
-    full = tuple(own or net.device_name(number) for number, own in enumerate(called))
-    return Net(net.name, net.classes, net.zones, net.first, net.class_of, net.lan_s, net.wan, net.trust, full)
+    return dataclasses.replace(net, names=tuple(own or net.device_name(number) for number, own in enumerate(called)))
 
 
 def net_to_table(net: Net) -> dict[str, Any]:
     """The tables that `net_from_table` reads back as the same net."""
     zones: list[dict[str, Any]] = []
+    standing: dict[int, list[str]] = {}
+    for source, device in net.sensors:
+        standing.setdefault(device, []).append(source)
     for number, name in enumerate(net.zones):
         zone: dict[str, Any] = {"name": name}
         if net.trust[number] != "open":
@@ -80,7 +86,7 @@ def net_to_table(net: Net) -> dict[str, Any]:
                 zone["up_s"] = float(net.wan.up_s[number])
             case Coordinates():
                 zone["x"], zone["y"] = float(net.wan.x[number]), float(net.wan.y[number])
-        zone["devices"] = [_device_table(net, d) for d in net.devices_of(number)]
+        zone["devices"] = [_device_table(net, d, standing.get(d, [])) for d in net.devices_of(number)]
         zones.append(zone)
     return {
         "name": net.name,
@@ -90,13 +96,15 @@ def net_to_table(net: Net) -> dict[str, Any]:
     }
 
 
-def _device_table(net: Net, device: int) -> dict[str, Any]:
+def _device_table(net: Net, device: int, sensors: list[str]) -> dict[str, Any]:
     out: dict[str, Any] = {
         "class": net.classes[int(net.class_of[device])].name,
         "lan_s": float(net.lan_s[device]),
     }
     if net.names is not None:
         out["name"] = net.names[device]
+    if sensors:
+        out["sensors"] = sensors
     return out
 
 
@@ -116,11 +124,11 @@ def _classes(given: Mapping[str, Any]) -> dict[str, DeviceClass]:
     return classes if classes else dict(KNOWN)
 
 
-def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> list[tuple[int, float, str]]:
+def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> list[tuple[int, float, str, list[str]]]:
     order, out = list(classes), []
     for group in zone.get("devices", []):
         where = f"zone '{zone['name']}'"
-        _check_keys(f"a device of {where}", group, {"class", "lan_s", "count", "name"})
+        _check_keys(f"a device of {where}", group, {"class", "lan_s", "count", "name", "sensors"})
         kind = group.get("class")
         if kind not in classes:
             raise NetError(f"{where} has a device of class {kind!r}; known classes: {', '.join(order)}")
@@ -129,7 +137,12 @@ def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> lis
             raise NetError(f"{where}: count of '{kind}' must be a whole number above 0; got {count!r}")
         if name and count > 1:
             raise NetError(f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1")
-        out += [(order.index(kind), _seconds(where, "lan_s", group.get("lan_s", 0.0)), name)] * count
+        sensors = group.get("sensors", [])
+        if not isinstance(sensors, list) or not all(isinstance(source, str) and source for source in sensors):
+            raise NetError(f"{where}: sensors must be a list of names of sources; got {sensors!r:.80}")
+        if sensors and count > 1:
+            raise NetError(f"{where}: sensor '{sensors[0]}' cannot stand at {count} devices; list its device by itself")
+        out += [(order.index(kind), _seconds(where, "lan_s", group.get("lan_s", 0.0)), name, sensors)] * count
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from headwater.errors import PlacementError, listed
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile, StepProfile
 from headwater.flow.steps import DeadLetters
-from headwater.net.arrays import Floats
+from headwater.net.arrays import Floats, Ints
 from headwater.net.device import KNOWN
 from headwater.net.net import Net
 from headwater.place.problem import Model, Problem
@@ -27,7 +27,7 @@ def problem_of(
     rates_hz: float | Mapping[str, float],
     *,
     measured_ips: float | None = None,
-    model: Model = Model.QUEUE,
+    model: Model = Model.ENGINE,
     wishes: Wishes | None = None,
 ) -> Problem:
     """Ask where the steps of a flow should run.
@@ -35,8 +35,11 @@ def problem_of(
     `rates_hz` is what each source brings, or one number for all. `profile` was measured on one device,
     whose speed is that of the class it names or `measured_ips`; times on other classes scale with their
     instructions per second. Give one profile per class where they were measured. A class without a profile
-    is then not used.
+    is then not used. A source stands where `wishes` pin it, or else where the net has a sensor of its name; see
+    `require_places`.
     """
+    for one in [profile] if isinstance(profile, Profile) else profile.values():
+        _check_profile(flow, one)
     order = flow.in_order()
     number = {step.name: i for i, step in enumerate(order)}
     first = profile if isinstance(profile, Profile) else next(iter(profile.values()))
@@ -73,12 +76,41 @@ def problem_of(
         stream_to=np.array(heads, np.int64),
         stream_hz=np.array(stream_hz, np.float64),
         stream_bytes=np.array(stream_bytes, np.float64),
-        pinned=np.full(len(order), -1),
+        pinned=_sensors(flow, net, wishes),
         overhead_s=np.where(np.isfinite(service), per_batch, 0.0),
         charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
         memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
     )
     return wished(problem, wishes) if wishes else problem
+
+
+def require_places(problem: Problem, sources: Iterable[str]) -> None:
+    """Refuse a problem of which a source may stand anywhere: a plan would move the sensor to wherever it is cheapest."""
+    for name in sources:
+        if problem.pinned[problem.step(name)] < 0:
+            raise PlacementError(
+                f"source '{name}' has no place: say at which device its records come in, with --pin {name}=DEVICE, "
+                f'or in the net file with sensors = ["{name.rpartition("/")[2]}"] at that device'
+            )
+
+
+def _sensors(flow: Flow, net: Net, wishes: Wishes | None) -> Ints:
+    """Where the net has sensors of a flow's sources, unless these are wished elsewhere; −1 for all other steps."""
+    standing = dict(net.sensors)
+    asked = wishes.pins if wishes else {}
+    return np.array(
+        [standing.get(s.name, -1) if s.is_source and s.name not in asked else -1 for s in flow.in_order()], np.int64
+    )
+
+
+def _check_profile(flow: Flow, profile: Profile) -> None:
+    """Refuse a profile of which no step costs anything: it saw no record, and would put everything anywhere."""
+    steps = [s.name for s in flow.in_order() if not s.is_source and s.name in profile.steps]
+    if steps and not any(profile.steps[s].time_s or profile.steps[s].overhead_s for s in steps):
+        raise PlacementError(
+            f"the profile of flow '{profile.flow}' is empty: no step took any time, so none has seen a record; "
+            "run 'headwater profile' with an input that has some"
+        )
 
 
 def _of(profile: Profile, step: str) -> StepProfile:
@@ -115,12 +147,10 @@ def _seconds(
         if unknown:
             raise PlacementError(f"a profile is given for class '{min(unknown)}', which net '{net.name}' lacks")
         columns = []
+        free = {s for s, cost in zip(steps, costs, strict=True) if cost.time_s == 0 and cost.overhead_s == 0}
         for kind in net.classes:
             measured = profile.get(kind.name)
-            times = [
-                0.0 if cost.time_s == 0 else getattr(_of(measured, s), field) if measured else np.inf
-                for s, cost in zip(steps, costs, strict=True)
-            ]
+            times = [0.0 if s in free else getattr(_of(measured, s), field) if measured else np.inf for s in steps]
             columns.append(times)
         return np.array(columns).T
     speeds = {c.name: c.cpu_ips for c in (*KNOWN.values(), *net.classes)}

@@ -1,8 +1,10 @@
 """Runs a placed flow over a net in simulated time, deterministic by seed.
 
-arrivals  when records come                  queues    every step and link a queue of its own, as whole arrays
-predict   what the placement expects         engine    the engine's own decision machine on every device
-settings  what can be chosen for `engine`    site      one such device; inlet   a source of one
+arrivals  when records come
+predict   what the placement expects
+queues    every step and link a queue of its own, as whole arrays; sharing   steps that share a processor
+engine    the engine's own decision machine on every device (site), with its sources (inlet)
+settings  what can be chosen for `engine`
 policies  which policy would serve a flow best
 """
 

@@ -17,6 +17,7 @@ from headwater.metrics import Histogram, Report, Sample, StepMetrics
 from headwater.net.arrays import Floats, Ints
 from headwater.place.problem import Problem
 from headwater.sim.inlet import Inlet
+from headwater.sim.predict import by_sink
 from headwater.sim.settings import EngineOptions
 from headwater.sim.site import Parcel, Site
 
@@ -133,6 +134,7 @@ class _World:
         sample = Sample(span, {c.name: c for c in self.counts}, latency, latency, read, out)
         extra = {"mode": "engine", "runner": options.runner, "policy": options.policy, "seed": options.seed}
         extra["mean_latency_s"] = means
+        extra["sinks"] = by_sink(problem, self.device, means, out)
         decisions = sum(site.machine.decisions for site in self.sites.values())
         return Report(problem.name, "sim", span, sample, decisions=decisions, extra=extra)
 

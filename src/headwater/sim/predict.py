@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 
 from headwater.net.arrays import Floats, Ints
@@ -21,6 +24,21 @@ def ages_s(problem: Problem, device: Ints) -> Floats:
             age[step] = float(flow @ came / flow.sum())
         age[step] += step_s[step]
     return age
+
+
+def by_sink(
+    problem: Problem, device: Ints, simulated_s: Mapping[str, float], records: Mapping[str, int]
+) -> dict[str, dict[str, float | None]]:
+    """For each sink, what was expected of it beside what was played; None is expected where a queue grows without end."""
+    expected = {problem.steps[s]: float(age) for s, age in enumerate(ages_s(problem, device))}
+    return {
+        name: {
+            "predicted_s": expected[name] if math.isfinite(expected[name]) else None,
+            "simulated_s": simulated_s[name],
+            "records": records[name],
+        }
+        for name in (problem.steps[s] for s in problem.sinks)
+    }
 
 
 def latency_s(problem: Problem, device: Ints) -> float:

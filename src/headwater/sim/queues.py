@@ -1,4 +1,7 @@
-"""Plays a placement in virtual time with the papers' model: every step and used link a queue of its own.
+"""Plays a placement in virtual time with the model that it was planned by.
+
+Under `queue` and `round-robin`, every step and used link is a queue of its own; under `shared`, see `sharing`. The model
+`engine` is not made of such queues: `engine.run` plays it.
 
 The graph runs one way, so each queue is played from start to end before the next: arrays in, arrays out, no
 list of events. What a step puts out is thinned, doubled or split at random to the rate of each stream.
@@ -18,7 +21,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.problem import Model, Problem
 from headwater.place.score import step_times, stream_times
 from headwater.sim.arrivals import Arrivals, Poisson
-from headwater.sim.predict import ages_s
+from headwater.sim.predict import by_sink
 
 
 class Service(StrEnum):
@@ -58,7 +61,17 @@ def run(problem: Problem, device: Ints, options: Options | None = None) -> Repor
 
     options = options or Options()
     random = np.random.default_rng(options.seed)
-    played = _Player(problem, device, options, random)
+    if problem.model is Model.ENGINE:
+        raise RunError(
+            f"'{problem.name}' is reckoned by what the engine does; play it with run_engine, or plan it with the model "
+            "'queue', 'shared' or 'round-robin'"
+        )
+    played = Player(problem, device, options, random)
+    if problem.model is Model.SHARED:
+        from headwater.sim.sharing import play
+
+        play(played)
+        return played.report()
     nothing: Stream = (np.zeros(0), np.zeros(0))
     flowing: dict[int, Stream] = {}
     for step in problem.order:
@@ -80,7 +93,7 @@ def _copied(times: Floats, born: Floats, copies: Ints | None) -> Stream:
     return (times, born) if copies is None else (np.repeat(times, copies), np.repeat(born, copies))
 
 
-class _Player:
+class Player:
     """Holds what one run counts."""
 
     def __init__(self, problem: Problem, device: Ints, options: Options, random: np.random.Generator) -> None:
@@ -93,7 +106,8 @@ class _Player:
         if not np.isfinite(self.mean_s).all():
             step = problem.steps[int(np.flatnonzero(~np.isfinite(self.mean_s))[0])]
             raise RunError(f"step '{step}' cannot run where it is placed", step=step)
-        self.propagation_s = stream_times(problem, device) if robin else self._latency()
+        # measured times per stream hold its sending as well
+        self.propagation_s = stream_times(problem, device) if robin or problem.hop_s is not None else self._latency()
         self.steps: dict[str, StepMetrics] = {}
         self.latency = Histogram()
         self.out: dict[str, int] = {}
@@ -121,15 +135,20 @@ class _Player:
         from headwater.sim.lindley import serve
 
         times, born = came
-        mean, count, name = float(self.mean_s[step]), len(times), self.problem.steps[step]
+        mean, count = float(self.mean_s[step]), len(times)
         busy = 0.0
         leave = times
         if mean > 0:
             leave = np.empty(count)
-            busy = serve(times, self._durations(mean, count), leave)
+            busy = serve(times, self.durations(mean, count), leave)
+        self.count(step, count, float((leave - times).sum()), busy, float(leave[-1]) if count else 0.0)
+        return leave, born
+
+    def count(self, step: int, count: int, inside_s: float, busy_s: float, last_s: float) -> None:
+        """Count a step's records: the seconds that they were in it, those that it worked, and when the last one left."""
+        name, mean = self.problem.steps[step], float(self.mean_s[step])
         self.events += 2 * count if mean > 0 else 0
-        waited = float((leave - times).sum()) - busy
-        span = float(leave[-1]) if count else self.options.seconds
+        waited, busy, span = inside_s - busy_s, busy_s, last_s if count else self.options.seconds
         self.steps[name] = StepMetrics(
             name,
             count,
@@ -144,7 +163,6 @@ class _Player:
             1,
             int(span * 1e9),
         )
-        return leave, born
 
     def routed(self, step: int, count: int) -> list[tuple[int, Ints | None]]:
         """Per outgoing stream how many copies of each record it carries; None is one of each.
@@ -168,18 +186,27 @@ class _Player:
         from headwater.sim.lindley import serve
 
         problem = self.problem
-        a, b = int(self.device[problem.stream_from[e]]), int(self.device[problem.stream_to[e]])
-        if a == b:
+        if self.device[problem.stream_from[e]] == self.device[problem.stream_to[e]]:
             return times, born
-        bits = problem.stream_bytes[e] * problem.bits_per_byte
-        if problem.model is not Model.ROUND_ROBIN and bits > 0:
-            send = float(bits / problem.net.bandwidth_bps(a, b))
-            if send > 0:
-                sent = np.empty(len(times))
-                serve(times, self._durations(send, len(times)), sent)
-                times = sent
-                self.events += 2 * len(times)
+        send = self.send_s(e)
+        if send > 0:
+            sent = np.empty(len(times))
+            serve(times, self.durations(send, len(times)), sent)
+            times = sent
+            self.events += 2 * len(times)
         return times + self.propagation_s[e], born
+
+    def send_s(self, e: int) -> float:
+        """Seconds that a link sends one record of a stream; 0 inside a device, and where a model has no queues on links."""
+        problem = self.problem
+        a, b = int(self.device[problem.stream_from[e]]), int(self.device[problem.stream_to[e]])
+        bits = float(problem.stream_bytes[e] * problem.bits_per_byte)
+        if problem.model is Model.ROUND_ROBIN or problem.hop_s is not None or bits == 0 or a == b:
+            return 0.0
+        speed = float(problem.net.bandwidth_bps(a, b))
+        if speed == 0:
+            raise RunError(f"stream {problem.stream_name(e)} has no link to go by")
+        return bits / speed
 
     def sink(self, step: int, times: Floats, born: Floats) -> None:
         """Count what arrived, its first part left out of latency."""
@@ -189,21 +216,14 @@ class _Player:
         self.latency.add((ages * 1e9).astype(np.int64))
         self.mean_age[name] = float(ages.mean()) if len(ages) else 0.0
 
-    def _durations(self, mean: float, count: int) -> Floats:
+    def durations(self, mean: float, count: int) -> Floats:
+        """How long each of some records takes."""
         return self.random.standard_exponential(count) * mean if self.exponential else np.full(count, mean)
 
     def report(self) -> Report:
         """Sum the run up."""
         problem, seconds = self.problem, self.options.seconds
-        expected = ages_s(problem, self.device)
         sample = Sample(seconds, self.steps, self.latency, self.latency, self.records_in, self.out)
-        sinks = {
-            problem.steps[s]: {
-                "predicted_s": float(expected[s]),
-                "simulated_s": self.mean_age[problem.steps[s]],
-                "records": self.out[problem.steps[s]],
-            }
-            for s in problem.sinks
-        }
+        sinks = by_sink(problem, self.device, self.mean_age, self.out)
         extra = {"mode": "queues", "events": self.events, "sinks": sinks, "seed": self.options.seed}
         return Report(problem.name, "sim", seconds, sample, extra=extra)
