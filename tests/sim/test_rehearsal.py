@@ -9,7 +9,7 @@ from headwater.bench.topologies import topologies
 from headwater.errors import RunError
 
 #: p99 in ms that two runs of `headwater bench scheduler` measured, geometric mean over nine topologies, at 60 to 75 % of
-#: capacity and at 80 to 90 % (docs/measurements.md)
+#: capacity and at 80 to 90 % (docs/diary.md)
 MEASURED = {
     "below": {
         "threads": 178.0,
