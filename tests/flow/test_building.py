@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from headwater import Count, Flow, Schema, Session, Sliding, Tumbling, agg, col, io
-from headwater.errors import FlowError
+from headwater.errors import FlowError, RunError
 from headwater.flow import draw
 from headwater.flow.duration import microseconds
 from headwater.flow.steps import Filter, Input, Step
@@ -224,3 +224,29 @@ def _kept(batch):
 class _Own:
     def __init__(self, size):
         self.size = size
+
+
+@pytest.mark.parametrize("given", [timedelta(seconds=-1), "-1 s", f"{'9' * 400} s", "300000000 days"])
+def test_a_time_that_cannot_be_is_no_duration(given):
+    for use in (
+        microseconds,
+        lambda given: io.Mqtt("host", "t", patience=given),
+        lambda given: io.Mqtt("host", "t", retry=given),
+        lambda given: io.Generate(dict, {"n": int}, 1, duration=given),
+        lambda given: io.Generate(dict, {"n": int}, 1, tick=given),
+        lambda given: io.rates.burst(1, 2, every="1 s", length=given),
+        lambda given: Flow("f").read("in", io.Items([{"t": 1}], {"t": "time"})).event_time("at", "t", lateness=given),
+    ):
+        with pytest.raises(FlowError, match=r"duration"):
+            use(given)
+
+
+@pytest.mark.parametrize("given", [-1, 0, float("nan"), float("inf"), "1 s", True])
+@pytest.mark.parametrize("name", ["seconds", "sample_s"])
+def test_a_run_lasts_longer_than_nothing(name, given):
+    from headwater import engine
+    from headwater.spark.options import Options
+
+    for options in (engine.Options, Options):
+        with pytest.raises(RunError, match=f"{name} must be a number of seconds above 0"):
+            options(**{name: given})

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from headwater.engine.appetite import Take
 from headwater.engine.policy import DEFAULT, policy_named
 from headwater.errors import RunError, listed, suggestion
+from headwater.flow.duration import above_zero
 
 WhenFull = Literal["block", "spill", "shed"]
 
@@ -46,6 +47,10 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise RunError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        for name in ("seconds", "sample_s"):
+            above_zero(name, getattr(self, name))
+        if self.spill_bytes is not None and self.spill_bytes < 0:
+            raise RunError(f"spill_bytes is 0 or more bytes; got {self.spill_bytes!r}")
         if self.take not in ("all", "half") and not (isinstance(self.take, int) and self.take >= 1):
             raise RunError(f"take must be 'all', 'half' or a number of records above 0; got {self.take!r}")
         choices = get_args(WhenFull)

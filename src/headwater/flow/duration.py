@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, RunError
 
 _MICROSECONDS = {
     "us": 1,
@@ -21,6 +21,7 @@ _MICROSECONDS = {
     "d": 86_400_000_000,
     "day": 86_400_000_000,
 }
+_LONGEST = 2**62  # beyond, sums with moments would not fit 64 bits: 146,000 years
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+?)(s?)\s*", re.IGNORECASE)
 
 Duration = str | timedelta
@@ -33,7 +34,9 @@ def microseconds(duration: Duration) -> int:
     (1500000, 120000000, 3000)
     """
     if isinstance(duration, timedelta):
-        return round(duration.total_seconds() * 1e6)
+        if duration < timedelta(0):
+            raise FlowError(f"a duration is 0 or more; got {duration.total_seconds():g} s")
+        return duration // timedelta(microseconds=1)
     if not isinstance(duration, str):
         raise FlowError(
             f"a duration is text with a unit, such as '10 s', or a timedelta; got {duration!r}"
@@ -43,11 +46,18 @@ def microseconds(duration: Duration) -> int:
     if match:
         amount, unit, plural = match.groups()
         for name in (unit.lower(), (unit + plural).lower()):
-            if name in _MICROSECONDS:
+            if name in _MICROSECONDS and float(amount) * _MICROSECONDS[name] < _LONGEST:
                 return round(float(amount) * _MICROSECONDS[name])
     raise FlowError(
         f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'"
     )
+
+
+def above_zero(name: str, seconds: float | None) -> None:
+    """Raise RunError for a number of seconds that no time can be: 0 or less, no number, without end; None is none."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
+        raise RunError(f"{name} must be a number of seconds above 0; got {seconds!r}")
 
 
 def written(duration_us: int) -> str:

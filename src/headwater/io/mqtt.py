@@ -162,7 +162,7 @@ class Mqtt:
             raise FlowError(f"which topic of {self.address}? Give topic='…' or put it into the URL")
         if self.payload not in ("json", "text"):
             raise FlowError(f"payload is 'json' or 'text'; got {self.payload!r}")
-        if self.buffer < 1:
+        if not isinstance(self.buffer, int) or self.buffer < 1:
             raise FlowError(f"buffer is the number of messages that may wait, 1 or more; got {self.buffer}")
         if self.created is not None and self.fields.type_of(self.created, what="created") != "time":
             raise FlowError(f"created names a column of type time; {self.created!r} is {self.fields[self.created]}")

@@ -35,8 +35,12 @@ class Pace:
     clock: Clock = field(default_factory=SteadyClock)
 
     def __post_init__(self) -> None:
-        if self.count is not None and self.count < 0:
-            raise FlowError(f"count is the number of records to create, 0 or more; got {self.count}")
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool)
+        if self.count is not None and not (whole and self.count >= 0):
+            raise FlowError(f"count is the number of records to create, 0 or more; got {self.count!r}")
+        for given in (self.tick, self.duration):
+            if given is not None:
+                microseconds(given)  # tells at once what is no duration
 
     @property
     def total(self) -> int:

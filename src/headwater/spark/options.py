@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import RunError
+from headwater.flow.duration import above_zero
 from headwater.spark.sources.ranges import Sizes
 
 
@@ -35,5 +36,7 @@ class Options:
     sample_s: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("seconds", "sample_s"):
+            above_zero(name, getattr(self, name))
         if self.buckets is not None and (not isinstance(self.buckets, int) or self.buckets < 1):
             raise RunError(f"buckets must be a whole number of at least 1; got {self.buckets!r}")
