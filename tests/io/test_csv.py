@@ -1,4 +1,6 @@
 import os
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -175,3 +177,47 @@ def test_a_dash_is_standard_output(capfd):
     writer.write(Batch.of({"x": [1]}, Schema.of({"x": int})))
     writer.close()
     assert capfd.readouterr().out == f"x{os.linesep}1{os.linesep}"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_last_row_counts_for_the_guess_whether_or_not_its_line_ends(tmp_path, rows, end):
+    path = tmp_path / "in.csv"
+    path.write_text("id,n,x\n" + "\n".join(f"s{n},{n},{n}.5" for n in range(rows)) + end)
+    source = Csv(path)
+    assert dict(source.schema.fields) == {"id": "text", "n": "int", "x": "float"}
+    reader = source.open(pytest.fail)
+    found = []
+    while (batch := reader.read(50, 1)) is not None:
+        found += batch.rows()
+    reader.close()
+    assert found == [{"id": f"s{n}", "n": n, "x": n + 0.5} for n in range(rows)]
+
+
+def test_long_lines_do_not_shorten_the_guess(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("n,note\n" + "".join(f"{n},{'x' * 1000}\n" for n in range(900)) + f"900.5,{'x' * 1000}\n")
+    assert Csv(path).schema["n"] == "float"
+
+
+def test_what_comes_through_a_pipe_is_guessed_from_and_read(tmp_path):
+    """The header comes alone, so that the guess has to wait for a row; what it has seen is not lost."""
+    os.mkfifo(tmp_path / "pipe")
+
+    def send():
+        with (tmp_path / "pipe").open("w") as pipe:
+            for text in ("id,n\n", "a,1\n", "b,2"):
+                pipe.write(text)
+                pipe.flush()
+                time.sleep(0.05)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    source = Csv(tmp_path / "pipe")
+    assert dict(source.schema.fields) == {"id": "text", "n": "int"}
+    reader, rows = source.open(pytest.fail), []
+    while (batch := reader.read(50, 5)) is not None:
+        rows += batch.rows()
+    reader.close()
+    sender.join()
+    assert rows == [{"id": "a", "n": 1}, {"id": "b", "n": 2}]

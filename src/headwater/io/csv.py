@@ -44,7 +44,7 @@ class Csv:
             raise FlowError(f"a CSV delimiter is one character, such as ',' or ';'; got {delimiter!r}")
         self.path, self.header, self.delimiter, self.append = path, header, delimiter, append
         self._schema = None if schema is None else Schema.of(schema)
-        self._peeked: Lines | None = None  # standard input, when the guess has already read from it
+        self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
 
     @property
     def schema(self) -> Schema:
@@ -56,7 +56,7 @@ class Csv:
             columns = list(zip(*fitting, strict=True)) or [()] * len(names)
             kinds = map(guessed_from_texts, columns)
             self._schema = Schema.of(dict(zip(names, kinds, strict=True)))
-            if str(self.path) == "-":
+            if lines.once:
                 self._peeked = lines
             else:
                 lines.close()
@@ -83,7 +83,9 @@ class Csv:
 
     def _head(self, lines: Lines) -> tuple[list[str], int, list[list[str]]]:
         """Return the columns' names, how many lines the header takes, and the first rows."""
-        texts = [line.decode(errors="replace") + "\n" for line in lines.peek(_GUESS_FROM)]
+        texts = [
+            line.decode(errors="replace") + "\n" for line in lines.peek(_GUESS_FROM, least=2 if self.header else 1)
+        ]
         reader = csv.reader(texts, delimiter=self.delimiter)
         first = next(filter(None, reader), None)
         if first is None:

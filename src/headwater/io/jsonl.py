@@ -31,7 +31,7 @@ class JsonLines:
     def __init__(self, path: str | Path, schema: Fields | None = None, *, append: bool = False) -> None:
         self.path, self.append = path, append
         self._schema = None if schema is None else Schema.of(schema)
-        self._peeked: Lines | None = None  # standard input, when the guess has already read from it
+        self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
 
     @property
     def schema(self) -> Schema:
@@ -39,7 +39,7 @@ class JsonLines:
         if self._schema is None:
             lines = Lines(self.path)
             first = lines.peek(_GUESS_FROM)
-            if str(self.path) == "-":
+            if lines.once:
                 self._peeked = lines
             else:
                 lines.close()

@@ -15,6 +15,7 @@ from headwater.io.files import explained, hold, write_all
 
 _CHUNK = 2**18
 _RANGE_CHUNK = 2**20  # who reads a range wants all of it, in few large batches
+_PEEKED = 2**22  # bytes to look at before reading
 _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"
 
@@ -48,6 +49,11 @@ class Lines:
         """Where the next line starts: bytes and lines before it."""
         return [self.offset, self.line]
 
+    @property
+    def once(self) -> bool:
+        """Whether what was read cannot be read again by opening it anew."""
+        return self._waits or str(self._path) == "-"
+
     def take(self, limit: int, timeout_s: float) -> list[bytes] | None:
         """Return up to `limit` lines, none if none came in time, None after the last one."""
         if self._at == len(self._ready) and not self._fill(timeout_s):
@@ -58,11 +64,16 @@ class Lines:
         self.offset += sum(map(len, lines)) + len(lines)
         return lines
 
-    def peek(self, limit: int) -> list[bytes]:
-        """Return the first lines, which stay to be taken."""
-        while not self._ready and not self._ended:
-            self._fill(3600)
-        return self._ready[:limit]
+    def peek(self, limit: int, least: int = 1) -> list[bytes]:
+        """Return the first lines, which stay to be taken: up to `limit` of a file, of a pipe `least` and what is there."""
+        seen = self._ready
+        while len(seen) < limit and not (len(seen) >= least and self._is_enough(seen)) and self._fill(3600):
+            seen = self._ready = seen + self._ready
+        return seen[:limit]
+
+    def _is_enough(self, seen: list[bytes]) -> bool:
+        """Say whether to stop peeking: a pipe may bring no more for now, and long lines would fill the memory."""
+        return self._waits or sum(map(len, seen)) > _PEEKED
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
