@@ -5,6 +5,7 @@ import time
 from collections import namedtuple
 from contextlib import suppress
 from itertools import count
+from threading import Event
 
 import pytest
 from broker import PATIENCE_S, Broker, Link, ScriptedBroker
@@ -288,6 +289,43 @@ def test_flows_go_on_when_the_broker_is_restarted(opened, topic, qos):
     writer.write(numbered(2, 3))
     assert taken(reader, 2) == numbered(2, 3).rows()
     broker.stop()
+
+
+def test_every_message_that_a_flow_had_no_room_for_is_in_its_report(opened, broker, topic):
+    """At QoS 0, through a whole run: what is published is written, or counted as shed by the source."""
+    written, source = Gated(), Mqtt(broker.url, topic, SCHEMA, buffer=10, **QUICK)
+    flow = Flow("flood")
+    flow.read("in", source).write("out", written)
+    run = engine.start(flow, queue_records=10)
+    reader = run.sources[0]._reader
+    assert reader.subscribed.wait(PATIENCE_S)
+    writer = publisher(opened, broker, topic)
+    writer.write(numbered(*range(1000)))
+    wait_until(lambda: reader.dropped > 100 and writer.waiting == 0)
+    written.opened.set()
+    wait_until(lambda: written.count + reader.dropped == 1000)
+    run.stop()
+    document = run.wait().to_json()
+    assert document["records_in"] == 1000
+    assert document["shed_by"] == {"buffer of 'in' full": 1000 - written.count}
+    assert document["shed"] == document["steps"][0]["shed"] > 100
+
+
+class Gated:
+    """A sink that takes nothing until it is opened."""
+
+    def __init__(self):
+        self.opened, self.count = Event(), 0
+
+    def open(self, schema):
+        return self
+
+    def write(self, batch):
+        assert self.opened.wait(PATIENCE_S)
+        self.count += len(batch)
+
+    def close(self):
+        pass
 
 
 def test_a_full_buffer_drops_and_counts_with_qos_0(opened, broker, topic, caplog):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headwater import Flow, Tumbling, agg, col, io
+from headwater import Batch, Flow, Schema, Tumbling, agg, col, io
 from headwater import spark as on_spark
 from headwater.errors import InputError, RunError
 from headwater.io.table import ParquetTable
@@ -121,6 +121,34 @@ def test_records_that_a_table_cannot_hold_are_dead_letters_and_the_others_are_th
     assert report.last.records_out == {"table": 588, "lines": 600, "dead": 12}
     assert report.dead_letters == 12
     assert all("at most 251 fit" in letter["error"] for letter in letters.records)
+
+
+class Overrun:
+    """A source that drops three records with each batch that it reads."""
+
+    schema = Schema.of({"n": int})
+
+    def open(self, reject):
+        self.given = self.dropped = 0
+        return self
+
+    def read(self, limit, timeout_s):
+        if self.given == 10:
+            return None
+        self.given += 1
+        self.dropped += 3
+        return Batch.of({"n": [self.given]}, self.schema)
+
+    def close(self):
+        self.dropped += 1  # came after it was read for the last time
+
+
+def test_what_a_reader_had_no_room_for_is_in_the_report(spark):
+    flow, kept = Flow("overrun"), io.Collect()
+    flow.read("in", Overrun()).write("out", kept)
+    document = on_spark.run(flow).to_json()
+    assert (document["records_in"], document["records_out"], document["shed"]) == (41, {"out": 10}, 31)
+    assert document["shed_by"] == {"buffer of 'in' full": 31}
 
 
 def broken_sink():

@@ -48,6 +48,7 @@ class SourceThread:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+            self._note_dropped(getattr(reader, "dropped", 0))  # since it was last read
         if self._spilled is not None:
             self._spilled.close()
             self._spilled = None

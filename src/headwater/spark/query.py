@@ -304,11 +304,13 @@ class SparkRun:
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""
+        for name, feed in self._feeds.items():
+            self.tally.dropped(name, feed.dropped)
         return self.tally.sample()
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""
-        last = self.tally.sample()
+        last = self.sample()
         return Report(
             flow=self.flow.name,
             runner=self.runner,
@@ -316,6 +318,7 @@ class SparkRun:
             last=last,
             samples=list(self.samples),
             dead_letters=self.tally.dead_letters,
+            shed={f"buffer of {name!r} full": step.shed for name, step in last.steps.items() if step.shed},
             examples=self.tally.examples,
             extra={"spark": progress(self._query, self.layout, last)},
         )

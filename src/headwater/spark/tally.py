@@ -80,6 +80,13 @@ class Tally:
         """How many records broke a step so far."""
         return sum(step.dead_letters for step in self._steps.values())
 
+    def dropped(self, source: str, count: int) -> None:
+        """Take note of how many records have come to a source in all that its reader had no room for."""
+        with self._lock:
+            step = self._steps[source]
+            step.records_in += count - step.shed
+            step.shed = count
+
     def sample(self) -> Sample:
         """Return all counts as they are now."""
         with self._lock:

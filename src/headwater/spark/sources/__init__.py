@@ -68,6 +68,11 @@ class Feed:
             self._backlog = None
             self.finish()
 
+    @property
+    def dropped(self) -> int:
+        """Records that came in this run and had no room with who reads them."""
+        return 0 if self._receiver is None else self._receiver.dropped
+
     def check(self) -> None:
         """Raise what the source broke with, if it did."""
         if self._receiver is not None and self._receiver.error is not None:

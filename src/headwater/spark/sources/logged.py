@@ -81,6 +81,7 @@ class Receiver:
         self._letters: list[Batch] = []
         self._stopping = Event()
         self.error: HeadwaterError | None = None  #: why it ended early, if it did
+        self.dropped = 0  #: messages that the reader had no room for
         self._log = LogWriter(folder)
         self._reader: Reader | None = None
         if not self._log.end.ended:
@@ -99,6 +100,7 @@ class Receiver:
             if reader is not None:
                 self._read_all(reader)
                 reader.close()
+                self.dropped = getattr(reader, "dropped", 0)
         except HeadwaterError as error:
             self.error = RunError(f"source {self._step!r} stopped: {error}", step=self._step)
         except Exception as error:
@@ -116,6 +118,7 @@ class Receiver:
                 self._stopping.wait(_PATIENCE_S)
                 continue
             batch = reader.read(_RECORDS, _PATIENCE_S)
+            self.dropped = getattr(reader, "dropped", 0)
             position = getattr(reader, "position", None)
             found = [(DEAD, letter) for letter in self._letters]
             self._letters.clear()
