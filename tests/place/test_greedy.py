@@ -8,6 +8,9 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, min_cost, tcep
+from headwater.place.aels_rp import Regions
+from headwater.place.aels_rp_la import near
+from headwater.place.board import Board
 from headwater.place.cases import veith
 from headwater.place.descent import descend, foresee
 from headwater.place.problem import Problem
@@ -287,3 +290,23 @@ def test_one_pi_serves_every_first_step_only_if_mips_are_thousands():
         fits[preset] = np.mean(share)
     assert fits["veith-bits"] == 1.0
     assert fits["veith-literal"] == pytest.approx(0.045, abs=0.05)
+
+
+def test_the_short_list_breaks_ties_by_the_lowest_device_number():
+    # all devices of the site are equally near; the one in use has a row behind that of the empty ones
+    net = nets.cloud_edge(1, 1, 4, classes=(nets.PI_2, nets.RYZEN), lan_s=(1e-4, 1e-4))
+    problem = queue_problem(
+        1,
+        n=4,
+        net=net,
+        pinned=np.array([1, 2, -1, 0]),
+        stream_from=np.array([0, 2, 1]),
+        stream_to=np.array([2, 3, 3]),
+        stream_hz=np.full(3, 10.0),
+        stream_bytes=np.full(3, 10.0),
+    )
+    board = Board(problem)
+    for step in (0, 1):
+        board.put(step, board.row(int(problem.pinned[step])))
+    listed = near(board, 2, Regions(problem), board.feasible(2))
+    assert sorted(board.device[listed].tolist()) == [0, 1, 2]

@@ -30,6 +30,7 @@ def account(placement: Placement, *, alternatives: bool = True) -> dict[str, Any
         "value": _finite(placement.value),
         "bound": _finite(placement.bound),
         "gap": _finite(placement.gap),
+        "movable": _finite(placement.movable),
         "seconds": placement.seconds,
         "placement": placement.by_name,
         "reason": placement.reason,

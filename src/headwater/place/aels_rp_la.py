@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.net.arrays import Flags
+from headwater.net.arrays import Flags, Floats
 from headwater.place.aels_rp import Regions, choose
 from headwater.place.board import Board
 from headwater.place.greedy import grow
@@ -32,10 +32,10 @@ def near(board: Board, step: int, regions: Regions, fits: Flags) -> Flags:
         home = board.zone == board.zone[row]
         listed[row] = True
         if edge[row]:
-            _list_least(listed, board.lan_s, fits & home & edge & (np.arange(board.rows) != row))
+            _list_least(board, listed, board.lan_s, fits & home & edge & (np.arange(board.rows) != row))
         far = board.wan_row(int(board.zone[row]))[board.zone] + board.lan_s
-        _list_least(listed, far, fits & edge & ~home)
-        _list_least(listed, far, fits & ~edge)
+        _list_least(board, listed, far, fits & edge & ~home)
+        _list_least(board, listed, far, fits & ~edge)
     for sink in sorted(regions.feeds[step]):
         if board.problem.pinned[sink] >= 0:
             _list_sink(board, listed, int(board.problem.pinned[sink]), fits)
@@ -49,10 +49,11 @@ def _list_sink(board: Board, listed: Flags, host: int, fits: Flags) -> None:
         listed |= at_host
         return
     zone = int(board.problem.net.zone_of(host))
-    _list_least(listed, board.wan_row(zone)[board.zone] + board.lan_s, fits)
+    _list_least(board, listed, board.wan_row(zone)[board.zone] + board.lan_s, fits)
 
 
-def _list_least(listed: Flags, cost: np.ndarray[tuple[int], np.dtype[np.float64]], among: Flags) -> None:
-    rows = np.flatnonzero(among)
-    if len(rows):
-        listed[rows[np.argmin(cost[rows])]] = True
+def _list_least(board: Board, listed: Flags, cost: Floats, among: Flags) -> None:
+    """List the cheapest row, among equals that of the lowest device number, as everywhere."""
+    row = board.best(cost, among)
+    if row is not None:
+        listed[row] = True

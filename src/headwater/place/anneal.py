@@ -12,7 +12,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -44,8 +44,7 @@ def solve(
         values: list[float] = []
         place = home if start == 0 else np.full(len(problem.steps), -1)
         for weights in levels:
-            sums, until = scratch(capped)
-            place, value = _anneal(capped, weights, clouds, place, steps, budget.seed + start, sums, until)
+            place, value = _cooled(capped, weights, clouds, place, steps, budget.seed + start, clock)
             values.append(value)
             if not np.isfinite(value):
                 break
@@ -71,53 +70,68 @@ def _cost(field: Arena, weights: Floats, place: Ints, scale: float, sums: Floats
     return float(value + scale * (out[6] + min(out[7], 1e6)))
 
 
+def _cooled(
+    field: Arena, weights: Floats, clouds: Ints, begin: Ints, steps: int, seed: int, clock: Clock
+) -> tuple[Ints, float]:
+    """The best that one slow cooling comes by, and its cost; infinite if nothing valid."""
+    random, free, (sums, until) = np.random.default_rng(seed), field.free, scratch(field)
+    place, out = field.fixed.copy(), np.zeros(OUT)
+    drawn = random.integers(0, field.service.shape[1], len(free))
+    place[free] = np.where(begin[free] >= 0, begin[free], drawn)
+    scale = max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9)
+    if begin[0] < 0 and len(clouds):  # a random start may be absurdly slow; a cloud start gives the scale of good ones
+        place[free] = clouds[0]
+        scale = min(scale, max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9))
+    now = _cost(field, weights, place, scale, sums, until, out)
+    best, best_cost, turn = place.copy(), now if out[6] == 0 else np.inf, 0
+    for count in slices(clock, steps if len(free) else 0):
+        now, best_cost = _anneal(
+            field, weights, clouds, place, best, now, best_cost, scale, turn, count, steps, random, sums, until
+        )
+        turn += count
+    return best, best_cost
+
+
 @kernel
 def _anneal(
     field: Arena,
     weights: Floats,
     clouds: Ints,
-    begin: Ints,
+    place: Ints,
+    best: Ints,
+    now: float,
+    best_cost: float,
+    scale: float,
+    begin: int,
+    count: int,
     steps: int,
-    seed: int,
+    random: np.random.Generator,
     sums: Floats,
     until: Floats,
-) -> tuple[Ints, float]:
-    np.random.seed(seed)
-    columns, free = field.service.shape[1], field.free
-    place, out = field.fixed.copy(), np.zeros(OUT)
-    for step in free:
-        place[step] = begin[step] if begin[step] >= 0 else np.random.randint(columns)
-    scale = max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9)
-    if begin[0] < 0:  # a random start may be absurdly slow; a cloud start gives the scale of good ones
-        for step in free:
-            if len(clouds):
-                place[step] = clouds[0]
-        scale = min(scale, max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9))
-    now = _cost(field, weights, place, scale, sums, until, out)
-    best, best_cost = place.copy(), np.inf
-    if out[6] == 0:
-        best_cost = now
+) -> tuple[float, float]:
+    """Make so many of all moves, from one on; return what the placement and the best one cost."""
+    columns, free, out = field.service.shape[1], field.free, np.zeros(OUT)
     hot, cold = 0.05 * scale, 2e-7 * scale
     neighbours = len(field.tail)
-    for turn in range(steps if len(free) else 0):
+    for turn in range(begin, begin + count):
         heat = hot * (cold / hot) ** (turn / steps)
-        step = free[np.random.randint(len(free))]
+        step = free[int(random.random() * len(free))]
         old, partner, partner_old = place[step], -1, -1
-        kind = np.random.random()
+        kind = random.random()
         if kind < 0.45 and neighbours:
-            place[step] = _neighbour_column(field, place, step)
+            place[step] = _neighbour_column(field, place, step, random)
         elif kind < 0.6 and len(clouds):
-            place[step] = clouds[np.random.randint(len(clouds))]
+            place[step] = clouds[int(random.random() * len(clouds))]
         elif kind < 0.75:
-            partner = free[np.random.randint(len(free))]
+            partner = free[int(random.random() * len(free))]
             partner_old = place[partner]
             place[step], place[partner] = partner_old, old
         else:
-            place[step] = np.random.randint(columns)
+            place[step] = int(random.random() * columns)
         if place[step] == old:
             continue
         cost = _cost(field, weights, place, scale, sums, until, out)
-        if cost <= now or np.random.random() < np.exp((now - cost) / heat):
+        if cost <= now or random.random() < np.exp((now - cost) / heat):
             now = cost
             if out[6] == 0 and cost < best_cost:
                 best_cost = cost
@@ -127,11 +141,11 @@ def _anneal(
             if partner >= 0:
                 place[partner] = partner_old
                 place[step] = old
-    return best, best_cost
+    return now, best_cost
 
 
 @kernel
-def _neighbour_column(field: Arena, place: Ints, step: int) -> int:
+def _neighbour_column(field: Arena, place: Ints, step: int, random: np.random.Generator) -> int:
     """The column of a random neighbour of a step in the graph; its own if it has none."""
     chosen, seen = place[step], 0
     for e in range(len(field.tail)):
@@ -142,6 +156,6 @@ def _neighbour_column(field: Arena, place: Ints, step: int) -> int:
             other = field.tail[e]
         if other >= 0:
             seen += 1
-            if np.random.randint(seen) == 0:
+            if int(random.random() * seen) == 0:
                 chosen = place[other]
     return int(chosen)

@@ -14,6 +14,7 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
+from headwater.place.floor import fixed
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Problem
 from headwater.place.program import Program
@@ -71,7 +72,8 @@ def _better(problem: Problem, budget: Budget, best: Placement | None, device: In
 
 def _closed(problem: Problem, budget: Budget, best: Placement | None, bound: float) -> bool:
     value = _value(problem, budget, best)
-    return value < math.inf and value - bound <= max(budget.gap, 1e-6) * abs(value)
+    movable = value - fixed(problem, budget.goal(problem))
+    return value < math.inf and value - bound <= max(budget.gap * movable, 1e-6 * abs(movable), 1e-9 * abs(value))
 
 
 def utilisation(problem: Problem, device: Ints) -> Floats:

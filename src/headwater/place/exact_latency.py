@@ -26,6 +26,8 @@ from headwater.place.verify import violations
 
 NS = 1e9
 WORKERS = 2
+ROOM = 3.0
+"""So many times as long as it takes to write the model down must be left: the solver takes about as long to read it."""
 
 
 def solvable(problem: Problem, budget: Budget) -> bool:
@@ -99,16 +101,16 @@ def _with_hops(problem: Problem) -> Problem:
 
 def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -> Placement:
     status, reason = "UNKNOWN", "not decided in time"
-    if _odd_crossings(problem) and clock.left_s > build_s(problem):
-        status, device, bound = _Model(problem, budget, monotone=True).run(clock.left_s, hint)
+    if _odd_crossings(problem) and clock.left_s > ROOM * build_s(problem):
+        status, device, bound = _run(problem, budget, clock, hint, monotone=True)
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
         if device is not None and _below(problem, device, limit):
             done = status == "OPTIMAL"
             return judged(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
         hint = device if device is not None else hint
         status = "UNKNOWN"
-    if clock.left_s > build_s(problem):
-        status, device, bound = _Model(problem, budget, monotone=False).run(clock.left_s, hint)
+    if clock.left_s > ROOM * build_s(problem):
+        status, device, bound = _run(problem, budget, clock, hint, monotone=False)
         if device is not None:
             return judged(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
     if status == "INFEASIBLE":
@@ -117,6 +119,17 @@ def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -
         return judged(problem, "exact", hint, budget, clock.spent_s, bound=floor(problem, budget.goal(problem)))
     proven = status == "INFEASIBLE"
     return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
+
+
+def _run(
+    problem: Problem, budget: Budget, clock: Clock, hint: Ints | None, *, monotone: bool
+) -> tuple[str, Ints | None, float]:
+    """Write the model down and solve it, unless the former takes so long that no time is left for the latter."""
+    try:
+        model = _Model(problem, budget, until_s=clock.spent_s + clock.left_s / ROOM, clock=clock, monotone=monotone)
+    except TimeoutError:
+        return "UNKNOWN", None, 0.0
+    return model.run(clock.left_s, hint)
 
 
 def build_s(problem: Problem) -> float:
@@ -141,11 +154,12 @@ def _below(problem: Problem, device: Ints, limit_s: float) -> bool:
 class _Model:
     """The constraint model; see the module's docstring."""
 
-    def __init__(self, problem: Problem, budget: Budget, *, monotone: bool) -> None:
+    def __init__(self, problem: Problem, budget: Budget, *, until_s: float, clock: Clock, monotone: bool) -> None:
         from ortools.sat.python import cp_model
 
         self._cp: Any = cp_model
         self.problem, self.budget, self.monotone = problem, budget, monotone
+        self._until_s, self._clock = until_s, clock
         self.model = cp_model.CpModel()
         net, n = problem.net, len(problem.steps)
         cloud = net.is_cloud[net.class_of]
@@ -192,7 +206,9 @@ class _Model:
             model.add_implication(same, self.c[v].negated())
             if problem.pinned[u] >= 0 and problem.pinned[v] >= 0:
                 model.add(same == int(problem.pinned[u] == problem.pinned[v] != self.vm))
-        for u, v, w in combinations(range(n), 3):
+        for at, (u, v, w) in enumerate(combinations(range(n), 3)):
+            if at % 1024 == 0 and self._clock.spent_s > self._until_s:
+                raise TimeoutError(f"the model of {n} steps is not written down in time")
             uv, vw, uw = self.same[u, v], self.same[v, w], self.same[u, w]
             model.add_bool_or([uv.negated(), vw.negated(), uw])
             model.add_bool_or([uv.negated(), uw.negated(), vw])

@@ -14,6 +14,16 @@ def floor(problem: Problem, goal: Objective) -> float:
     return sum(weight * _MEASURES[name](problem) for name, weight in goal.weights().items() if weight)
 
 
+def fixed(problem: Problem, goal: Objective) -> float:
+    """The part of the objective's first level that windows add wherever steps run."""
+    weights = goal.weights()
+    slowest = np.zeros(len(problem.steps))
+    for step in problem.order:
+        before = [slowest[problem.stream_from[e]] for e in problem.inputs[step]]
+        slowest[step] = problem.window_s[step] + max(before, default=0.0)
+    return float(weights["aggregate"] * (problem.step_paths @ problem.window_s) + weights["critical"] * slowest.max())
+
+
 def _least_step_s(problem: Problem) -> Floats:
     """The least that a step takes on any class, alone on its device; its window counted in."""
     own = problem.held_s.copy()

@@ -13,7 +13,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
 from headwater.place.fast_score import OUT, evaluate_all, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -37,39 +37,77 @@ def solve(
     clock, devices = Clock(budget), candidates(problem)
     field = arena(problem, devices, budget.goal(problem))
     weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
-    sums, until = scratch(field)
-    best, fitness, valid, generations, changed = _evolve(field, weights, budget.seed, literal, least, most, sums, until)
+    evolution = _Evolution(field, weights, budget.seed, literal=literal)
+    for generations in slices(clock, most):
+        if evolution.on(generations, least):
+            break
+    generations, changed, fitness = evolution.generation, evolution.changed, evolution.fitness
     notes = {"generations": float(generations), "last_change": float(changed), "fitness": float(fitness)}
-    if not valid:
+    if not evolution.valid:
         reason = f"no chromosome of '{problem.name}' in {generations:,} generations is valid"
         return failed(problem, "genetic", budget, clock.spent_s, reason, notes=notes)
-    return judged(problem, "genetic", devices[best], budget, clock.spent_s, notes=notes)
+    return judged(problem, "genetic", devices[evolution.best], budget, clock.spent_s, notes=notes)
+
+
+class _Evolution:
+    """A population that can be left and taken up again."""
+
+    def __init__(self, field: Arena, weights: Floats, seed: int, *, literal: bool) -> None:
+        self._field, self._weights, self._literal = field, weights, literal
+        self._random = np.random.default_rng(seed)
+        columns = field.service.shape[1]
+        self._now = self._random.integers(0, columns, (POPULATION, len(field.free)))
+        self._scratch = scratch(field)
+        self.best = field.fixed.copy()
+        self.fitness, self.valid, self.changed, self.generation = np.inf, False, 0, 0
+
+    def on(self, generations: int, least: int) -> bool:
+        """Live through so many generations more; say whether it is over before."""
+        over, self.fitness, self.valid, self.generation, self.changed = _evolve(
+            self._field,
+            self._weights,
+            self._random,
+            self._literal,
+            least,
+            self.generation + generations,
+            self._now,
+            self.best,
+            self.fitness,
+            self.valid,
+            self.generation,
+            self.changed,
+            *self._scratch,
+        )
+        return over
 
 
 @kernel
 def _evolve(
     field: Arena,
     weights: Floats,
-    seed: int,
+    random: np.random.Generator,
     literal: bool,
     least: int,
-    most: int,
+    until_generation: int,
+    population: Ints,
+    best: Ints,
+    best_fitness: float,
+    valid: bool,
+    generation: int,
+    changed: int,
     sums: Floats,
     until: Floats,
-) -> tuple[Ints, float, bool, int, int]:
-    np.random.seed(seed)
-    genes, columns = len(field.free), field.service.shape[1]
-    now, after = np.zeros((POPULATION, genes), np.int64), np.zeros((POPULATION, genes), np.int64)
+) -> tuple[bool, float, bool, int, int]:
+    """Evolve a population, kept in place, up to a generation or until the best has stood long enough."""
+    genes, columns = population.shape[1], field.service.shape[1]
+    now, after = population.copy(), np.zeros((POPULATION, genes), np.int64)
     fitness, wheel, outs = np.zeros(POPULATION), np.zeros(POPULATION), np.zeros((POPULATION, OUT))
     joined = np.zeros(POPULATION, np.int64)
-    places, best = np.zeros((POPULATION, len(field.fixed)), np.int64), field.fixed.copy()
-    best_fitness, valid, changed = np.inf, False, 0
+    places = np.zeros((POPULATION, len(field.fixed)), np.int64)
+    over = False
     for j in range(POPULATION):
         places[j] = field.fixed
-        for gene in range(genes):
-            now[j, gene] = np.random.randint(columns)
-    generation = 0
-    while True:
+    while generation < until_generation:
         for gene in range(genes):
             step = np.uint64(field.free[gene])
             for j in range(POPULATION):
@@ -86,43 +124,48 @@ def _evolve(
                 best_fitness, valid, changed = fitness[j], outs[j, 6] == 0, generation
                 best[:] = places[j]
         generation += 1
-        if genes == 0 or generation >= most or (generation >= least and changed <= generation // 2):
-            return best, best_fitness, valid, generation, changed
+        if genes == 0 or (generation >= least and changed <= generation // 2):
+            over = True
+            break
         total = 0.0
         for j in range(POPULATION):
             total += fitness[j] if literal else 1 / fitness[j]
             wheel[j] = total
         for j in range(POPULATION):
-            drawn = min(int(np.searchsorted(wheel, np.random.random() * total)), POPULATION - 1)
+            drawn = min(int(np.searchsorted(wheel, random.random() * total)), POPULATION - 1)
             after[j] = now[drawn]
-        _cross(after, joined)
-        _mutate(after, columns)
+        _cross(after, joined, random)
+        _mutate(after, columns, random)
         now, after = after, now
+    population[:] = now
+    return over, best_fitness, valid, generation, changed
 
 
 @kernel
-def _mutate(population: Ints, columns: int) -> None:
+def _mutate(population: Ints, columns: int, random: np.random.Generator) -> None:
     """Redraw each gene with a fixed chance; the gaps between hits are drawn, not every gene."""
     genes = population.reshape(-1)
     gene = -1
     while True:
-        gene += 1 + int(np.log(1 - np.random.random()) / np.log(1 - MUTATION))
+        gene += 1 + int(np.log(1 - random.random()) / np.log(1 - MUTATION))
         if gene >= len(genes):
             return
-        genes[np.uint64(gene)] = int(np.random.random() * columns)
+        genes[np.uint64(gene)] = int(random.random() * columns)
 
 
 @kernel
-def _cross(population: Ints, joined: Ints) -> None:
+def _cross(population: Ints, joined: Ints, random: np.random.Generator) -> None:
     """Pair those that join at random and exchange their first genes."""
     count = 0
     for j in range(len(population)):
-        if np.random.random() < CROSSOVER:
+        if random.random() < CROSSOVER:
             joined[count] = j
             count += 1
-    np.random.shuffle(joined[:count])
+    for last in range(count - 1, 0, -1):  # a shuffle
+        other = int(random.random() * (last + 1))
+        joined[last], joined[other] = joined[other], joined[last]
     for pair in range(count // 2):
         a, b = joined[2 * pair], joined[2 * pair + 1]
         one, other = population[a], population[b]
-        for gene in range(np.random.randint(population.shape[1]) + 1):
+        for gene in range(int(random.random() * population.shape[1]) + 1):
             one[gene], other[gene] = other[gene], one[gene]

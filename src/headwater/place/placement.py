@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from headwater.net.arrays import Ints
+from headwater.place.floor import fixed
 from headwater.place.objective import Objective, usual
 from headwater.place.problem import Problem
 from headwater.place.routes import no_route
@@ -23,7 +24,7 @@ class Budget:
 
     time_s: float = 10.0
     gap: float = 0.0
-    """Stop when value and bound are this close, relative to the value."""
+    """Stop when value and bound are this close, relative to what a placement can change."""
     seed: int = 0
     objective: Objective | None = None
     """None takes the objective of the problem's model."""
@@ -60,12 +61,17 @@ class Placement:
 
     @property
     def gap(self) -> float:
-        """How far the value can be from the optimum, relative to the value."""
+        """How far the value can be from the optimum, relative to what a placement can change: windows are left out."""
         if self.status == "optimal" or self.value == self.bound:
             return 0.0
-        if self.device is None or not math.isfinite(self.value) or self.value == 0:
+        if self.device is None or not math.isfinite(self.value) or not self.movable > 0:
             return math.inf
-        return (self.value - self.bound) / self.value
+        return min(1.0, (self.value - self.bound) / self.movable)
+
+    @property
+    def movable(self) -> float:
+        """The part of the value that depends on where steps run; windows fill at their own pace."""
+        return self.value - fixed(self.problem, self.objective)
 
     @property
     def score(self) -> Score:
@@ -98,6 +104,26 @@ class Clock:
     def left_s(self) -> float:
         """Seconds that remain, at least 0."""
         return max(0.0, self._limit_s - self.spent_s)
+
+
+_SLICE_S = 0.02
+"""About how long a compiled search runs before it looks at the clock."""
+
+
+def slices(clock: Clock, total: int) -> Iterator[int]:
+    """Cut `total` rounds of a search into runs short enough that the time limit is kept; there is always a first one.
+
+    The rounds are the same however they are cut, so that an answer depends on the clock only where it was stopped by it.
+    """
+    done, size = 0, 64
+    while done < total:
+        size, before_s = min(size, total - done), clock.spent_s
+        yield size
+        done += size
+        if clock.left_s == 0:
+            return
+        took_s = clock.spent_s - before_s
+        size = 2 * size if took_s < _SLICE_S else max(1, int(size * _SLICE_S / took_s))
 
 
 def judged(

@@ -9,7 +9,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -23,22 +23,34 @@ def solve(problem: Problem, budget: Budget | None = None, *, trials: int = TRIAL
     field = arena(problem, devices, budget.goal(problem))
     weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
     sums, until = scratch(field)
-    best, value = _draw(field, weights, trials, budget.seed, sums, until)
+    random, tried = np.random.default_rng(budget.seed), 0
+    best, value = field.fixed.copy(), np.inf
+    for count in slices(clock, trials):
+        value = _draw(field, weights, count, random, best, value, sums, until)
+        tried += count
     if not np.isfinite(value):
-        reason = f"none of {trials:,} random assignments of '{problem.name}' is valid"
+        reason = f"none of {tried:,} random assignments of '{problem.name}' is valid"
         return failed(problem, "random", budget, clock.spent_s, reason)
-    return judged(problem, "random", devices[best], budget, clock.spent_s)
+    return judged(problem, "random", devices[best], budget, clock.spent_s, notes={"tried": float(tried)})
 
 
 @kernel
-def _draw(field: Arena, weights: Floats, trials: int, seed: int, sums: Floats, until: Floats) -> tuple[Ints, float]:
-    np.random.seed(seed)
+def _draw(
+    field: Arena,
+    weights: Floats,
+    trials: int,
+    random: np.random.Generator,
+    best: Ints,
+    best_value: float,
+    sums: Floats,
+    until: Floats,
+) -> float:
+    """Draw assignments; the best goes to `best`, its value is returned."""
     columns = field.service.shape[1]
     place, out = field.fixed.copy(), np.zeros(OUT)
-    best, best_value = place.copy(), np.inf
     for _ in range(trials):
         for step in field.free:
-            place[step] = np.random.randint(columns)
+            place[step] = int(random.random() * columns)
         evaluate(field, place, sums, until, out)
         value = 0.0
         for measure in range(6):
@@ -46,4 +58,4 @@ def _draw(field: Arena, weights: Floats, trials: int, seed: int, sums: Floats, u
         if out[6] == 0 and value < best_value:
             best[:] = place
             best_value = value
-    return best, best_value
+    return best_value

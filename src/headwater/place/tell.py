@@ -35,7 +35,8 @@ def _headline(account: dict[str, Any]) -> str:
     if account["status"] == "optimal":
         return head + ", proven"
     if account["bound"]:
-        head += f", at most {100 * account['gap']:.2f} % above the optimum"
+        less = " of what no window takes" if account["movable"] < account["value"] else ""
+        head += f", at most {100 * account['gap']:.2f} %{less} above the optimum"
     return head
 
 

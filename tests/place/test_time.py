@@ -1,0 +1,130 @@
+"""Searches keep their time limit, and leave the world's random numbers alone."""
+
+import dataclasses
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from headwater.place import Budget, brute, exact, exact_latency, strategy, violations
+from headwater.place.arena import arena
+from headwater.place.candidates import candidates
+from headwater.place.cases import ghosh
+from headwater.place.placement import Clock, slices
+
+from .strategies import cep_problem, queue_problem, seeds
+
+
+class Ticking(Clock):
+    """A clock on which every look takes a while, so that no test waits."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget)
+        self._looks = 0.0
+
+    @property
+    def spent_s(self) -> float:
+        self._looks += 0.01
+        return self._looks
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "options"),
+    [
+        ("brute-force", "brute", {}),
+        ("genetic", "genetic", {"least": 10**9, "most": 10**9}),
+        ("random", "random_", {"trials": 10**9}),
+        ("anneal", "anneal", {"steps": 10**9}),
+    ],
+)
+def test_a_search_that_would_take_for_ever_ends_in_time(monkeypatch, name, module, options):
+    monkeypatch.setattr(f"headwater.place.{module}.Clock", Ticking)
+    problem = cep_problem(3, size=12)
+    found = strategy(name)(problem, Budget(time_s=0.5), **options)
+    assert found.status == "feasible"
+    assert not found.proven
+    assert not violations(problem, found.device.tolist())
+    assert 0 < found.bound <= found.value or name != "brute-force"
+
+
+def test_two_hundred_queries_are_not_written_down_when_there_is_no_time_for_it(monkeypatch):
+    problem = ghosh.problem(ghosh.draw(200, 4, seed=1), 1000.0)
+    monkeypatch.setattr(exact_latency, "build_s", lambda problem: 0.0)  # the guess is wrong, as on a busy machine
+    monkeypatch.setattr(exact_latency, "Clock", Ticking)
+    monkeypatch.setattr(exact_latency._Model, "_turns", lambda model, n: pytest.fail("the model was written down"))
+    hint = exact._annealed(problem, Budget(time_s=1.0))
+    found = exact_latency.solve(problem, Budget(time_s=1.0), hint=hint.device)
+    assert found.status == "feasible"
+    assert 0 < found.bound <= found.value
+
+
+def test_slices_add_up_and_grow_while_they_are_short():
+    cut = list(slices(Clock(Budget(time_s=60)), 100_000))
+    assert sum(cut) == 100_000
+    assert cut[1] > cut[0]
+    assert list(slices(Clock(Budget(time_s=0)), 1000)) == [64]
+
+
+@given(seeds)
+@settings(max_examples=10, deadline=None)
+def test_assignments_are_counted_as_they_are_walked(seed):
+    problem = queue_problem(seed, n=5, pinned=np.array([2, -1, -1, -1, -1]))
+    equal = dataclasses.replace(problem, net=dataclasses.replace(problem.net, lan_s=np.zeros(len(problem.net))))
+    field = arena(equal, candidates(equal))
+    seen = set()
+    for place in product(range(len(field.device)), repeat=4):
+        used: set[int] = set()
+        for column in place:
+            if field.twin[column] >= 0 and field.twin[column] not in used:
+                break
+            used.add(column)
+        else:
+            seen.add(place)
+    assert brute.count(field, 10**9) == len(seen)
+    assert brute.count(field, 10) == 10
+    assert brute.solve(equal, Budget(time_s=60)).notes["tried"] == len(seen)
+
+
+def test_an_answer_is_the_same_however_its_search_is_cut(monkeypatch):
+    problem = cep_problem(3, size=8)
+    whole = {name: strategy(name)(problem, Budget(time_s=600, seed=7)) for name in ("random", "anneal")}
+    monkeypatch.setattr("headwater.place.placement._SLICE_S", 1e-9)
+    for name, found in whole.items():
+        options = {"random": {"trials": 300}, "anneal": {"steps": 300, "starts": 1}}[name]
+        a = strategy(name)(problem, Budget(time_s=600, seed=7), **options)
+        monkeypatch.setattr("headwater.place.placement._SLICE_S", 10.0)
+        b = strategy(name)(problem, Budget(time_s=600, seed=7), **options)
+        assert a.device.tolist() == b.device.tolist()
+        assert found.value <= a.value * (1 + 1e-9)
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from headwater.place import Budget, strategy
+from headwater.place.cases import ghosh
+problem = ghosh.problem(ghosh.draw(5, 1, seed=3), 1000.0)
+np.random.seed(11)
+before = np.random.get_state()[1].tolist()
+found = {}
+for name, options in (("random", {"trials": 50}), ("anneal", {"steps": 50}), ("genetic", {"least": 5, "most": 5})):
+    found[name] = strategy(name)(problem, Budget(seed=1), **options).value
+assert np.random.get_state()[1].tolist() == before, "the global generator was used"
+print(sorted(found.items()))
+"""
+
+
+def test_searches_leave_the_global_generator_alone_and_answer_alike_without_numba():
+    without = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=False)
+    assert without.returncode == 0, without.stderr
+    with_it = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA.replace('sys.modules["numba"] = None', "")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert with_it.stdout == without.stdout
