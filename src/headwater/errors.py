@@ -8,6 +8,7 @@ HeadwaterError
 ├── RateError         a rate contract cannot be admitted or was broken
 ├── ModelError        a trained model is missing, corrupt or made for other columns
 ├── InputError        a source or sink cannot be opened, read or written
+├── RecordError       some records of a batch have no answer in a step; carries which ones and why
 ├── SnapshotError     saved state does not fit the step that should take it
 └── RunError          a run cannot start or go on; carries the step and, once started, the report
 """
@@ -15,7 +16,7 @@ HeadwaterError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -57,6 +58,14 @@ class InputError(HeadwaterError):
     def __init__(self, message: str, *, records: int = 0) -> None:
         super().__init__(message)
         self.records = records  #: how many that a sink had taken are lost with it
+
+
+class RecordError(HeadwaterError):
+    """Some records of a batch have no answer in a step: `rows` are their places, in order, with a reason each."""
+
+    def __init__(self, rows: Sequence[int], reasons: Sequence[str]) -> None:
+        super().__init__(reasons[0])
+        self.rows, self.reasons = list(rows), list(reasons)
 
 
 class SnapshotError(HeadwaterError):

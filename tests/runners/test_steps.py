@@ -211,3 +211,21 @@ def test_late_records_and_one_large_micro_batch():
 def test_nothing_at_all():
     _, got = assert_same(every_kind(io.Items([], SCHEMA)))
     assert not any(got.values())
+
+
+def test_whole_numbers_that_do_not_fit_are_the_same_dead_letters(spark):
+    def build():
+        made = Made("whole numbers")
+        rows = [
+            {"n": n, "key": "ab"[n % 2], "a": a} for n, a in enumerate([1, 2**62, -(2**63), 5, 2**62, 2**62, 7, -7] * 5)
+        ]
+        read = made.flow.read("rows", io.Items(rows, {"n": int, "key": str, "a": int}))
+        made.end("doubled", read.with_columns("double", b=col.a * 2), "key")
+        sums = read.key_by("key").window("sum", Count(4), total=agg.sum("a"), other=agg.sum(-col.a))
+        made.end("sums", sums, "key")
+        made.end("letters", made.flow.dead_letters.select("names", "step", "error"))
+        return made
+
+    report, got = assert_same(build, sizes=SMALL)
+    assert report.dead_letters > 20
+    assert {row["step"] for row in got["letters"]} == {"double", "sum"}

@@ -22,8 +22,8 @@ WHOLE = [0, 1, -1, 7, -7, 2**62, -(2**63), 2**63 - 1, 150]
 TEXTS = ["", "a", "abc", "äöü€😀x", "Aa", " a ", "aXa", "zz", "abcabc"]
 
 NATIVE = [
-    col.i + col.j, col.i - 3, col.i * col.j, -col.i, col.i.abs(), col.x + col.i, col.x - col.y, col.x * 0.1,
-    col.f + 0.1, col.f * col.f, col.f + col.x, col.x / 3, col.i / 2, col.i // 3, col.i % 5, col.at - col.at, col.at + 5,
+    col.x + col.i, col.x - col.y, col.x * 0.1, -col.x, col.x.abs(), col.i.cast(float) * 3,
+    col.f + 0.1, col.f * col.f, col.f + col.x, col.x / 3, col.i / 2, col.i // 3, col.i % 5,
     col.i == col.j, col.x == col.y, col.x != col.y, col.x < col.y, col.x <= col.y, col.x > col.y, col.x >= col.y,
     col.x < 1, col.x >= 1.5, col.x != 3.0, col.i < col.x, col.f < 0.1, col.f == 1.5, col.f > col.x, col.s < col.t,
     col.s == "abc", col.b & (col.i > 0), col.b | (col.x > 0), ~col.b, col.x.sqrt(), col.i.floor(), col.x.is_null(),
@@ -35,6 +35,7 @@ NATIVE = [
     col.s + "!",
 ]  # fmt: skip
 IN_PYTHON = [
+    col.i + col.j, col.i - 3, col.i * col.j, -col.i, col.i.abs(), col.at - col.at, col.at + 5, col.at.cast(str),
     col.x / col.y, col.i // col.j, col.x // 2, col.i % -5, col.i**2, col.x.exp(), col.x.log(), col.x.round(1),
     col.x.floor(), least(col.x, col.y), col.x.cast("int"), col.x.cast("text"), col.s.cast("float"), col.s.upper(),
     col.s.strip(), col.f + col.i, col.x.is_in([1.0]), col.s.substring(-2, 5),

@@ -7,35 +7,51 @@ that comes late counts as of the time that was reached.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headwater.cep.chunk import Chunk, Part
 from headwater.flow.batch import CREATED, END, Batch, concat_batches
-from headwater.flow.column import Array
+from headwater.flow.column import Array, Column
+from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
-from headwater.operators.keyed import split_off_keyless
+from headwater.operators.expression import compiled, fallible
+from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import DEAD, Select
+from headwater.operators.operator import DEAD, Select, computed
 
 
 class Arrivals:
     """Collects batches of several ports and hands out chunks."""
 
     def __init__(
-        self, schemas: tuple[Schema, ...], times: tuple[str | None, ...], keys: tuple[tuple[str, ...], ...], step: str
+        self,
+        schemas: tuple[Schema, ...],
+        times: tuple[str | None, ...],
+        keys: tuple[tuple[str, ...], ...],
+        step: str,
+        reads: Sequence[tuple[int, Expr]] = (),
     ) -> None:
+        """`reads` is what will be computed of single records, by stream: one without an answer never comes in."""
         self._timed = all(times)
         self._times, self._key_names, self._step = times, keys, step
         self.keys = KeySlots(schemas[0], keys[0])
         self._waits = self._timed and len(schemas) > 1
         self.waiting: list[Batch | None] = [None] * len(schemas)
         self.clock = -(2**63)
+        self._tests: list[list[Callable[[Batch], Column]]] = [[] for _ in schemas]
+        for port, read in reads:
+            if fallible(read, schemas[port]):
+                self._tests[port].append(compiled(read, schemas[port]))
 
     def add(self, batch: Batch, port: int) -> tuple[Chunk | None, list[tuple[int, Batch]]]:
         """Take a batch; return the chunk it makes, unless it has to wait, and dead letters."""
         batch, letters = split_off_keyless(batch, self._key_names[port], self._step)
+        for test in self._tests[port]:
+            batch, _, unfit = computed(test, batch, self._step)
+            letters = joined(letters, unfit)
         dead = [] if letters is None else [(DEAD, letters)]
         if not batch.length:
             return None, dead

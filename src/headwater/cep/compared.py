@@ -31,8 +31,8 @@ class Derived:
     kind: Type  #: what it is compared as
 
     def reader(self, schema: Schema) -> Callable[[Batch], Column]:
-        """Return a function that computes the values of a batch."""
-        return compiled(self.expr, schema)
+        """Return a function that computes the values of a batch; a record without an answer was not to be compared."""
+        return compiled(self.expr, schema, unfit_is_missing=True)
 
 
 @dataclass(frozen=True)

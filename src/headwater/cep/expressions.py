@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headwater.cep import syntax as s
 from headwater.cep.complaint import complaint
@@ -12,13 +12,17 @@ from headwater.cep.written import value as shown
 from headwater.errors import FlowError, suggestion
 from headwater.flow.expr import Call, Column, Expr, Literal
 from headwater.flow.schema import NUMERIC, Schema, Type
+from headwater.operators.expression import compiled_single
 
 _NAMES = {
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "+": "add", "-": "sub", "*": "mul", "/": "div",
+    "%": "remainder",
 }  # fmt: skip
 
 #: Finds the column and type of an attribute, or complains of it.
 Resolve = Callable[[s.Attribute], tuple[str, Type]]
+#: Makes a function of a moment that reads an attribute.
+Reader = Callable[[s.Attribute], Callable[[Any], Any]]
 
 
 class Translator:
@@ -38,7 +42,7 @@ class Translator:
         """Return the expression and its type."""
         match value:
             case s.Constant(constant):
-                return Literal(constant), Literal(constant).type_in(Schema(()))
+                return self._constant(value, constant)
             case s.Attribute():
                 name, kind = self.resolve(value)
                 return Column(name), kind
@@ -49,7 +53,16 @@ class Translator:
             case s.Operation():
                 return self._operation(value)
 
+    def _constant(self, value: s.Value, constant: Any) -> tuple[Expr, Type]:
+        try:
+            return Literal(constant), Literal(constant).type_in(Schema(()))
+        except FlowError as error:
+            self.complain(value, str(error))
+
     def _operation(self, value: s.Operation) -> tuple[Expr, Type]:
+        match value:
+            case s.Operation("-", (s.Constant(int() | float() as constant),)) if not isinstance(constant, bool):
+                return self._constant(value, -constant)  # the least whole number has no counterpart above zero
         made = [self.translate(arg) for arg in value.args]
         exprs, kinds = [expr for expr, _ in made], [kind for _, kind in made]
         op = value.op
@@ -69,14 +82,9 @@ class Translator:
 
     def _arithmetic(self, value: s.Value, op: str, exprs: list[Expr], kinds: list[Type]) -> tuple[Expr, Type]:
         left, right = exprs
-        whole = kinds == ["int", "int"]
-        if op == "%":
-            # as in Siddhi, the sign of the remainder is that of the left side
-            quotient = (left / right).cast("int")
-            return left - right * quotient, _wider(kinds)
-        expr = Call(_NAMES[op], (left, right))
-        if op == "/" and whole:
-            return expr.cast("int"), "int"  # as in Siddhi, whole numbers divide to whole numbers
+        # as in Siddhi, whole numbers divide to whole numbers, and the sign of a remainder is that of the left side
+        name = "quotient" if op == "/" and kinds == ["int", "int"] else _NAMES[op]
+        expr = Call(name, (left, right))
         return expr, self._typed(value, expr, kinds)
 
     def _typed(self, value: s.Value, expr: Call, kinds: list[Type]) -> Type:
@@ -150,8 +158,18 @@ def _number(text: str) -> bool:
     return True
 
 
-def _wider(kinds: list[Type]) -> Type:
-    return "float" if "float" in kinds else "float32" if "float32" in kinds else kinds[0]
+def single(value: s.Value, kind_of: Callable[[s.Attribute], Type], read: Reader) -> Callable[[Any], Any]:
+    """Return a function that computes an expression for one moment, whatever `read`'s functions take; None is missing.
+
+    It is computed as any expression of a flow is, and raises RecordError where it has no answer.
+    """
+    if isinstance(value, s.Attribute):
+        return read(value)
+    found = {shown(a): a for a in attributes(value)}
+    expr, _ = Translator("", lambda a: (shown(a), kind_of(a))).translate(value)
+    run = compiled_single(expr, Schema(tuple((name, kind_of(a)) for name, a in found.items())))
+    readers = [(name, read(a)) for name, a in found.items()]
+    return lambda moment: run({name: get(moment) for name, get in readers})
 
 
 def conjuncts(values: tuple[s.Value, ...]) -> list[s.Value]:

@@ -52,6 +52,7 @@ class _Following(ABC):
         self.out: Type = "int" if aggregate.function == "distinct" else aggregate.type_in(schema)
         self.kind: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
         self._read = compiled(aggregate.of, schema) if aggregate.of is not None else None
+        self.too_far: Array | None = None  #: after which records of the last run the result did not fit, None for none
         self.by_group, self.by_node = self._fields()
         self.g = {name: np.full(0, fill, dtype) for name, (dtype, fill) in self.by_group.items()}
         self.n = {name: np.full(0, fill, dtype) for name, (dtype, fill) in self.by_node.items()}
@@ -107,7 +108,7 @@ class Summed(_Following):
         sums: dict[str, Any] = dict.fromkeys(("shift", "totals", "lost", "squares", "lost_squares"), (dtype, 0))
         sums["odd"] = (np.dtype((np.int64, 3)), 0)  # how many were NaN, and infinite either way
         return (
-            {"seen": (np.int64, 0), **({"totals": (dtype, 0)} if whole else sums)},
+            {"seen": (np.int64, 0), **(dict.fromkeys(("totals", "carried"), (dtype, 0)) if whole else sums)},
             {"kept": (dtype, 0), "there": (np.bool_, False)},
         )
 
@@ -120,14 +121,23 @@ class Summed(_Following):
         g, n = self.g, self.n
         common = (values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"], n["there"])
         if out.dtype == np.int64:
-            k.sum_ints(*common, g["totals"], g["seen"], out, seen)  # type: ignore[no-untyped-call]
-        else:
-            k.sum_floats(  # type: ignore[no-untyped-call]
-                *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], g["odd"], g["seen"],
-                self.function == "std", out, seen,
-            )  # fmt: skip
+            carried = np.empty(len(values), np.int64)
+            k.sum_ints(*common, g["totals"], g["carried"], g["seen"], out, carried, seen)  # type: ignore[no-untyped-call]
+            return self._of_whole(out, carried, seen)
+        k.sum_floats(  # type: ignore[no-untyped-call]
+            *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], g["odd"], g["seen"],
+            self.function == "std", out, seen,
+        )  # fmt: skip
         result: Array = out / np.maximum(seen, 1) if self.function == "mean" else out
         return _where_seen(result.astype(DTYPES[self.out], copy=False), seen)
+
+    def _of_whole(self, totals: Array, carried: Array, seen: Array) -> Column:
+        """Return sums or means of whole numbers; `carried` says by how often 2**64 a sum is more than it seems."""
+        outside = carried != 0
+        if self.function == "mean":
+            return _where_seen((totals + carried * 2.0**64) / np.maximum(seen, 1), seen)
+        self.too_far = outside if outside.any() else None
+        return _where_seen(totals, seen) if self.too_far is None else Nullable(totals, (seen > 0) & ~outside)
 
     def saved(self, nodes: Array) -> Column:
         """Return the values that the nodes hold."""

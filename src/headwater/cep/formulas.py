@@ -11,8 +11,8 @@ from headwater.flow.expr import Call, Column, Expr, Literal, expr
 from headwater.flow.schema import Schema, Type
 
 _OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "and": "and", "or": "or", "not": "not", "neg": "-",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "remainder": "%", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or", "not": "not", "neg": "-",
 }  # fmt: skip
 _FUNCTIONS = {
     "when": "ifThenElse", "coalesce": "coalesce", "fill_null": "coalesce", "greatest": "maximum", "least": "minimum",

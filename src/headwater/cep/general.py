@@ -11,9 +11,10 @@ from headwater.cep.automaton import Automaton, Wait, label
 from headwater.cep.chunk import Chunk
 from headwater.cep.expressions import attributes
 from headwater.cep.plain import own_mask
-from headwater.cep.tokens import Match, TokenMatcher
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, column_of
+from headwater.cep.tokens import Match, Record, TokenMatcher
+from headwater.flow.batch import Batch, concat_batches
+from headwater.flow.column import Array, Column, column_of
+from headwater.operators.operator import dead_letters
 
 _ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionaries, measured
 
@@ -34,6 +35,7 @@ class GeneralMatcher:
         waits = any(isinstance(side, Wait) for side in a.sides())
         self._every_record_counts = a.strict or waits
         self._needed = {stream: sorted(names) for stream, names in needed.items()}
+        self._unfit: list[tuple[int, Record, list[int], str]] = []
 
     @property
     def live(self) -> int:
@@ -79,6 +81,9 @@ class GeneralMatcher:
             passes = {side: mask[i] for side, of, mask in masks if of == stream}
             if self._every_record_counts or any(passes.values()):
                 found += self._tokens.offer(slots[i], stream, passes, records[i], times[i], tuple(stamps[i]))
+                if self._tokens.faults:
+                    self._unfit.append((stream, records[i], stamps[i], self._tokens.faults[0]))
+                    self._tokens.faults.clear()
         found += self._tokens.advance(times[-1]) if times else []
         return self._results(found)
 
@@ -95,6 +100,19 @@ class GeneralMatcher:
             columns[label(attribute)] = column_of([_read(match, attribute) for match in matches], kind)
         stamps = np.array([match.stamp for match in matches], np.int64).reshape(-1, 2)
         return [Batch(columns, len(matches), stamps)]
+
+    def unfit(self, step: str) -> Batch | None:
+        """Return, once, dead letters for records that could not be compared with earlier ones: those did not take them."""
+        letters = [
+            dead_letters(step, [why], Batch(self._columns(stream, record), 1, np.array([stamps], np.int64)))
+            for stream, record, stamps, why in self._unfit
+        ]
+        self._unfit.clear()
+        return concat_batches(letters) if letters else None
+
+    def _columns(self, stream: int, record: Record) -> dict[str, Column]:
+        schema = self._a.schemas[stream]
+        return {name: column_of([value], schema[name]) for name, value in record.items()}
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys; their key counts along `slots`."""

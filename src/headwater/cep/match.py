@@ -14,12 +14,13 @@ from headwater.cep.chunk import Chunk
 from headwater.cep.compared import comparisons
 from headwater.cep.general import GeneralMatcher
 from headwater.cep.indexed import PatternMatcher
-from headwater.cep.plain import SequenceMatcher
+from headwater.cep.plain import SequenceMatcher, own_reads
 from headwater.cep.projection import Projection
 from headwater.cep.tokens import FOREVER
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array
 from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.keyed import joined, with_letters
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 
@@ -62,8 +63,8 @@ class MatchOperator(Operator):
     def __init__(self, plan: MatchPlan) -> None:
         self._plan = plan
         a = plan.automaton
-        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step)
-        self._select = plan.projection.runner()
+        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a))
+        self._select = plan.projection.runner(plan.step)
         self._matcher = _matcher(plan)
         self._evicted = 0  #: by matchers before this one
         self._keys_allowed = IDLE_KEYS
@@ -87,28 +88,30 @@ class MatchOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the matches that these records complete."""
         chunk, dead = self._arrivals.add(batch, port)
-        out = self._run(chunk) if chunk is not None else None
-        if not dead:
-            return out
-        return [*dead, (0, out)] if out is not None else dead
+        out, letters = self._run(chunk) if chunk is not None else (None, None)
+        return with_letters(out, joined(letters, *(letter for _, letter in dead)))
 
     def advance(self, watermark: int) -> Output:
         """Take records that waited for their turn, and let time pass."""
         chunk = self._arrivals.release(watermark)
-        results = [out for out in (self._run(chunk) if chunk is not None else None,) if out is not None]
+        out, letters = self._run(chunk) if chunk is not None else (None, None)
         if watermark > NO_WATERMARK:
-            late = self._results(self._matcher.advance(min(watermark, FOREVER) if watermark < END else FOREVER))
-            results += [late] if late is not None else []
-        return concat_batches(results) if results else None
+            late, more = self._results(self._matcher.advance(min(watermark, FOREVER) if watermark < END else FOREVER))
+            out, letters = joined(out, late), joined(letters, more)
+        return with_letters(out, letters)
 
-    def _run(self, chunk: Chunk) -> Batch | None:
+    def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
         self._matcher.reserve(len(self._arrivals.keys))
-        found = self._results(self._matcher.process(chunk))
+        out, letters = self._results(self._matcher.process(chunk))
         self._forget_idle_keys()
-        return found
+        return out, letters
 
-    def _results(self, found: list[Batch]) -> Batch | None:
-        return self._select.run(concat_batches(found)) if found else None
+    def _results(self, found: list[Batch]) -> tuple[Batch | None, Batch | None]:
+        """Return the results of matches, and dead letters for what could not be computed on the way."""
+        out, letters = self._select.run(concat_batches(found)) if found else (None, None)
+        if isinstance(self._matcher, GeneralMatcher):
+            letters = joined(letters, self._matcher.unfit(self._plan.step))
+        return out, letters
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the partial matches of the chosen keys, and the records of theirs that wait for their turn."""

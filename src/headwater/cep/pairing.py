@@ -11,6 +11,7 @@ import numpy as np
 from headwater.cep.arrivals import Arrivals
 from headwater.cep.chunk import Chunk
 from headwater.cep.projection import Projection
+from headwater.errors import RecordError
 from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Column, Nullable, Text, empty
 from headwater.flow.expr import Expr
@@ -19,7 +20,8 @@ from headwater.kernels.cep_join import pair
 from headwater.kernels.keys import KeyIndex
 from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.expression import compiled, compiled_mask
-from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.keyed import joined, with_letters
+from headwater.operators.operator import Operator, Output, Select, split_off_broken
 from headwater.operators.snapshot import packed, unpacked
 
 _KIND = "query join"
@@ -61,8 +63,9 @@ class JoinWindowsOperator(Operator):
 
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
-        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step)
-        self._select = plan.projection.runner()
+        reads = [(side, values[side]) for values in plan.equal for side in range(2)]
+        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads)  # type: ignore[arg-type]
+        self._select = plan.projection.runner(plan.step)
         self._on = compiled_mask(plan.on, plan.projection.given) if plan.on is not None else None
         sides = [(left, right) for left, right, _ in plan.equal]
         self._reads: list[list[Callable[[Batch], Column]]] = [
@@ -96,17 +99,15 @@ class JoinWindowsOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the pairs that these records complete."""
         chunk, dead = self._arrivals.add(batch, port)
-        out = self._run(chunk) if chunk is not None else None
-        if not dead:
-            return out
-        return [*dead, (0, out)] if out is not None else dead
+        out, letters = self._run(chunk) if chunk is not None else (None, None)
+        return with_letters(out, joined(letters, *(letter for _, letter in dead)))
 
     def advance(self, watermark: int) -> Output:
         """Take records that waited for their turn."""
         chunk = self._arrivals.release(watermark)
-        return self._run(chunk) if chunk is not None else None
+        return with_letters(*self._run(chunk)) if chunk is not None else None
 
-    def _run(self, chunk: Chunk) -> Batch | None:
+    def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
         sides, slots, new_rows = self._entered(chunk)
         pairs = self._pairs(chunk, sides, slots, new_rows)
         found = self._results(chunk, sides, new_rows, *pairs)
@@ -175,13 +176,15 @@ class JoinWindowsOperator(Operator):
             room = int(n)
             self._head, self._count = saved[0].copy(), saved[1].copy()
 
-    def _results(self, chunk: Chunk, sides: Array, new_rows: Array, at: Array, other: Array) -> Batch | None:
+    def _results(
+        self, chunk: Chunk, sides: Array, new_rows: Array, at: Array, other: Array
+    ) -> tuple[Batch | None, Batch | None]:
         p = self._plan
         side = sides[at]
         rows = [np.where(side == s, new_rows[at], other) for s in range(2)]
-        found = self._paired(rows, chunk.stamps[at])
+        found, letters = self._paired(rows, chunk.stamps[at]), None
         if self._on is not None and found.length:
-            keep = self._on(found)
+            keep, letters = self._held(self._on, found)
             found, at = found.filter(keep), at[keep]
         alone = np.array(p.outer)[sides] & np.array(p.active)[sides]
         alone[at] = False
@@ -190,7 +193,19 @@ class JoinWindowsOperator(Operator):
             rows = [np.where(sides[lonely] == s, new_rows[lonely], -1) for s in range(2)]
             both = concat_batches([b for b in (found, self._paired(rows, chunk.stamps[lonely])) if b.length])
             found = both.take(np.argsort(np.concatenate([at, lonely]), kind="stable"))
-        return self._select.run(found)
+        out, more = self._select.run(found)
+        return out, joined(letters, more)
+
+    def _held(self, on: Callable[[Batch], Array], pairs: Batch) -> tuple[Array, Batch | None]:
+        """Return for which pairs the condition holds, and dead letters for those of which it cannot be said."""
+        try:
+            return on(pairs), None
+        except RecordError as error:
+            rest, letters = split_off_broken(error, pairs, self._plan.step)
+            keep = np.ones(pairs.length, np.bool_)
+            keep[error.rows] = False
+        keep[keep], more = self._held(on, rest) if rest.length else (np.zeros(0, np.bool_), None)
+        return keep, joined(letters, more)
 
     def _paired(self, rows: list[Array], stamps: Array) -> Batch:
         columns: dict[str, Column] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator as op
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,12 @@ import numpy as np
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Take, Wait, label
 from headwater.cep.chunk import Chunk
-from headwater.cep.compared import Comparisons, ordered
+from headwater.cep.compared import Comparisons, compare, ordered
 from headwater.cep.expressions import Translator
 from headwater.cep.store import EventStore
 from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Column, Text, parts
+from headwater.flow.expr import Expr
 from headwater.flow.schema import Type
 from headwater.kernels import cep_sequence
 from headwater.kernels.cep_waiting import NULL
@@ -96,16 +99,37 @@ class PlainMatcher:
         return np.where(taken >= 0, taken + base, -1)
 
 
+def own_reads(automaton: Automaton) -> list[tuple[int, Expr]]:
+    """Return what is computed of single records, by stream: conditions on their own values, and what is compared.
+
+    The latter matters only of records that some place takes by their own values.
+    """
+    sides = automaton.sides()
+    reads = [(side.stream, _own(automaton, side)) for side in sides if side.own]
+    tables = compare(automaton, lambda earlier: 0)
+    for derived in tables.derived if tables is not None else ():
+        here = [side for side in sides if side.stream == derived.stream]
+        wanted = derived.expr.is_null()
+        if all(side.own for side in here):
+            wanted = reduce(op.or_, [_own(automaton, side) for side in here]) & wanted
+        reads.append((derived.stream, wanted))
+    return reads
+
+
 def own_mask(automaton: Automaton, take: Take | Wait) -> Any:
     """Return a function that says which records of a batch suit a place by their own values; None if all do."""
     if not take.own:
         return None
+    return compiled_mask(_own(automaton, take), automaton.schemas[take.stream])
+
+
+def _own(automaton: Automaton, take: Take | Wait) -> Expr:
     schema = automaton.schemas[take.stream]
     translator = Translator("", lambda a: (a.name, schema[a.name]))
     condition = translator.condition(take.own[0])
     for more in take.own[1:]:
         condition = condition & translator.condition(more)
-    return compiled_mask(condition, schema)
+    return condition
 
 
 class SequenceMatcher(PlainMatcher):

@@ -8,6 +8,7 @@ from headwater.flow.batch import Batch
 from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
 from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.operator import computed
 
 
 @dataclass(frozen=True)
@@ -19,24 +20,27 @@ class Projection:
     out: Schema
     having: Expr | None = None  #: over the result's own columns
 
-    def runner(self) -> Runner:
-        """Return the running form."""
-        return Runner(self)
+    def runner(self, step: str) -> Runner:
+        """Return the running form, for a step of this name."""
+        return Runner(self, step)
 
 
 class Runner:
     """A projection at work."""
 
-    def __init__(self, projection: Projection) -> None:
+    def __init__(self, projection: Projection, step: str) -> None:
+        self._step = step
         self._columns = [(name, compiled(expr, projection.given)) for name, expr in projection.columns]
         having = projection.having
         self._having = compiled_mask(having, projection.out) if having is not None else None
 
-    def run(self, batch: Batch) -> Batch | None:
-        """Return the result, or None when nothing is left."""
+    def run(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
+        """Return the result, None when nothing is left, and dead letters for what has no result, None when all have one."""
         if not batch.length:
-            return None
+            return None, None
+        batch, out, letters = computed(self._selected, batch, self._step)
+        return out if out.length else None, letters
+
+    def _selected(self, batch: Batch) -> Batch:
         out = batch.of_columns({name: read(batch) for name, read in self._columns})
-        if self._having is not None:
-            out = out.filter(self._having(out))
-        return out if out.length else None
+        return out if self._having is None else out.filter(self._having(out))

@@ -15,10 +15,11 @@ from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column
 from headwater.flow.schema import Schema
 from headwater.kernels import cep_slide as k
+from headwater.operators.accumulate import unfit
 from headwater.operators.count_window import keys_batch
-from headwater.operators.keyed import with_letters
+from headwater.operators.keyed import joined, with_letters
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 
 IDLE_KEYS = 1 << 14  #: groups known beyond twice those in use before the idle ones are forgotten
@@ -58,7 +59,7 @@ class SlidingOperator(Operator):
 
     def __init__(self, plan: SlidingPlan) -> None:
         self._plan = plan
-        self._select = plan.projection.runner()
+        self._select = plan.projection.runner(plan.step)
         self._windows = KeySlots(plan.given, plan.keys)
         self._groups = KeySlots(plan.given, (*plan.keys, *plan.groups))
         self._kept = bool(plan.limit or plan.span_us)
@@ -75,25 +76,42 @@ class SlidingOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record."""
         batch, letters = split_off(batch, (*self._plan.keys, *self._plan.groups), self._plan.time, self._plan.step)
+        batch, inputs, more = computed(self._inputs, batch, self._plan.step)
+        letters = joined(letters, more)
         if not batch.length:
             return with_letters(None, letters)
-        columns = self._run(batch, self._times(batch), [each.read(batch) for each in self._each])
+        columns, too_far = self._run(batch, self._times(batch), inputs)
         self._forget_idle_keys()
-        return with_letters(self._select.run(batch.with_columns(columns)), letters)
+        out, more = self._select.run(batch.with_columns(columns))
+        return with_letters(out, joined(letters, self._told(batch, too_far), more))
+
+    def _inputs(self, batch: Batch) -> list[Column | None]:
+        return [each.read(batch) for each in self._each]
+
+    def _told(self, batch: Batch, too_far: list[tuple[str, Array]]) -> Batch | None:
+        """Return dead letters for the records with which a sum left 64 bits."""
+        return joined(
+            *(dead_letters(self._plan.step, [unfit(name)] * int(bad.sum()), batch.filter(bad)) for name, bad in too_far)
+        )
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
             return self._clock.in_order(batch.stamps[:, CREATED] // 1000)
         return self._clock.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
-    def _run(self, batch: Batch, times: Array, inputs: list[Column | None]) -> dict[str, Column]:
+    def _run(
+        self, batch: Batch, times: Array, inputs: list[Column | None]
+    ) -> tuple[dict[str, Column], list[tuple[str, Array]]]:
         groups = self._groups.slots_of(batch)
         moves = self._moves(batch, times, groups)
         columns: dict[str, Column] = {}
+        too_far: list[tuple[str, Array]] = []
         for (name, _), each, given in zip(self._plan.aggregates, self._each, inputs, strict=True):
             each.reserve(len(self._groups), len(self._nodes["group"]))
             columns[name] = each.run(given, moves)
-        return columns
+            if each.too_far is not None:
+                too_far.append((name, each.too_far))
+        return columns, too_far
 
     def _moves(self, batch: Batch, times: Array, groups: Array) -> Moves:
         n = batch.length

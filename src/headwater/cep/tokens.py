@@ -12,8 +12,8 @@ from typing import Any
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, sides
-from headwater.cep.expressions import attributes
-from headwater.cep.scalar import scalar
+from headwater.cep.expressions import attributes, single
+from headwater.errors import RecordError
 
 Record = dict[str, Any]
 Taken = dict[str, list[Record]]
@@ -49,8 +49,15 @@ class TokenMatcher:
 
     def __init__(self, automaton: Automaton, cap: int) -> None:
         self._a, self._cap = automaton, cap
-        self._conditions = {id(side): _conditions(side) for stage in automaton.stages for side in sides(stage)}
-        self._equal = [_equality(stage, automaton.strict) for stage in automaton.stages]
+        self.faults: list[
+            str
+        ] = []  #: why records could not be compared with what attempts took; emptied by who reads it
+        self._conditions = {
+            id(side): [self._computed(side, condition) for condition in side.cross]
+            for stage in automaton.stages
+            for side in sides(stage)
+        }
+        self._equal = [self._equality(stage) for stage in automaton.stages]
         self.tokens: dict[int, Token] = {}  #: by age
         self._waiting: dict[Any, dict[int, Token]] = {}  #: (key, stage[, value]) → token by entry
         self._deadlines: list[tuple[int, int]] = []
@@ -67,6 +74,33 @@ class TokenMatcher:
         self._stamp = (0, 0)
         self._begins_with_wait = _wait_us(automaton.stages[0]) is not None
         self._opening = next((scope for scope in automaton.scopes if scope[0] == 0), None)
+
+    def _computed(self, side: Take | Wait, value: s.Value) -> Callable[[Any], Any]:
+        """Return a function of (taken, record) that computes a value; without an answer it is missing, and a fault."""
+        schemas, stage_of = self._a.schemas, self._a.stage_of
+        compute = single(
+            value, lambda a: schemas[side.stream if a.ref is None else stage_of(a.ref).stream][a.name], _reader
+        )
+
+        def run(moment: Any) -> Any:
+            try:
+                return compute(moment)
+            except RecordError as error:
+                self.faults += error.reasons
+                return None
+
+        return run
+
+    def _equality(self, stage: Stage) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
+        """Return how to compute both sides of a condition `this record == earlier ones`, if the stage has one."""
+        if self._a.strict or not isinstance(stage, Take) or stage.counted:
+            return None
+        for condition in stage.cross:
+            if isinstance(condition, s.Operation) and condition.op == "==":
+                for mine, other in (condition.args, condition.args[::-1]):
+                    if attributes(mine) and all(a.ref is None for a in attributes(mine)) and _only_earlier(other):
+                        return self._computed(stage, mine), self._computed(stage, other)
+        return None
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -399,35 +433,19 @@ class TokenMatcher:
         return sum(len(records) for token in self.tokens.values() for records in token.taken.values())
 
 
-def _conditions(side: Take | Wait) -> list[Callable[[Any], Any]]:
-    def read(attribute: s.Attribute) -> Callable[[Any], Any]:
-        name, ref, index = attribute.name, attribute.ref, attribute.index
-        if ref is None:
-            return lambda moment: moment[1].get(name)
-        back, offset = (index.back, index.offset) if index else (True, 0)
+def _reader(attribute: s.Attribute) -> Callable[[Any], Any]:
+    name, ref, index = attribute.name, attribute.ref, attribute.index
+    if ref is None:
+        return lambda moment: moment[1].get(name)
+    back, offset = (index.back, index.offset) if index else (True, 0)
 
-        def earlier(moment: Any) -> Any:
-            records = moment[0].get(ref, ())
-            if offset >= len(records):
-                return None
-            return records[-1 - offset if back else offset].get(name)
+    def earlier(moment: Any) -> Any:
+        records = moment[0].get(ref, ())
+        if offset >= len(records):
+            return None
+        return records[-1 - offset if back else offset].get(name)
 
-        return earlier
-
-    return [scalar(condition, read) for condition in side.cross]
-
-
-def _equality(stage: Stage, strict: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
-    """Return how to compute both sides of a condition `this record == earlier ones`, if the stage has one."""
-    if strict or not isinstance(stage, Take) or stage.counted:
-        return None
-    for condition in stage.cross:
-        if isinstance(condition, s.Operation) and condition.op == "==":
-            for mine, other in (condition.args, condition.args[::-1]):
-                if attributes(mine) and all(a.ref is None for a in attributes(mine)) and _only_earlier(other):
-                    one, two = (_conditions(Take(0, "", (), (value,)))[0] for value in (mine, other))
-                    return one, two
-    return None
+    return earlier
 
 
 def _only_earlier(value: s.Value) -> bool:

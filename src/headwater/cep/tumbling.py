@@ -11,15 +11,15 @@ from headwater.cep.clock import Clock, split_off
 from headwater.cep.projection import Projection
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
-from headwater.flow.column import Array
+from headwater.flow.column import Array, Column
 from headwater.flow.schema import Schema
 from headwater.kernels.cep_tumble import batches_by_length, batches_by_time, sessions
 from headwater.kernels.keys import KeyIndex
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.count_window import chosen_slots, keys_batch
-from headwater.operators.keyed import with_letters
+from headwater.operators.keyed import joined, with_letters
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 
 IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
@@ -60,7 +60,7 @@ class TumblingOperator(Operator):
 
     def __init__(self, plan: TumblingPlan) -> None:
         self._plan = plan
-        self._select = plan.projection.runner()
+        self._select = plan.projection.runner(plan.step)
         self._windows = KeySlots(plan.given, plan.keys)
         self._groups = KeySlots(plan.given, plan.groups)
         self._sums = Accumulators(plan.aggregates, plan.given)
@@ -75,16 +75,18 @@ class TumblingOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the batches that these records end."""
         batch, letters = split_off(batch, (*self._plan.keys, *self._plan.groups), self._plan.time, self._plan.step)
+        batch, inputs, more = computed(self._sums.inputs, batch, self._plan.step)
+        letters = joined(letters, more)
         if not batch.length:
             return with_letters(None, letters)
         windows = self._windows.slots_of(batch)
         groups = self._groups.slots_of(batch)
         self._reserve(len(self._windows))
         numbers = self._numbers(windows, self._times(batch))
-        self._enter(batch, np.stack([windows, numbers, groups], axis=1))
-        found = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
+        self._enter(batch, inputs, np.stack([windows, numbers, groups], axis=1))
+        found, more = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
         self._forget_idle_keys()
-        return with_letters(found, letters)
+        return with_letters(found, joined(letters, more))
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
@@ -101,7 +103,7 @@ class TumblingOperator(Operator):
             sessions(windows, times, self._plan.size, self._number, self._last, out)  # type: ignore[no-untyped-call]
         return out
 
-    def _enter(self, batch: Batch, cells: Array) -> None:
+    def _enter(self, batch: Batch, inputs: list[Column | None], cells: Array) -> None:
         if not self._plan.keys and not self._plan.groups:
             # one cell per batch, in order: their numbers are their places
             first = self._cells[0, 1] if len(self._cells) else cells[0, 1]
@@ -119,11 +121,12 @@ class TumblingOperator(Operator):
         stamps[slots] = batch.stamps
         self._cells, self._stamps = found, stamps
         self._sums.reserve(len(found))
-        self._sums.update(slots, self._sums.inputs(batch), self._sums.arrived(batch.length))
+        self._sums.update(slots, inputs, self._sums.arrived(batch.length))
 
-    def _close(self, done: Array) -> Batch | None:
+    def _close(self, done: Array) -> tuple[Batch | None, Batch | None]:
+        """Return the results of these cells, and dead letters for what could not be computed of them."""
         if not done.any():
-            return None
+            return None, None
         slots = np.flatnonzero(done)
         cells = self._cells[slots]
         columns = {
@@ -131,10 +134,13 @@ class TumblingOperator(Operator):
             **self._groups.columns(cells[:, 2]),
             **self._sums.results(slots),
         }
-        self._sums.broken()
-        out = self._select.run(Batch(columns, len(slots), self._stamps[slots]))
+        results = Batch(columns, len(slots), self._stamps[slots])
+        broken = self._sums.broken()
+        at = results.take(np.array([row for row, _ in broken], np.int64))
+        letters = dead_letters(self._plan.step, [why for _, why in broken], at) if broken else None
+        out, more = self._select.run(results)
         self._keep(np.flatnonzero(~done))
-        return out
+        return out, joined(letters, more)
 
     def _keep(self, slots: Array) -> None:
         saved = self._sums.save(slots)
@@ -180,7 +186,7 @@ class TumblingOperator(Operator):
         windows = self._cells[:, 0]
         since = self._begun if self._plan.kind == "time" else self._last
         over = since[windows] < watermark - self._plan.size + (1 if self._plan.kind == "time" else 0)
-        out = self._close(over)
+        out, letters = self._close(over)
         ended = np.unique(windows[over])
         self._number[ended] += 1
         if self._plan.kind == "time":
@@ -188,7 +194,7 @@ class TumblingOperator(Operator):
                 self._begun[ended] += (watermark - self._begun[ended]) // self._plan.size * self._plan.size
         else:
             self._last[ended] = _NONE
-        return out
+        return with_letters(out, letters)
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the open batches of the chosen keys."""

@@ -11,13 +11,13 @@ import numpy as np
 from headwater.engine.counters import Counters, Latencies
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry, Queue
-from headwater.errors import RunError
+from headwater.errors import RecordError, RunError
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Nullable
 from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
-from headwater.operators.operator import dead_letters, partitions
+from headwater.operators.operator import dead_letters, partitions, split_off_broken
 
 #: (instance, channel, batch or None for a mark, watermark, count): something to be put into a queue
 Delivery = tuple[int, int, Batch | None, int, int]
@@ -198,6 +198,9 @@ class Station:
     def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
         """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them."""
         assert self.operator is not None
+        if self.operator.stateless and isinstance(error, RecordError):
+            rest, letters = split_off_broken(error, batch, self.name)
+            return [(DEAD, letters), *(_as_list(self._tried(rest, port)) if rest.length else [])]
         if self.operator.stateless and batch.length > 1:
             return self._by_halves(batch, port)
         return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
@@ -207,12 +210,14 @@ class Station:
         middle = batch.length // 2
         outputs: list[tuple[int, Batch]] = []
         for half in (batch.slice(0, middle), batch.slice(middle, batch.length)):
-            try:
-                result = self._operate(half, port)
-            except Exception as error:
-                result = self._broken(half, port, error)
-            outputs += _as_list(result)
+            outputs += _as_list(self._tried(half, port))
         return outputs
+
+    def _tried(self, batch: Batch, port: int) -> Output:
+        try:
+            return self._operate(batch, port)
+        except Exception as error:
+            return self._broken(batch, port, error)
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0

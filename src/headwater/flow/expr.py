@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.errors import FlowError
-from headwater.flow.schema import NUMERIC, TYPES, Schema, Type
+from headwater.errors import FlowError, suggestion
+from headwater.flow.schema import NUMERIC, TYPES, Schema, Type, type_name
 
 _INFIX = {
     "add": "+",
@@ -27,7 +27,7 @@ _INFIX = {
     "and": "&",
     "or": "|",
 }
-_ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "pow")
+_ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "quotient", "remainder")
 _COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
@@ -74,6 +74,14 @@ class Expr(ABC):
 
     def __pow__(self, other: Any) -> Expr:
         return Call("pow", (self, expr(other)))
+
+    def quotient(self, other: Any) -> Expr:
+        """Divide and drop what is behind the point, where `//` rounds down: -7 by 2 is -3."""
+        return Call("quotient", (self, expr(other)))
+
+    def remainder(self, other: Any) -> Expr:
+        """Return what `quotient` leaves, with the sign of this side, where that of `%` is the other's."""
+        return Call("remainder", (self, expr(other)))
 
     def __neg__(self) -> Expr:
         return Call("neg", (self,))
@@ -151,11 +159,20 @@ class Expr(ABC):
         """Put `value` where one is missing."""
         return Call("fill_null", (self, expr(value)))
 
-    def cast(self, kind: Type) -> Expr:
-        """Convert to another type; text that is not a number becomes missing."""
-        if kind not in TYPES or kind == "any":
-            raise FlowError(f"cannot cast to {kind!r}; types are {', '.join(TYPES[:-1])}")
-        return Call("cast", (self, Literal(kind)))
+    def cast(self, kind: Type | type) -> Expr:
+        """Convert to another type, by its name or as `int`, `float`, `bool`, `str` or `datetime`.
+
+        What has no counterpart becomes missing: text that is no number, no moment in ISO 8601; NaN as a whole number.
+        Numbers lose what is behind the point; one that does not fit 64 bits is an error of its record. Text is written so
+        that it can be read back: the shortest digits that mean the same float, moments in ISO 8601.
+        """
+        name = type_name(kind)
+        if name is None or name == "any":
+            shown = getattr(kind, "__name__", kind)
+            raise FlowError(
+                f"cannot cast to {shown!r}; types are {', '.join(TYPES[:-1])}{suggestion(str(shown), TYPES)}"
+            )
+        return Call("cast", (self, Literal(name)))
 
     def is_in(self, values: Iterable[Any]) -> Expr:
         """Say where the value is one of these."""
@@ -247,6 +264,8 @@ class Literal(Expr):
 
     def type_in(self, schema: Schema) -> Type:
         """Return the type of the constant."""
+        if isinstance(self.value, int) and not -(2**63) <= self.value < 2**63:
+            raise FlowError(f"a whole number has 64 bits; got one of {self.value.bit_length()}; write it as a float")
         for kind, name in ((bool, "bool"), (int, "int"), (float, "float"), (str, "text")):
             if isinstance(self.value, kind):
                 return name  # type: ignore[return-value]

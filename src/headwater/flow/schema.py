@@ -95,10 +95,16 @@ def _checked_name(name: object) -> str:
     return name
 
 
-def _checked_type(name: str, kind: object) -> Type:
+def type_name(kind: object) -> Type | None:
+    """Return a type by its name or by Python's own type for it; None when there is none."""
     found = _PYTHON.get(kind) if not isinstance(kind, str) else kind
-    if found in TYPES:
-        return found  # type: ignore[return-value]
+    return found if found in TYPES else None  # type: ignore[return-value]
+
+
+def _checked_type(name: str, kind: object) -> Type:
+    found = type_name(kind)
+    if found is not None:
+        return found
     shown = kind if isinstance(kind, str) else getattr(kind, "__name__", kind)
     raise FlowError(
         f"column {name!r} has unknown type {shown!r}; types are {listed(TYPES)}{suggestion(str(shown), TYPES)}"

@@ -10,9 +10,9 @@ from headwater.flow.aggregates import Aggregate
 from headwater.flow.batch import Batch
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Sink
-from headwater.flow.expr import Expr, expr
+from headwater.flow.expr import Column, Expr, expr
 from headwater.flow.flow import Flow, _users_line
-from headwater.flow.schema import Fields, Schema
+from headwater.flow.schema import Fields, Schema, Type
 from headwater.flow.state import Scan
 from headwater.flow.steps import (
     Apply,
@@ -135,8 +135,8 @@ class Stream:
         kind = self.schema.type_of(column, what=f"step {name!r}")
         if kind != "time":
             raise FlowError(
-                f"{_users_line()}: step {name!r}: event time must be a column of type time; {column!r} is {kind}; "
-                f"did you mean with_columns({column}=col.{column}.cast('time'))?"
+                f"{_users_line()}: step {name!r}: event time must be a column of type time; {column!r} is {kind}"
+                f"{_time_hint(column, kind)}"
             )
         step = EventTime(column, microseconds(lateness), microseconds(ahead))
         return self._then(name, step, self.schema, parallel, time=column)
@@ -364,11 +364,22 @@ class KeyedStream:
 
 
 def _column(name: str) -> Expr:
-    from headwater.flow.expr import Column
-
     if not isinstance(name, str):
         raise FlowError(f"{_users_line()}: select takes names of columns, and name=expression; got {name!r}")
     return Column(name)
+
+
+def _time_hint(column: str, kind: Type) -> str:
+    ways = {
+        "text": (f"{Column(column)}.cast('time')", "reads ISO 8601"),
+        "int": (f"{Column(column)}.cast('time')", "takes microseconds since 1970"),
+        "float": (f"({Column(column)} * 1_000_000).cast('time')", "takes seconds since 1970"),
+    }
+    if kind not in ways:
+        return ""
+    way, means = ways[kind]
+    fields = f"{column}={way}" if column.isidentifier() else f"**{{{column!r}: {way}}}"
+    return f"; did you mean .with_columns('time', {fields}) before it, which {means}?"
 
 
 def _callable(name: str, function: Any) -> Any:

@@ -12,10 +12,10 @@ from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.batch import Batch
 from headwater.flow.column import Column, checked_value
 from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.moments import moments_as_text
 from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema, Type
 from headwater.io.fields import column_of_texts
-from headwater.io.moments import moments_as_text
 from headwater.io.records import guessed_kind, json_texts
 from headwater.io.sifting import attempted
 

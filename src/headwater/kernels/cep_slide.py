@@ -16,6 +16,7 @@ from headwater.kernels.jit import kernel
 
 FREE, LIVE, BORN = range(3)  #: entries of `meta`
 META = 3
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 @kernel
@@ -101,25 +102,72 @@ def count_along(groups, node_of, ends, gone, left, counts, out):
 
 
 @kernel
-def sum_ints(values, there, groups, node_of, ends, gone, left, kept, kept_there, totals, seen, out, out_seen):
+def _carry(x, g, totals, carried):
+    """Add x to a sum of whole numbers, and count how often that passes the end of 64 bits.
+
+    The compiler takes for granted that nothing wraps around, so this is asked before, and the sum is put together from
+    halves that do not.
+    """
+    if x > 0 and totals[g] > _MOST - x:
+        carried[g] += 1
+        totals[g] = (totals[g] + _LEAST) + (x + _LEAST)
+    elif x < 0 and totals[g] < _LEAST - x:
+        carried[g] -= 1
+        totals[g] = (totals[g] - _LEAST) + (x - _LEAST)
+    else:
+        totals[g] += x
+
+
+@kernel
+def _uncarry(x, g, totals, carried):
+    """Take x away again; not the same as to add -x, since the least number has no counterpart."""
+    if x < 0 and totals[g] > _MOST + x:
+        carried[g] += 1
+        totals[g] = (totals[g] + _LEAST) - (x - _LEAST)
+    elif x > 0 and totals[g] < _LEAST + x:
+        carried[g] -= 1
+        totals[g] = (totals[g] - _LEAST) - (x + _LEAST)
+    else:
+        totals[g] -= x
+
+
+@kernel
+def sum_ints(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    kept_there,
+    totals,
+    carried,
+    seen,
+    out,
+    out_carried,
+    out_seen,
+):
+    """Follow the sum of whole numbers, exactly: it is `totals` and as many times 2**64 as were `carried`."""
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
         while done < end:
             node = gone[done]
             if kept_there[node]:
-                totals[left[done]] -= kept[node]
+                _uncarry(kept[node], left[done], totals, carried)
                 seen[left[done]] -= 1
             done += 1
         if i == len(groups):
             break
         g, node = groups[i], node_of[i]
         if there[i]:
-            totals[g] += values[i]
+            _carry(values[i], g, totals, carried)
             seen[g] += 1
         if node >= 0:
             kept[node], kept_there[node] = values[i], there[i]
-        out[i], out_seen[i] = totals[g], seen[g]
+        out[i], out_carried[i], out_seen[i] = totals[g], carried[g], seen[g]
 
 
 @kernel

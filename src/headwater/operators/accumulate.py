@@ -12,7 +12,9 @@ from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
 from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.operators.expression import compiled
+from headwater.operators.whole import MOST
 
+_NONE = np.zeros(0, np.bool_)
 #: What each function keeps per group besides the number of values seen, and what it starts from.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "count": (),
@@ -30,7 +32,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 class Accumulators:
     """The aggregates of a window, kept for a growing number of groups.
 
-    Missing values are passed over; a group that saw none gives a missing result (`count` counts records).
+    Missing values are passed over; a group that saw none gives a missing result (`count` counts records). A sum of whole
+    numbers may leave 64 bits on its way; one that is outside at the end is missing, and `broken` says so.
     """
 
     def __init__(self, aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> None:
@@ -39,7 +42,7 @@ class Accumulators:
         self._inputs = [
             compiled(aggregate.of, schema) if aggregate.of is not None else None for _, aggregate in aggregates
         ]
-        self._each = [_Accumulator(aggregate, schema) for _, aggregate in aggregates]
+        self._each = [_Accumulator(name, aggregate, schema) for name, aggregate in aggregates]
         self._arrivals = [0]  #: how many values came so far, counted together with all accumulators made by `empty`
         self._capacity = 0
 
@@ -83,7 +86,7 @@ class Accumulators:
         return {name: each.results(slots) for (name, _), each in zip(self._aggregates, self._each, strict=True)}
 
     def broken(self) -> list[tuple[int, str]]:
-        """Return, once, the rows of the last results for which a custom function failed, and why."""
+        """Return, once, the rows of the last results that could not be computed, and why."""
         found = [(row, why) for each in self._each for row, why in each.broken]
         for each in self._each:
             each.broken.clear()
@@ -101,8 +104,7 @@ class Accumulators:
     def load(self, slots: Array, saved: list[dict[str, Any]]) -> None:
         """Put saved state into these groups."""
         for each, arrays in zip(self._each, saved, strict=True):
-            for name, values in arrays.items():
-                each.arrays[name][slots] = values
+            each.load(slots, arrays)
             if "order" in arrays and len(slots):
                 self._arrivals[0] = max(self._arrivals[0], int(arrays["order"].max()) + 1)
 
@@ -110,8 +112,8 @@ class Accumulators:
 class _Accumulator:
     """One aggregate for many groups: `seen` values each, and what the function keeps."""
 
-    def __init__(self, aggregate: Aggregate, schema: Schema) -> None:
-        self.function = aggregate.function
+    def __init__(self, name: str, aggregate: Aggregate, schema: Schema) -> None:
+        self.name, self.function = name, aggregate.function
         self.custom: Callable[[Any], Any] | None = aggregate.custom
         self.out: Type = aggregate.type_in(schema)
         given: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
@@ -119,16 +121,21 @@ class _Accumulator:
         for field in _FIELDS[self.function]:
             self._dtypes[field] = _dtype_of(self.function, field, given)
         self.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
-        self.broken: list[tuple[int, str]] = []  #: rows of the last results for which a custom function failed
+        self.broken: list[tuple[int, str]] = []  #: rows of the last results that could not be computed
+        #: No sum of whole numbers can be farther from zero than this. Beyond 64 bits they are kept in two parts: `total`,
+        #: which wraps around, and `high`, the sum of the upper halves.
+        self._reach = 0
 
     def empty(self) -> _Accumulator:
         other = object.__new__(_Accumulator)
-        other.function, other.custom, other.out, other._dtypes = (
+        other.name, other.function, other.custom, other.out, other._dtypes = (
+            self.name,
             self.function,
             self.custom,
             self.out,
             self._dtypes,
         )
+        other._reach = 0
         other.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
         other.broken = []
         return other
@@ -160,10 +167,37 @@ class _Accumulator:
             getattr(self, f"_{self.function}")(slots, values)
         np.add.at(a["seen"], slots, 1)
 
+    def load(self, slots: Array, saved: dict[str, Array]) -> None:
+        if "high" in saved:
+            self._widen()
+        elif self.arrays.get("total", _NONE).dtype == np.int64:
+            self._extend(saved["total"])
+            if "high" in self.arrays:
+                saved = {**saved, "high": saved["total"] >> 32}
+        for name, values in saved.items():
+            self.arrays[name][slots] = values
+
     def _sum(self, slots: Array, values: Array) -> None:
+        total = self.arrays["total"]
+        if total.dtype == np.int64:
+            self._extend(values)
+            if "high" in self.arrays:
+                np.add.at(self.arrays["high"], slots, values >> 32)
+        np.add.at(total, slots, values)
+
+    def _mean(self, slots: Array, values: Array) -> None:
         np.add.at(self.arrays["total"], slots, values)
 
-    _mean = _sum
+    def _extend(self, values: Array) -> None:
+        """Take note of how far sums may get by these values, before they do."""
+        if len(values) and "high" not in self.arrays:
+            self._reach += len(values) * max(int(values.max()), -int(values.min()))
+            if self._reach > MOST:
+                self._widen()
+
+    def _widen(self) -> None:
+        if "high" not in self.arrays:
+            self.arrays["high"] = self.arrays["total"] >> 32
 
     def _std(self, slots: Array, values: Array) -> None:
         # sums of distances from the first value: no cancellation when the mean is large
@@ -208,6 +242,8 @@ class _Accumulator:
         a, b = self.arrays, other.arrays
         had = a["seen"][slots] > 0
         if self.function in ("sum", "mean"):
+            if a["total"].dtype == np.int64:
+                self._merge_high(slots, other, theirs)
             a["total"][slots] += b["total"][theirs]
         elif self.function == "std":
             self._merge_std(slots, b, theirs, seen, had)
@@ -225,6 +261,13 @@ class _Accumulator:
                 a["value"][slot] = (a["value"][slot] or []) + b["value"][its_slot]
         a["seen"][slots] += seen
 
+    def _merge_high(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
+        self._reach += other._reach if other is not self else 0
+        if self._reach > MOST or "high" in self.arrays or "high" in other.arrays:
+            self._widen()
+            high = other.arrays.get("high")
+            self.arrays["high"][slots] += other.arrays["total"][theirs] >> 32 if high is None else high[theirs]
+
     def _merge_std(self, slots: Array, b: dict[str, Array], theirs: Array, seen: Array, had: Array) -> None:
         a = self.arrays
         a["shift"][slots[~had]] = b["shift"][theirs[~had]]
@@ -240,6 +283,11 @@ class _Accumulator:
         except Exception as error:
             self.broken.append((row, f"{type(error).__name__}: {error}"))
             return None
+
+    def _too_far(self, total: Array, high: Array) -> Array:
+        bad = beyond(total, high)
+        self.broken += [(row, unfit(self.name)) for row in np.flatnonzero(bad).tolist()]
+        return bad
 
     def results(self, slots: Array) -> Column:
         a = self.arrays
@@ -257,12 +305,30 @@ class _Accumulator:
             values = np.sqrt(np.maximum(a["squares"][slots] / n - mean * mean, 0))
         else:
             values = a["total" if self.function == "sum" else "value"][slots]
+        if "high" in a:
+            there = there & ~self._too_far(values, a["high"][slots])
         if self.out == "text":
             text = Text.of([value if value else "" for value in values])
             return nullable(text, there)
         if self.out != "any":
             values = values.astype(DTYPES[self.out], copy=False)
         return values if there.all() else Nullable(values, there)
+
+
+def beyond(total: Array, high: Array) -> Array:
+    """Return which sums are outside 64 bits, given what they wrapped to and the sums of their upper halves.
+
+    The lower halves are never below zero, so their sum is exact for the first 2**31 values.
+    """
+    with np.errstate(over="ignore"):
+        carried = high + ((total - (high << 32)) >> 32)
+    bad: Array = (carried < -(2**31)) | (carried >= 2**31)
+    return bad
+
+
+def unfit(name: str) -> str:
+    """Say why a sum is missing."""
+    return f"{name!r}: the sum does not fit a whole number of 64 bits; cast to float before adding up"
 
 
 def _dtype_of(function: str, field: str, given: Type) -> Any:

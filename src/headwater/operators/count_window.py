@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 
 from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text, column_of, concat, parts
+from headwater.flow.column import Array, Column, Nullable, Text, column_of, concat, parts
 from headwater.flow.schema import DTYPES, Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
-from headwater.operators.accumulate import Accumulators
+from headwater.operators.accumulate import Accumulators, beyond, unfit
 from headwater.operators.expression import compiled
-from headwater.operators.keyed import split_off_keyless, with_letters
+from headwater.operators.keyed import joined, split_off_keyless, with_letters
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.whole import MOST
 
 
 class CountWindowOperator(Operator):
@@ -34,13 +35,15 @@ class CountWindowOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each window that the batch fills."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
+        letters = joined(letters, more)
         slots = self._keys.slots_of(batch)
         self._grow()
         positions = _positions(slots, self._counts)
         self._counts[slots] %= self._size
         rounds = positions // self._size
         full = positions % self._size == self._size - 1
-        inputs, order = self._sums.inputs(batch), self._sums.arrived(batch.length)
+        order = self._sums.arrived(batch.length)
         rows: list[Array] = []
         columns: list[dict[str, Column]] = []
         broken: list[tuple[int, str]] = []
@@ -55,8 +58,7 @@ class CountWindowOperator(Operator):
                 self._sums.reset(slots[done])
         if broken:
             bad = batch.take(np.array([row for row, _ in broken]))
-            more = dead_letters(self._step, [why for _, why in broken], bad)
-            return [(DEAD, more), *_outputs(with_letters(self._out(batch, rows, columns), letters))]
+            letters = joined(letters, dead_letters(self._step, [why for _, why in broken], bad))
         return with_letters(self._out(batch, rows, columns), letters)
 
     def _out(self, batch: Batch, rows: list[Array], columns: list[dict[str, Column]]) -> Batch | None:
@@ -127,15 +129,16 @@ class SlidingCountOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record that completes a window."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, inputs, more = computed(self._inputs, batch, self._step)
+        letters = joined(letters, more)
         slots = self._keys.slots_of(batch)
         self._grow()
         seen = _positions(slots, self._counts) + 1
         rows = np.flatnonzero((seen >= self._size) & ((seen - self._size) % self._every == 0))
         columns: dict[str, Column] = {name: batch.columns[name][rows] for name in self._names}
         for i, (name, aggregate) in enumerate(self._aggregates):
-            read = self._reads[i]
             values: Any
-            values, valid = parts(read(batch)) if read is not None else (np.ones(batch.length, np.int64), None)
+            values, valid = parts(inputs[i])
             if isinstance(values, Text):
                 values = column_of(values.tolist(), "any")
             window = _windows(slots, values, self._rings[i], rows, seen)
@@ -144,8 +147,16 @@ class SlidingCountOperator(Operator):
                 mask = np.ones(batch.length, np.bool_) if valid is None else valid
                 there = _windows(slots, mask, self._valid[i], rows, seen)
             columns[name] = _reduced(aggregate, window, there, aggregate.type_in(self._given))
+            bad = _beyond(window, there) if aggregate.function == "sum" and window.dtype == np.int64 else None
+            if bad is not None:
+                columns[name] = _without(columns[name], bad)
+                at = batch.take(rows[bad])
+                letters = joined(letters, dead_letters(self._step, [unfit(name)] * at.length, at))
         out = Batch(columns, len(rows), batch.stamps[rows], batch.watermark) if len(rows) else None
         return with_letters(out, letters)
+
+    def _inputs(self, batch: Batch) -> list[Column]:
+        return [np.ones(batch.length, np.int64) if read is None else read(batch) for read in self._reads]
 
     def _grow(self) -> None:
         if len(self._keys) <= len(self._counts):
@@ -209,6 +220,20 @@ def _reduced(aggregate: Any, window: Array, there: Array | None, out: Any) -> Co
     return result.astype(DTYPES[out], copy=False)
 
 
+def _beyond(window: Array, there: Array | None) -> Array | None:
+    """Return which rows add up to more than 64 bits hold, or None when none does."""
+    values = window if there is None else np.where(there, window, 0)
+    if not values.size or max(int(values.max()), -int(values.min())) * values.shape[1] <= MOST:
+        return None
+    bad = beyond(values.sum(axis=1), (values >> 32).sum(axis=1))
+    return bad if bad.any() else None
+
+
+def _without(column: Column, bad: Array) -> Column:
+    values, valid = parts(column)
+    return Nullable(values, ~bad if valid is None else valid & ~bad)
+
+
 def _ragged(aggregate: Any, window: Array, there: Array, out: Any) -> Column:
     results: list[Any] = []
     for values, mask in zip(window, there, strict=True):
@@ -241,12 +266,6 @@ def _larger(array: Array, capacity: int) -> Array:
 
 def _flat(array: Array) -> Array:
     return array.reshape(-1) if array.dtype == object else array
-
-
-def _outputs(out: Output) -> list[tuple[int, Batch]]:
-    if out is None:
-        return []
-    return [(0, out)] if isinstance(out, Batch) else out
 
 
 def chosen_slots(keys: KeySlots, select: Select | None) -> Array:

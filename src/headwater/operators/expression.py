@@ -1,42 +1,54 @@
-"""Runs column expressions on batches: a tree of closures made once, called per batch.
+"""Runs column expressions: a tree of closures made once, called per batch, or on the values of a single record.
 
-Floats follow IEEE 754: 1/0 is infinite, the root of -1 is NaN. Runners switch off NumPy's warnings about it.
+Floats follow IEEE 754: 1/0 is infinite, the root of -1 is NaN. Runners switch off NumPy's warnings about it. A whole number
+has 64 bits; where a result does not fit, that record has no answer, and `RecordError` says which ones those are.
 """
 
 from __future__ import annotations
 
 import operator as op
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, NoReturn
 
 import numpy as np
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, RecordError
 from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, column_of, nullable, parts
+from headwater.flow.column import Array, Column, Nullable, Text, nullable, parts
 from headwater.flow.expr import Call, Expr, Literal
 from headwater.flow.expr import Column as ColumnExpr
 from headwater.flow.schema import DTYPES, Schema, Type
+from headwater.operators.cast import as_kind, converter
+from headwater.operators.texts import text_function
+from headwater.operators.whole import WHOLE, Answer
 
-Evaluate = Callable[[Batch], Any]  #: gives a column, or a Python constant that stands for one
+#: Columns by name; or, for a single record, values.
+Values = Mapping[str, Any]
+#: Where records have no answer, and why.
+Faults = list[tuple[Any, str]]
+#: Gives a column, or a single value that stands for one, and adds to the faults.
+Evaluate = Callable[[Values, Faults], Any]
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
-    "add": op.add,
-    "sub": op.sub,
-    "mul": op.mul,
-    "div": op.truediv,
-    "floordiv": op.floordiv,
-    "mod": op.mod,
-    "pow": op.pow,
-    "eq": op.eq,
-    "ne": op.ne,
-    "lt": op.lt,
-    "le": op.le,
-    "gt": op.gt,
-    "ge": op.ge,
-    "neg": op.neg,
-    "not": op.invert,
-    "abs": np.abs,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "quotient": lambda a, b: np.trunc(np.true_divide(a, b)),
+    "remainder": np.fmod,
+    "pow": np.power,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "neg": np.negative,
+    "not": np.logical_not,
+    "abs": np.absolute,
     "sqrt": np.sqrt,
     "log": np.log,
     "exp": np.exp,
@@ -47,27 +59,25 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "least": np.minimum,
     "greatest": np.maximum,
 }
-_TEXT_COMPARISONS = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+_EVERY: Any = np.True_
 
 
-def compiled(expr: Expr, schema: Schema) -> Callable[[Batch], Column]:
-    """Return a function that computes `expr` over batches of this schema."""
+def compiled(expr: Expr, schema: Schema, *, unfit_is_missing: bool = False) -> Callable[[Batch], Column]:
+    """Return a function that computes `expr` over batches of this schema; it raises RecordError, or leaves holes instead."""
     kind = expr.type_in(schema)
     evaluate = _compile(expr, schema)
     dtype = DTYPES.get(kind)
 
     def column(batch: Batch) -> Column:
-        value = evaluate(batch)
+        faults: Faults = []
+        value = evaluate(batch.columns, faults)
+        if faults and batch.length:
+            if not unfit_is_missing:
+                _complain(faults, batch.length)
+            value = _without(value, faults)
         if type(value) is np.ndarray:
             return value if value.dtype == dtype else value.astype(dtype)
-        if isinstance(value, Text | Nullable):
+        if isinstance(value, Text) or (isinstance(value, Nullable) and value.valid.ndim):
             return value
         return _spread(value, kind, batch.length)
 
@@ -87,16 +97,74 @@ def compiled_mask(expr: Expr, schema: Schema) -> Callable[[Batch], Array]:
     return mask
 
 
+def compiled_single(expr: Expr, schema: Schema) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that computes `expr` for one record, given as Python values, None where missing.
+
+    It is the function of columns called on values, so both agree; it raises RecordError.
+    """
+    evaluate = _compile(expr, schema)
+    fills: dict[str, Any] = {"text": "", "bool": False}
+    missing = {name: Nullable(fills.get(kind, 0), ~_EVERY) for name, kind in schema.fields}
+    narrow = [name for name in expr.columns() if schema[name] == "float32"]
+
+    def single(record: Mapping[str, Any]) -> Any:
+        values = {name: missing[name] if value is None else value for name, value in record.items()}
+        for name in narrow:
+            if record[name] is not None:
+                values[name] = np.float32(record[name])
+        faults: Faults = []
+        value = evaluate(values, faults)
+        if faults:
+            _complain(faults, 1)
+        if isinstance(value, Nullable):
+            value = value.values if value.valid else None
+        return value.item() if isinstance(value, np.generic) else value
+
+    return single
+
+
+def fallible(expr: Expr, schema: Schema) -> bool:
+    """Say whether a record may have no answer: whether anything computes with whole numbers, or converts to them."""
+    if not isinstance(expr, Call):
+        return False
+    kinds = [arg.type_in(schema) for arg in expr.args]
+    if expr.name == "cast":
+        here = expr.type_in(schema) in ("int", "time") and kinds[0] in ("float", "float32", "text")
+    else:
+        here = expr.name in WHOLE and set(kinds) <= {"int", "time"} and expr.name not in ("floor", "ceil")
+    return here or any(fallible(arg, schema) for arg in expr.args)
+
+
+def _complain(faults: Faults, length: int) -> NoReturn:
+    reasons: dict[int, str] = {}
+    for mask, why in faults:
+        for row in np.flatnonzero(np.broadcast_to(mask, length)).tolist():
+            reasons.setdefault(row, why)
+    rows = sorted(reasons)
+    raise RecordError(rows, [reasons[row] for row in rows])
+
+
+def _without(value: Any, faults: Faults) -> Any:
+    bad = reduce(op.or_, [mask for mask, _ in faults])
+    values, valid = parts(value)
+    return Nullable(values, ~bad if valid is None else valid & ~bad)
+
+
 def _spread(value: Any, kind: Type, length: int) -> Column:
+    """Return a column of one value."""
+    if isinstance(value, Nullable):
+        spread = _spread(value.values, kind, length)
+        assert not isinstance(spread, Nullable)
+        return nullable(spread, np.full(length, value.valid))
     return Text.of([value] * length) if kind == "text" else np.full(length, value, DTYPES[kind])
 
 
 def _compile(expr: Expr, schema: Schema) -> Evaluate:
     match expr:
         case ColumnExpr(name):
-            return lambda batch: batch.columns[name]
+            return lambda values, faults: values[name]
         case Literal(value):
-            return lambda batch: value
+            return lambda values, faults: value
         case Call():
             return _compile_call(expr, schema)
     raise FlowError(f"not an expression: {expr!r}")
@@ -105,239 +173,187 @@ def _compile(expr: Expr, schema: Schema) -> Evaluate:
 def _compile_call(call: Call, schema: Schema) -> Evaluate:
     kinds = [arg.type_in(schema) for arg in call.args]
     args = [_compile(arg, schema) for arg in call.args]
-    name = call.name
+    name, kind = call.name, call.type_in(schema)
     if name in ("and", "or"):
         return _logic(args, stop_at=name == "or")
     if name == "is_null":
-        return lambda batch: _is_null(args[0](batch), batch.length)
+        return lambda values, faults: _is_null(args[0](values, faults))
     if name in ("fill_null", "coalesce"):
-        return _coalesce(args, call.type_in(schema))
+        return _coalesce(args, kind)
     if name == "when":
-        return _when(args, call.type_in(schema))
+        return _when(args, kind)
     if name == "cast":
-        return _cast(args[0], kinds[0], call.type_in(schema))
+        return _checked(converter(kinds[0], kind), args[:1], f"{call}: a number does not fit 64 bits")
     if name == "is_in":
         return _is_in(args[0], kinds[0], [arg.value for arg in call.args[1:]])  # type: ignore[attr-defined]
     if "text" in kinds:
-        return _text_function(call, args)
-    function = _integer_safe(name) if set(kinds) <= {"int", "time"} else _NUMBERS[name]
+        constants = [arg.value if isinstance(arg, Literal) else None for arg in call.args]
+        return _strict(text_function(name, constants), args)
+    if name in WHOLE and set(kinds) <= {"int", "time"}:
+        return _checked(WHOLE[name], args, _why(call))
     if name in ("least", "greatest") and len(args) > 2:
-        return lambda batch: _reduced(function, [arg(batch) for arg in args])
+        return reduce(lambda a, b: _strict(_NUMBERS[name], [a, b]), args)
+    return _strict(_NUMBERS[name], args)
+
+
+def _why(call: Call) -> str:
+    if call.name == "pow":
+        return f"{call}: the result is no whole number of 64 bits; cast to float for others"
+    return f"{call}: the result does not fit a whole number of 64 bits"
+
+
+def _strict(function: Callable[..., Any], args: list[Evaluate]) -> Evaluate:
+    """Return the form of a function that is missing wherever an argument is."""
     if len(args) == 1:
-        return _unary(function, args[0])
-    return _binary(function, args[0], args[1])
+        arg = args[0]
+
+        def one(values: Values, faults: Faults) -> Any:
+            value = arg(values, faults)
+            return Nullable(function(value.values), value.valid) if isinstance(value, Nullable) else function(value)
+
+        return one
+    if len(args) == 2:
+        left, right = args
+
+        def two(values: Values, faults: Faults) -> Any:
+            a, b = left(values, faults), right(values, faults)
+            if isinstance(a, Nullable) or isinstance(b, Nullable):
+                return _with_nulls(function, (a, b))
+            return function(a, b)
+
+        return two
+    return lambda values, faults: _with_nulls(function, [arg(values, faults) for arg in args])
 
 
-def _integer_safe(name: str) -> Callable[..., Any]:
-    """Return the function for whole numbers, where dividing by zero gives a missing value instead of a wrong 0."""
-    function = _NUMBERS[name]
-    if name in ("floor", "ceil"):
-        return lambda a: a
-    if name not in ("floordiv", "mod"):
-        return function
-
-    def divided(a: Any, b: Any) -> Any:
-        zero = np.broadcast_to(np.asarray(b) == 0, np.broadcast_shapes(np.shape(a), np.shape(b)))
-        result = function(a, np.where(np.asarray(b) == 0, 1, b))
-        return nullable(result, ~zero) if zero.any() else result
-
-    return divided
+def _with_nulls(function: Callable[..., Any], args: Any) -> Any:
+    split = [parts(arg) for arg in args]
+    masks = [mask for _, mask in split if mask is not None]
+    result = function(*(values for values, _ in split))
+    return Nullable(result, reduce(op.and_, masks)) if masks else result
 
 
-def _unary(function: Callable[..., Any], arg: Evaluate) -> Evaluate:
-    def run(batch: Batch) -> Any:
-        value = arg(batch)
-        if isinstance(value, Nullable):
-            return Nullable(function(value.values), value.valid)
-        return function(value)
+def _checked(function: Callable[..., Answer], args: list[Evaluate], why: str) -> Evaluate:
+    """Return the form of a function that may leave 64 bits: where it does is a fault, unless an argument is missing."""
 
-    return run
-
-
-def _binary(function: Callable[..., Any], left: Evaluate, right: Evaluate) -> Evaluate:
-    def run(batch: Batch) -> Any:
-        a, b = left(batch), right(batch)
-        if isinstance(a, Nullable) or isinstance(b, Nullable):
-            return _with_nulls(function, a, b)
-        return function(a, b)
-
-    return run
-
-
-def _with_nulls(function: Callable[..., Any], *args: Any) -> Any:
-    values, masks = zip(*(parts(arg) for arg in args), strict=True)
-    valid = np.logical_and.reduce([mask for mask in masks if mask is not None])
-    result, own = parts(function(*values))
-    return Nullable(result, valid if own is None else valid & own)
-
-
-def _reduced(function: Callable[..., Any], values: list[Any]) -> Any:
-    result = values[0]
-    for value in values[1:]:
-        result = _with_nulls(function, result, value) if _any_null(result, value) else function(result, value)
-    return result
-
-
-def _any_null(*values: Any) -> bool:
-    return any(isinstance(value, Nullable) for value in values)
-
-
-def _logic(args: list[Evaluate], *, stop_at: bool) -> Evaluate:
-    """Return three-valued and/or: a missing side does not matter where the other side decides."""
-    plain = op.or_ if stop_at else op.and_
-
-    def run(batch: Batch) -> Any:
-        a, b = args[0](batch), args[1](batch)
-        if not _any_null(a, b):
-            return plain(a, b)
-        (x, x_valid), (y, y_valid) = parts(a), parts(b)
-        knows_x = np.ones(batch.length, np.bool_) if x_valid is None else x_valid
-        knows_y = np.ones(batch.length, np.bool_) if y_valid is None else y_valid
-        decided = (knows_x & (x == stop_at)) | (knows_y & (y == stop_at))
-        return nullable(np.where(decided, stop_at, plain(x, y)), decided | (knows_x & knows_y))
-
-    return run
-
-
-def _is_null(value: Any, length: int) -> Array:
-    if isinstance(value, Nullable):
-        return ~value.valid
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return np.array([item is None for item in value], np.bool_)
-    return np.zeros(length, np.bool_)
-
-
-def _coalesce(args: list[Evaluate], kind: Type) -> Evaluate:
-    def run(batch: Batch) -> Any:
-        result = args[0](batch)
-        for arg in args[1:]:
-            if not isinstance(result, Nullable):
-                break
-            result = _choose(result.valid, result.values, arg(batch), kind, batch.length)
-        return result
-
-    return run
-
-
-def _when(args: list[Evaluate], kind: Type) -> Evaluate:
-    def run(batch: Batch) -> Any:
-        condition, mask = parts(args[0](batch))
-        where = condition if mask is None else condition & mask
-        where = np.broadcast_to(np.asarray(where), batch.length)
-        return _choose(where, args[1](batch), args[2](batch), kind, batch.length)
-
-    return run
-
-
-def _choose(where: Array, then: Any, otherwise: Any, kind: Type, length: int) -> Any:
-    a: Any
-    b: Any
-    (a, a_valid), (b, b_valid) = parts(then), parts(otherwise)
-    if kind == "text":
-        a = a.tolist() if isinstance(a, Text) else [a] * length
-        b = b.tolist() if isinstance(b, Text) else [b] * length
-        result: Any = Text.of([x if w else y for w, x, y in zip(where.tolist(), a, b, strict=True)])
-    else:
-        result = np.where(where, a, b).astype(DTYPES[kind], copy=False)
-    if a_valid is None and b_valid is None:
-        return result
-    every = np.ones(length, np.bool_)
-    valid = np.where(where, every if a_valid is None else a_valid, every if b_valid is None else b_valid)
-    return nullable(result, valid)
-
-
-def _is_in(arg: Evaluate, kind: Type, values: list[Any]) -> Evaluate:
-    wanted = frozenset(values)
-
-    def run(batch: Batch) -> Any:
-        found, valid = parts(arg(batch))
-        if kind == "text":
-            result = np.array([item in wanted for item in found.tolist()], np.bool_)
-        else:
-            result = np.isin(found, values)  # type: ignore[arg-type]
+    def run(values: Values, faults: Faults) -> Any:
+        given = [arg(values, faults) for arg in args]
+        valid = None
+        for i, value in enumerate(given):
+            if isinstance(value, Nullable):
+                given[i] = value.values
+                valid = value.valid if valid is None else valid & value.valid
+        result, missing, lost = function(*given)
+        if lost is not None and lost.any():
+            lost = lost if valid is None else lost & valid
+            if lost.any():
+                faults.append((lost, why))
+        if missing is not None and missing.any():
+            valid = ~missing if valid is None else valid & ~missing
         return result if valid is None else Nullable(result, valid)
 
     return run
 
 
-def _cast(arg: Evaluate, source: Type, target: Type) -> Evaluate:
-    def run(batch: Batch) -> Any:
-        values, valid = parts(arg(batch))
-        result = _converted(values, source, target)
-        if valid is None:
-            return result
-        inner, own = parts(result)
-        return Nullable(inner, valid if own is None else valid & own)
+def _among(faults: Faults, where: Any) -> Faults:
+    """Return the faults of records that are looked at at all."""
+    return [(mask & where, why) for mask, why in faults if (mask & where).any()]
+
+
+def _logic(args: list[Evaluate], *, stop_at: bool) -> Evaluate:
+    """Return three-valued and/or: a missing side, or one without an answer, does not matter where the other decides."""
+    plain = np.logical_or if stop_at else np.logical_and
+
+    def run(values: Values, faults: Faults) -> Any:
+        left: Faults = []
+        right: Faults = []
+        a, b = args[0](values, left), args[1](values, right)
+        if not (isinstance(a, Nullable) or isinstance(b, Nullable) or left or right):
+            return plain(a, b)
+        (x, knows_x), (y, knows_y) = _known(a), _known(b)
+        by_x, by_y = knows_x & (x == stop_at), knows_y & (y == stop_at)
+        for mask, _ in left:
+            by_x = by_x & ~mask
+        for mask, _ in right:
+            by_y = by_y & ~mask
+        faults += _among(left, ~by_y) + _among(right, ~by_x)
+        decided = by_x | by_y
+        return nullable(np.where(decided, stop_at, plain(x, y))[()], decided | (knows_x & knows_y))
 
     return run
 
 
-def _converted(values: Any, source: Type, target: Type) -> Any:
-    if source == target:
-        return values
-    if target == "text":
-        return Text.of([_written(value) for value in values.tolist()])
-    if source == "text":
-        return column_of([_parsed(text, target) for text in values.tolist()], target)
-    if target in ("int", "time") and source in ("float", "float32"):
-        fits = np.isfinite(values)
-        return nullable(np.where(fits, values, 0).astype(np.int64), fits)
-    return values.astype(DTYPES[target])
+def _known(value: Any) -> tuple[Any, Any]:
+    """Return values, and where they are not missing."""
+    found, valid = parts(value)
+    return found, _EVERY if valid is None else valid
 
 
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_null(value: Any) -> Any:
+    if isinstance(value, Nullable):
+        return ~value.valid
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return np.array([item is None for item in value], np.bool_)
+    return ~_EVERY
 
 
-def _parsed(text: str, kind: Type) -> Any:
-    try:
-        if kind == "bool":
-            return {"true": True, "false": False}.get(text.strip().lower())
-        return float(text) if kind in ("float", "float32") else int(text)
-    except ValueError:
-        return None
-
-
-def _text_function(call: Call, args: list[Evaluate]) -> Evaluate:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    constants = [arg.value if isinstance(arg, Literal) else None for arg in call.args]
-    functions: dict[str, Callable[..., Any]] = {
-        "upper": pc.utf8_upper,
-        "lower": pc.utf8_lower,
-        "strip": pc.utf8_trim_whitespace,
-        "length": pc.utf8_length,
-        "contains": lambda a, b: pc.match_substring(a, constants[1]),
-        "starts_with": lambda a, b: pc.starts_with(a, constants[1]),
-        "ends_with": lambda a, b: pc.ends_with(a, constants[1]),
-        "replace": lambda a, b, c: pc.replace_substring(a, constants[1], constants[2]),
-        "substring": lambda a, b, c: pc.utf8_slice_codeunits(a, constants[1], constants[2]),
-        "add": lambda a, b: pc.binary_join_element_wise(a, b, ""),
-        "least": pc.min_element_wise,
-        "greatest": pc.max_element_wise,
-        **{ours: getattr(pc, theirs) for ours, theirs in _TEXT_COMPARISONS.items()},
-    }
-    function = functions[call.name]
-
-    def arrow(value: Any) -> Any:
-        return value.to_arrow() if isinstance(value, Text) else pa.scalar(value)
-
-    def run(batch: Batch) -> Any:
-        split = [parts(arg(batch)) for arg in args]
-        result = _from_arrow(function(*(arrow(values) for values, _ in split)))
-        masks = [mask for _, mask in split if mask is not None]
-        return Nullable(result, np.logical_and.reduce(masks)) if masks else result
+def _coalesce(args: list[Evaluate], kind: Type) -> Evaluate:
+    def run(values: Values, faults: Faults) -> Any:
+        result = args[0](values, faults)
+        for arg in args[1:]:
+            if not isinstance(result, Nullable):
+                break
+            there: Any = result.valid
+            mine: Faults = []
+            other = arg(values, mine)
+            faults += _among(mine, ~there)
+            result = _choose(there, result.values, other, kind)
+        return _as(result, kind)
 
     return run
 
 
-def _from_arrow(result: Any) -> Any:
-    import pyarrow as pa
+def _when(args: list[Evaluate], kind: Type) -> Evaluate:
+    def run(values: Values, faults: Faults) -> Any:
+        condition, knows = _known(args[0](values, faults))
+        where = knows & condition
+        of_then: Faults = []
+        of_other: Faults = []
+        then, otherwise = args[1](values, of_then), args[2](values, of_other)
+        faults += _among(of_then, where) + _among(of_other, ~where)
+        return _choose(where, then, otherwise, kind)
 
-    if isinstance(result, pa.Scalar):
-        return result.as_py()
-    if pa.types.is_string(result.type):
-        return Text.from_arrow(result)
-    values = result.to_numpy(zero_copy_only=False)
-    return values.astype(np.int64) if values.dtype == np.int32 else values
+    return run
+
+
+def _choose(where: Any, then: Any, otherwise: Any, kind: Type) -> Any:
+    if not np.ndim(where):
+        return _as(then if where else otherwise, kind)
+    (a, knows_a), (b, knows_b) = _known(then), _known(otherwise)
+    if kind == "text":
+        a = a.tolist() if isinstance(a, Text) else [a] * len(where)
+        b = b.tolist() if isinstance(b, Text) else [b] * len(where)
+        result: Any = Text.of([x if w else y for w, x, y in zip(where.tolist(), a, b, strict=True)])
+    else:
+        result = np.where(where, a, b).astype(DTYPES[kind], copy=False)
+    if knows_a is _EVERY and knows_b is _EVERY:
+        return result
+    return nullable(result, np.where(where, knows_a, knows_b))
+
+
+def _as(value: Any, kind: Type) -> Any:
+    if kind in ("text", "any", "bool"):
+        return value
+    if isinstance(value, Nullable):
+        return Nullable(as_kind(value.values, kind), value.valid)
+    return as_kind(value, kind)
+
+
+def _is_in(arg: Evaluate, kind: Type, wanted: list[Any]) -> Evaluate:
+    texts = frozenset(wanted)
+
+    def among(found: Any) -> Any:
+        if isinstance(found, Text):
+            return np.array([item in texts for item in found.tolist()], np.bool_)
+        return np.isin(found, wanted)[()] if kind != "text" else np.bool_(found in texts)
+
+    return _strict(among, [arg])

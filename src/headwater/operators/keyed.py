@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import SnapshotError
-from headwater.flow.batch import Batch
+from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Text
 from headwater.flow.schema import Schema
 from headwater.flow.state import Cell
@@ -34,6 +34,12 @@ def with_letters(out: Batch | None, letters: Batch | None) -> Output:
     if letters is None:
         return out
     return [(DEAD, letters)] if out is None else [(0, out), (DEAD, letters)]
+
+
+def joined(*letters: Batch | None) -> Batch | None:
+    """Return dead letters of several reasons together, None when there are none."""
+    some = [each for each in letters if each is not None]
+    return concat_batches(some) if some else None
 
 
 class ProcessOperator(Operator):

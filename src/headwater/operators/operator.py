@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
-from headwater.errors import SnapshotError
-from headwater.flow.batch import Batch
+from headwater.errors import RecordError, SnapshotError
+from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.column import Array, Nullable, Text
 from headwater.flow.flow import DEAD_LETTER_SCHEMA
 
 #: What comes out: one batch for the main output, or several, each with the number of its output; None is nothing.
 Output = Batch | list[tuple[int, Batch]] | None
+
+T = TypeVar("T")
 
 DEAD = -1  #: the number of the output for records that broke the step
 
@@ -93,6 +96,27 @@ def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
         "record": Text.of_bytes(records),
     }
     return Batch(dict(columns), len(records), batch.stamps)
+
+
+def split_off_broken(error: RecordError, batch: Batch, step: str) -> tuple[Batch, Batch]:
+    """Return the records that a step has an answer for, and dead letters for the others."""
+    bad = np.zeros(batch.length, np.bool_)
+    bad[error.rows] = True
+    return batch.filter(~bad), dead_letters(step, error.reasons, batch.filter(bad))
+
+
+def computed(compute: Callable[[Batch], T], batch: Batch, step: str) -> tuple[Batch, T, Batch | None]:
+    """Return the records for which `compute` has an answer, what it gave for them, and dead letters for the others.
+
+    For steps that keep state: they compute before they change anything, since they cannot be tried again.
+    """
+    try:
+        return batch, compute(batch), None
+    except RecordError as error:
+        rest, letters = split_off_broken(error, batch, step)
+    # of several columns, the first that fails may hide what others say of the rest
+    rest, found, more = computed(compute, rest, step)
+    return rest, found, letters if more is None else concat_batches([letters, more])
 
 
 def _as_json(row: dict[str, object], encode: object) -> bytes:

@@ -13,8 +13,8 @@ from headwater.flow.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Session
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.keyed import split_off_keyless
-from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.keyed import joined, split_off_keyless
+from headwater.operators.operator import DEAD, Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.time_window import LATE
 
@@ -42,6 +42,8 @@ class SessionOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their sessions; one too old for any open session is late."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
+        letters = joined(letters, more)
         times: list[Any] = batch.columns[self._time].tolist()
         keys: list[Key] = list(zip(*(batch.columns[name].tolist() for name in self._names), strict=True))
         sessions = [self._session(keys[i] if keys else (), at, batch.stamps[i]) for i, at in enumerate(times)]
@@ -49,7 +51,8 @@ class SessionOperator(Operator):
         slots = np.array([session.final().slot for session in sessions if session is not None], np.int64)
         entered = batch if len(rows) == batch.length else batch.take(rows)
         if entered.length:
-            self._sums.update(slots, self._sums.inputs(entered), self._sums.arrived(entered.length))
+            inputs = [None if column is None else column[rows] for column in inputs]
+            self._sums.update(slots, inputs, self._sums.arrived(entered.length))
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         if len(rows) < batch.length:
             outputs.append((LATE, batch.take(np.setdiff1d(np.arange(batch.length), rows))))

@@ -12,6 +12,7 @@ from headwater.clock import latest_ns
 from headwater.flow.batch import NO_WATERMARK, Batch
 from headwater.flow.column import Array, Column, Nullable
 from headwater.flow.duration import written
+from headwater.flow.moments import FIRST_US
 from headwater.flow.steps import EventTime
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.snapshot import packed, unpacked
@@ -69,19 +70,22 @@ class EventTimeOperator(Operator):
         lacking = ~column.valid if isinstance(column, Nullable) else None
         times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
         limit = self._now_us() + self._kind.ahead_us
-        ahead = times > limit
+        ahead, before = times > limit, times < FIRST_US
         self._doubt_own_clock(ahead, times - limit)
-        if lacking is None and not ahead.any():
+        if lacking is None and not ahead.any() and not before.any():
             return None, []
         if lacking is not None:
             ahead &= ~lacking
-        bad = ahead if lacking is None else ahead | lacking
+            before &= ~lacking
+        bad = ahead | before if lacking is None else ahead | before | lacking
         names = self._kind.column, written(self._kind.ahead_us)
         why = [
             f"event time {names[0]!r} is more than {names[1]} ahead of this machine's clock"
             if early
+            else f"event time {names[0]!r} is before year 1"
+            if old
             else f"no {names[0]!r}"
-            for early in ahead[bad].tolist()
+            for early, old in zip(ahead[bad].tolist(), before[bad].tolist(), strict=True)
         ]
         return bad, why
 

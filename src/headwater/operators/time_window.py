@@ -13,9 +13,9 @@ from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.count_window import chosen_slots, keys_batch
-from headwater.operators.keyed import split_off_keyless
+from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.keys import KeySlots
-from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.operator import DEAD, Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 
 LATE = 1  #: the output for records that came after their window had closed
@@ -49,6 +49,8 @@ class TimeWindowOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their slices; those whose windows are all closed are late."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
+        letters = joined(letters, more)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         times: Array = batch.columns[self._time]  # type: ignore[assignment]
         last_end = times - times % self._every + self._size  # the end of the last window that holds the record
@@ -56,20 +58,21 @@ class TimeWindowOperator(Operator):
         if late.any():
             outputs.append((LATE, batch.filter(late)))
             batch = batch.filter(~late)
+            inputs = [None if column is None else column[~late] for column in inputs]
             times = batch.columns[self._time]  # type: ignore[assignment]
         if batch.length:
-            self._enter(batch, times - times % self._slice)
+            self._enter(batch, inputs, times - times % self._slice)
         return outputs or None
 
-    def _enter(self, batch: Batch, starts: Array) -> None:
+    def _enter(self, batch: Batch, inputs: list[Column | None], starts: Array) -> None:
         lowest, order = int(starts.min()), self._sums.arrived(batch.length)
         if lowest == starts.max():
-            self._slice_at(lowest).enter(batch, self._sums.inputs(batch), order)
+            self._slice_at(lowest).enter(batch, inputs, order)
             return
         for start in np.unique(starts).tolist():
             rows = np.flatnonzero(starts == start)
-            part = batch.take(rows)
-            self._slice_at(start).enter(part, self._sums.inputs(part), order[rows])
+            part = [None if column is None else column[rows] for column in inputs]
+            self._slice_at(start).enter(batch.take(rows), part, order[rows])
 
     def _slice_at(self, start: int) -> _Slice:
         found = self._slices.get(start)

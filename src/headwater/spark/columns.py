@@ -1,8 +1,9 @@
 """Column expressions as Spark Columns, wherever Spark means the same by them.
 
 It does not everywhere: Spark's NaN equals itself and is greater than any number, dividing by zero gives null, rounding and
-capital letters follow Java. What can be said otherwise with the same meaning is; what cannot is `NotNativeError`, with the
-reason, and runs in Python. Whole numbers wrap around as in NumPy only while `spark.sql.ansi.enabled` is off.
+capital letters follow Java; a whole number that does not fit 64 bits wraps around or ends the query, where here its record
+is set apart. What can be said otherwise with the same meaning is; what cannot is `NotNativeError`, with the reason, and
+runs in Python. All this holds only while `spark.sql.ansi.enabled` is off.
 """
 
 from __future__ import annotations
@@ -150,6 +151,10 @@ def _computed(call: Call, args: list[Column], kind: Type) -> Column:
     from pyspark.sql import functions as F
 
     name = call.name
+    if name in ("add", "sub", "mul", "neg", "abs") and kind in _WHOLE:
+        raise NotNativeError(
+            f"{call}: Spark cannot set a record apart whose result does not fit 64 bits; cast to float"
+        )
     match name:
         case "add" if kind == "text":
             return F.concat(*args)
@@ -228,7 +233,7 @@ def _chosen(call: Call, args: list[Column], kind: Type) -> Column:
 def _converted(call: Call, column: Column, source: Type, target: Type) -> Column:
     same = source == target or {source, target} <= set(_WHOLE)
     widened = source in (*_WHOLE, "bool") and target in ("int", "float", "time")
-    written = target == "text" and source in (*_WHOLE, "bool")
+    written = target == "text" and source in ("int", "bool")
     if same or widened or written or (source, target) == ("float32", "float"):
         return _cast(column, target)
     raise NotNativeError(f"{call}: Spark converts {source} to {target} by other rules")

@@ -80,7 +80,7 @@ def _streaming() -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.ansi.enabled": "false",  # whole numbers wrap around, as they do in a batch
+        "spark.sql.ansi.enabled": "false",  # dividing by zero is no error, as in a batch
         "spark.sql.streaming.stateStore.providerClass": _STATE,
         # a micro-batch writes what it changed instead of a snapshot of all: a tenth less time
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

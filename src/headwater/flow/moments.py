@@ -12,7 +12,7 @@ from headwater.flow.column import Column, parts
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _FORM = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
-_FIRST_US, _LAST_US = -62135596800000000, 253402300799999999  # years 1 to 9999: what ISO text holds
+FIRST_US, LAST_US = -62135596800000000, 253402300799999999  #: years 1 to 9999: what ISO text holds
 
 
 def micros(moment: datetime) -> int:
@@ -53,7 +53,7 @@ def moments_as_text(column: Column) -> list[Any]:
     values, valid = parts(column)
     assert isinstance(values, np.ndarray)
     shown: list[Any] = np.datetime_as_string(values.view("datetime64[us]"), timezone="UTC").tolist()
-    odd = (values < _FIRST_US) | (values > _LAST_US)
+    odd = (values < FIRST_US) | (values > LAST_US)
     if odd.any():
         shown = [n if far else text for n, far, text in zip(values.tolist(), odd, shown, strict=True)]
     if valid is not None:

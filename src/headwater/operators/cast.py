@@ -1,0 +1,116 @@
+"""Conversions between types.
+
+What has no counterpart in the other type is missing: text that is no number, NaN as a whole number. A number that has one,
+but outside 64 bits, does not fit, and that is an error of its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headwater.flow.column import Text
+from headwater.flow.moments import moments_as_text
+from headwater.flow.schema import DTYPES, Type
+from headwater.operators.whole import LEAST, MOST, Answer, fits
+
+_TRUTH = {"true": True, "false": False}
+
+
+def converter(source: Type, target: Type) -> Callable[[Any], Answer]:
+    """Return a function that converts a column or a single value: (results, where missing, where it does not fit)."""
+    if source == target or {source, target} == {"int", "time"}:
+        return lambda values: (values, None, None)
+    if source == "text":
+        return lambda values: _parsed(values, target)
+    if target == "text":
+        return lambda values: (_written(values, source), None, None)
+    if target in ("int", "time") and source in ("float", "float32"):
+        return _truncated
+    dtype = DTYPES[target]
+    return lambda values: (np.asarray(values).astype(dtype)[()], None, None)
+
+
+def _truncated(values: Any) -> Answer:
+    finite = np.isfinite(values)
+    inside = np.greater_equal(values, float(LEAST)) & np.less(
+        values, float(MOST)
+    )  # float(MOST) is the next one after it
+    whole = np.where(inside, values, 0).astype(np.int64)[()]
+    return whole, ~finite, finite & ~inside
+
+
+def _written(values: Any, source: Type) -> Any:
+    if not isinstance(values, np.ndarray):
+        return _written(np.array([values], DTYPES[source]), source).tolist()[0]
+    if source == "time":
+        return Text.of(map(str, moments_as_text(values)))
+    if source == "bool":
+        return Text.of(["true" if value else "false" for value in values.tolist()])
+    # a float32 has fewer digits than the float64 that `tolist` makes of it
+    return Text.of(map(str, values if source == "float32" else values.tolist()))
+
+
+def _parsed(values: Any, target: Type) -> Answer:
+    if not isinstance(values, Text):
+        result, missing, lost = _parsed(Text.of([values]), target)
+        return result[0], missing[0], None if lost is None else lost[0]
+    if target == "time":
+        return _moments(values)
+    if target == "int":
+        return _numbers(values.tolist())
+    read = _truth if target == "bool" else _decimal
+    made = [read(text) for text in values.tolist()]
+    missing = np.array([value is None for value in made], np.bool_)
+    return np.array([value or 0 for value in made], DTYPES[target]), missing, None
+
+
+def _moments(texts: Text) -> Answer:
+    """Read ISO 8601; a whole number is microseconds since 1970, as in files."""
+    from headwater.kernels.iso import read_moments
+
+    out, valid = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    read_moments(texts.data, np.ascontiguousarray(texts.offsets), out, valid)
+    rest = np.flatnonzero(~valid)
+    lost = np.zeros(len(texts), np.bool_)
+    if len(rest):
+        numbers, missing, too_large = _numbers(texts.take(rest).tolist())
+        out[rest], valid[rest], lost[rest] = numbers, ~missing, too_large
+    return out, ~valid, lost
+
+
+def _numbers(texts: list[str]) -> Answer:
+    made = [_whole(text) for text in texts]
+    missing = np.array([value is None for value in made], np.bool_)
+    lost = np.array([value is not None and not fits(value) for value in made], np.bool_)
+    numbers = [0 if value is None or gone else value for value, gone in zip(made, lost.tolist(), strict=True)]
+    return np.array(numbers, np.int64), missing, lost
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text) if "_" not in text else None  # 1_000 is a number in Python alone
+    except ValueError:
+        return None
+
+
+def _decimal(text: str) -> float | None:
+    try:
+        return float(text) if "_" not in text else None  # 1_000 is a number in Python alone
+    except ValueError:
+        return None
+
+
+def _truth(text: str) -> bool | None:
+    return _TRUTH.get(text.strip().lower())
+
+
+def as_kind(values: Any, kind: Type) -> Any:
+    """Return numbers as their type lies in memory; of single ones, Python's own will do."""
+    if isinstance(values, np.ndarray):
+        return values.astype(DTYPES[kind], copy=False)
+    if kind == "float32":
+        return np.float32(values)
+    return float(values) if kind == "float" else values
