@@ -3,11 +3,13 @@
 Run it as it is, or with the command line: `headwater run examples/tanks.py`, `headwater show examples/tanks.py`.
 """
 
+from datetime import UTC, datetime, timedelta
+
 from headwater import Flow, Tumbling, agg, col, engine, io
 
-MINUTE = 60_000_000
+EIGHT = datetime(2026, 11, 15, 8, tzinfo=UTC)
 LEVELS = [
-    {"tank": tank, "height": 180.0 - 7 * minute * (i + 1), "at": minute * MINUTE}
+    {"tank": tank, "height": 180.0 - 7 * minute * (i + 1), "at": EIGHT + timedelta(minutes=minute)}
     for minute in range(10)
     for i, tank in enumerate(["north", "south"])
 ]
@@ -31,5 +33,6 @@ if __name__ == "__main__":
     for alarm in alarms.records:
         print(f"{alarm['tank']} is at {alarm['height']}, {alarm['missing']} below full")
     for row in means.records:
-        print(f"{row['tank']} from minute {row['start'] // MINUTE}: mean {row['mean']} of {row['n']}")
+        start = datetime.fromtimestamp(row["start"] / 1e6, UTC)  # inside, a moment is microseconds since 1970
+        print(f"{row['tank']} from {start:%H:%M}: mean {row['mean']} of {row['n']}")
     print(f"{report.last.records_in} records in, {report.last.records_out['alarms']} alarms")
