@@ -178,3 +178,35 @@ def test_commands_work_without_the_extras_of_others():
     assert "Run a flow to its end" in help_.stdout
     assert lacking.stderr == "error: headwater query needs the package lark: pip install 'headwater[all]'\n"
     assert lacking.returncode == 2
+
+
+SPEAKS = """
+from headwater import Flow, io
+flow = Flow("speaks")
+flow.read("levels", io.Items([{"n": n} for n in range(3)])).write("out", SINK)
+"""
+
+
+@pytest.mark.parametrize("sink", ['io.JsonLines("-")', 'io.JsonLines("/dev/stdout")', 'io.JsonLines("out.jsonl")'])
+def test_records_on_standard_output_are_there_alone(tmp_path, sink):
+    """As a shell would run it, standard output being a file: the report is on standard error."""
+    (tmp_path / "speaks.py").write_text(SPEAKS.replace("SINK", sink))
+    with (tmp_path / "out.jsonl").open("w") as out:
+        ran = subprocess.run(
+            [sys.executable, "-c", "from headwater.cli import main; main()", "run", "speaks.py"],
+            cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == [
+        {"n": n} for n in range(3)
+    ]
+    assert "speaks on engine: 3 records in, 3 to out" in ran.stderr
+
+
+@pytest.mark.parametrize("sink", ['io.JsonLines("-")', 'io.Csv("-")', "io.Console()", "io.Console(json=True)"])
+def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
+    (tmp_path / "speaks.py").write_text(SPEAKS.replace("SINK", sink))
+    code, out, err = headwater("run", "speaks.py", "--json")
+    assert (code, out) == (2, "")
+    assert "'out' writes records there; write them to a file" in err
+    code, out, _ = headwater("run", "speaks.py", "--json", "--output", "folder")
+    assert json.loads(out)["records_out"] == {"out": 3}

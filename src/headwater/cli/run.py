@@ -11,10 +11,12 @@ from threading import Thread
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
-from headwater.cli.screen import err, live, print_json, print_report, progress
+from headwater.cli.screen import console, err, live, print_json, print_report, progress
+from headwater.cli.stdout import carries_records
 from headwater.cli.train import TRAIN, show_training, trained_on_spark
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.appetite import Take
@@ -82,6 +84,7 @@ def run(
         show_training(trained_on_spark(input, output, master, others), as_json)
         return
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    to = err if carries_records(chosen, as_json=as_json) else console
     running: Any
     if on == _SPARK:
         from headwater import spark
@@ -100,16 +103,16 @@ def run(
             report = live(running) if show else _waited(running)
         except RunError as error:
             if error.report is not None:
-                _show(error.report, as_json=as_json)
+                _show(error.report, as_json=as_json, to=to)
             raise
-    _show(report, as_json=as_json)
+    _show(report, as_json=as_json, to=to)
 
 
-def _show(report: Report, *, as_json: bool) -> None:
+def _show(report: Report, *, as_json: bool, to: Console) -> None:
     if as_json:
         print_json(report.to_json())
     else:
-        print_report(report)
+        print_report(report, to)
     if report.left:
         err.print(f"stopped with {report.left:,} records left: in queues, in hand or spilled")
 

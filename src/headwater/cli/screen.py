@@ -16,7 +16,7 @@ from headwater.flow.moments import moments_as_text
 from headwater.metrics import Report, Sample, StepMetrics
 
 console = Console(width=None if sys.stdout.isatty() else 140)
-err = Console(stderr=True)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
 def print_json(document: Any) -> None:
@@ -93,20 +93,20 @@ def _event_time(now: Sample) -> str:
     return f", event time {moments_as_text(np.array([min(now.watermarks_us.values())]))[0]}"
 
 
-def print_report(report: Report) -> None:
-    """Print what a run did, for people."""
+def print_report(report: Report, to: Console = console) -> None:
+    """Print what a run did, for people; `to` standard error where records have standard output."""
     document = report.to_json()
     latency = document["latency_ms"]
-    console.print(
+    to.print(
         f"[bold]{report.flow}[/bold] on {report.runner}: {document['records_in']:,} records in, "
         + ", ".join(f"{n:,} to {sink}" for sink, n in document["records_out"].items())
         + f", in {report.seconds:.2f} s"
     )
-    console.print(
+    to.print(
         f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
         f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
         f"left {report.left:,}" + _event_time(report.last)
     )
-    console.print(steps_table(report.last, None, ""))
+    to.print(steps_table(report.last, None, ""))
     for letter in report.examples:
-        console.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
+        to.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
