@@ -2,6 +2,7 @@ import gc
 import subprocess
 import sys
 import time
+import traceback
 from collections import namedtuple
 from contextlib import suppress
 from itertools import count
@@ -13,8 +14,9 @@ from broker import PATIENCE_S, Broker, Link, ScriptedBroker
 from headwater import Flow, engine
 from headwater.errors import FlowError, InputError
 from headwater.flow.batch import CREATED, EMITTED, Batch
+from headwater.flow.endpoints import described
 from headwater.flow.schema import Schema
-from headwater.io import Collect, Items, Mqtt
+from headwater.io import Collect, Items, Jdbc, Mqtt
 
 SCHEMA = Schema.of({"id": str, "n": int})
 QUICK = {"retry": "50 ms", "username": "tester"}
@@ -522,6 +524,53 @@ def test_a_url_holds_everything():
 def test_a_password_is_never_shown():
     source = Mqtt("mqtt://me:s3cret@host/t", schema=SCHEMA)
     assert "s3cret" not in f"{source} {source!r} {source.address} {source.address!r}"
+
+
+SECRET = "s3cret"
+MISTYPED = [
+    f"mqtt://me:{SECRET}@host:port/t",
+    f"mqtt://me:{SECRET}@host:99999/t",
+    f"mqtt://me:{SECRET}/x@host/t",
+    f"mqtt://me:12/{SECRET}@host/t",
+    f"mqtt://me:12?{SECRET}@host/t",
+    f"mqtt://me:12#{SECRET}@host/t",
+    f"mqtt://me:[{SECRET}@host/t",
+    f"mqtt://me:{SECRET}\u2100@host/t",
+    f"http://me:{SECRET}@host/t",
+    f"me:{SECRET}://x@host/t",
+    f"mqtt:/me:{SECRET}@host/t",
+    f"mqtt://me:{SECRET}@/t",
+    f"mqtt://me:{SECRET}@host/t?quos=1",
+    f"mqtt://me:{SECRET}@host",
+    f"mqtt://me:{SECRET}@host/t?qos=7",
+]
+
+
+@pytest.mark.parametrize("url", MISTYPED)
+def test_no_message_holds_a_password_however_the_url_is_mistyped(url):
+    with pytest.raises(FlowError) as told:
+        Mqtt(url)
+    everything = "".join(traceback.format_exception(told.value, chain=True, limit=0))
+    assert SECRET not in everything
+    assert "12/" not in everything
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"jdbc:postgresql://me:{SECRET}@host/base?user=x",
+        f"jdbc:postgresql://host/base?password={SECRET}",
+        f"jdbc:sqlserver://host;user=sa;password={SECRET}@1",
+        f"jdbc:oracle:thin:me/{SECRET}@//host:1521/base",
+    ],
+)
+def test_no_jdbc_url_is_shown_with_its_password(url):
+    sink = Jdbc(url, "t", {"password": f"{SECRET}!"})
+    said = sink.without_secrets(f"No suitable driver found for {url}; tried {SECRET}!")
+    assert SECRET not in f"{sink} {described(sink)} {said}"
+    with pytest.raises(FlowError, match="a JDBC URL begins with jdbc:") as told:
+        Jdbc(url.removeprefix("jdbc:"), "t")
+    assert SECRET not in str(told.value)
 
 
 def test_the_client_id_lasts_where_the_broker_keeps_a_session():

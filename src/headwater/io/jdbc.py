@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from headwater.errors import FlowError
+from headwater.io.urls import shown
+
+_PLAIN = 3  # an option's value of so few characters, such as 10 or yes, hides nothing
 
 
 class Jdbc:
@@ -18,7 +21,7 @@ class Jdbc:
 
     def __init__(self, url: str, table: str, options: Mapping[str, str] | None = None) -> None:
         if not url.startswith("jdbc:"):
-            raise FlowError(f"a JDBC URL begins with jdbc:, such as jdbc:postgresql://host/base; got {url!r}")
+            raise FlowError(f"a JDBC URL begins with jdbc:, such as jdbc:postgresql://host/base; got {shown(url)!r}")
         self.url, self.table, self.options = url, table, dict(options or {})
 
     def open(self, given: Any) -> NoReturn:
@@ -26,4 +29,11 @@ class Jdbc:
         raise FlowError(f"{self} can be written on Spark only: run the flow with --on spark, or use SQLite")
 
     def __str__(self) -> str:
-        return f"{self.url.partition(';')[0].partition('?')[0]} table {self.table}"
+        return f"{shown(self.url)} table {self.table}"
+
+    def without_secrets(self, said: str) -> str:
+        """Return what a driver said, which may quote the URL, without it and without the values of options."""
+        for secret in sorted([self.url, *self.options.values()], key=len, reverse=True):
+            if len(secret) > _PLAIN:
+                said = said.replace(secret, shown(secret) if secret == self.url else "…")
+        return said

@@ -7,6 +7,7 @@ from typing import Any, Literal, NoReturn
 
 from headwater.errors import FlowError
 from headwater.flow.schema import Fields, Schema
+from headwater.io.urls import shown
 
 
 class Kafka:
@@ -57,4 +58,4 @@ class Kafka:
         )
 
     def __str__(self) -> str:
-        return f"kafka://{self.servers}/{self.topic}"
+        return f"kafka://{shown(self.servers)}/{self.topic}"

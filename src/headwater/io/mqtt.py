@@ -15,12 +15,14 @@ from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Reject
 from headwater.flow.places import Place
 from headwater.flow.schema import Fields, Schema
+from headwater.io.urls import shown
 
 if TYPE_CHECKING:
     from headwater.io.mqtt_reader import MqttReader
     from headwater.io.mqtt_writer import MqttWriter
 
 Payload = Literal["json", "text"]
+_ENCODED = "in a user's name or password write / as %2F, ? as %3F, # as %23, @ as %40"
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Mqtt:
         patience: Duration = "5 s",
         retry: Duration = "1 s",
     ) -> None:
-        url = urlsplit(broker if "://" in broker else f"mqtt://{broker}", allow_fragments=False)
+        url = _parsed(broker)
         options = _options(url)
         self.address = Address(
             *_place(url, broker),
@@ -181,13 +183,24 @@ def text_column(schema: Schema, elsewhere: tuple[str, ...]) -> str:
     return texts[0]
 
 
+def _parsed(broker: str) -> SplitResult:
+    """Take a broker's URL apart; what Python says of one that is none may quote the password, and is not passed on."""
+    try:
+        url = urlsplit(broker if "://" in broker else f"mqtt://{broker}", allow_fragments=False)
+    except ValueError:
+        raise FlowError(f"cannot read broker {shown(broker)!r}: it is no URL; {_ENCODED}") from None
+    if "@" not in url.netloc and "@" in url.path + url.query:
+        raise FlowError(f"cannot read broker {shown(broker)!r}: its '@' comes after a '/', '?' or '#'; {_ENCODED}")
+    return url
+
+
 def _place(url: SplitResult, given: str) -> tuple[str, int]:
     if url.scheme not in ("mqtt", "mqtts") or not url.hostname:
-        raise FlowError(f"a broker is a host or mqtt://host:port/topic (mqtts:// for TLS); got {given!r}")
+        raise FlowError(f"a broker is a host or mqtt://host:port/topic (mqtts:// for TLS); got {shown(given)!r}")
     try:
         return url.hostname, url.port or (8883 if url.scheme == "mqtts" else 1883)
-    except ValueError as error:
-        raise FlowError(f"cannot read broker {given!r}: {error}") from None
+    except ValueError:
+        raise FlowError(f"cannot read broker {shown(given)!r}: its port is no number up to 65535; {_ENCODED}") from None
 
 
 def _options(url: SplitResult) -> dict[str, str]:

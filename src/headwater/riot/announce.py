@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headwater.flow.batch import Batch
+from headwater.flow.endpoints import write_whole
 from headwater.flow.schema import Schema
 from headwater.io import Mqtt
 from headwater.riot.models import Model
@@ -26,6 +27,6 @@ def announce(models: Iterable[Model], broker: str, topic: str = "models") -> Non
     rows = [{"kind": model.kind, "model": model.to_json().decode()} for model in models]
     writer = Mqtt(broker, f"{topic}/{{kind}}", payload="text", qos=1, retain=True).open(_ANNOUNCED)
     try:
-        writer.write(Batch.of_rows(rows, _ANNOUNCED))
+        write_whole(writer, Batch.of_rows(rows, _ANNOUNCED))
     finally:
         writer.close()

@@ -13,6 +13,7 @@ from headwater.errors import InputError
 from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
 from headwater.flow.schema import Schema
+from headwater.io.urls import shown
 
 
 class BlobStore:
@@ -25,7 +26,7 @@ class BlobStore:
             try:
                 fsspec = import_module("fsspec")
             except ImportError as error:
-                raise InputError(f"{self.place} needs fsspec; install it, or name a folder") from error
+                raise InputError(f"{self} needs fsspec; install it, or name a folder") from error
             self._remote, self._root = fsspec.core.url_to_fs(self.place)
         else:
             Path(place).mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ class BlobStore:
             else:
                 (Path(self.place) / Path(name).name).write_bytes(data)
         except OSError as error:
-            raise InputError(f"cannot put {name!r} into {self.place}: {error}") from error
+            raise InputError(f"cannot put {name!r} into {self}: {error}") from error
 
     def get(self, name: str) -> bytes:
         """Return a file's content."""
@@ -48,10 +49,10 @@ class BlobStore:
                 return found
             return (Path(self.place) / Path(name).name).read_bytes()
         except OSError as error:
-            raise InputError(f"cannot get {name!r} from {self.place}: {error}") from error
+            raise InputError(f"cannot get {name!r} from {self}: {error}") from error
 
     def __str__(self) -> str:
-        return self.place
+        return shown(self.place)
 
 
 class PutBlobs:

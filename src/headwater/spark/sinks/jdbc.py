@@ -76,7 +76,11 @@ class JdbcTable:
         rows = session().createDataFrame(table_of(concat_batches(self._waiting), self._schema))
         for table, records, mode in ((self._sink.table, rows.limit(0), "append"), (self._staging, rows, "overwrite")):
             writer = records.write.format("jdbc").options(url=self._sink.url, dbtable=table, **self._sink.options)
-            writer.mode(mode).save()
+            try:
+                writer.mode(mode).save()
+            except Exception as error:  # Java's, or what Spark makes of it
+                why = (str(error).splitlines() or [type(error).__name__])[0]
+                raise InputError(f"cannot write {self._sink}: {self._sink.without_secrets(why)}") from None
         return True
 
     @contextmanager
@@ -99,7 +103,7 @@ class JdbcTable:
             yield connection
         except Py4JJavaError as error:
             why = str(error.java_exception.getMessage() or error.java_exception.toString()).splitlines()[0]
-            raise InputError(f"cannot write {self._sink}: {why}") from None
+            raise InputError(f"cannot write {self._sink}: {self._sink.without_secrets(why)}") from None
         finally:
             if connection is not None:
                 connection.rollback()  # what is not committed by now never is
