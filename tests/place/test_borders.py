@@ -24,6 +24,10 @@ ODD = [
 ]
 
 
+SHORT = {"genetic": {"least": 50, "most": 100}, "anneal": {"steps": 2000, "starts": 1}, "random": {"trials": 500}}
+"""Enough for so small a problem."""
+
+
 def odd_problem(model: Model, odd: dict[str, float]):
     """A flow from an edge device to a cloud; one class of edge device has nothing of something."""
     classes = (DeviceClass("odd", 5e9, **odd), DeviceClass("box", 5e9, 1e9, 1e8), nets.RYZEN)
@@ -41,8 +45,7 @@ def odd_problem(model: Model, odd: dict[str, float]):
 @pytest.mark.parametrize("name", list(MODULES))
 def test_a_device_that_has_nothing_of_something_is_left_alone(name, model, odd):
     problem = odd_problem(model, odd)
-    options = {"least": 200, "most": 400} if name == "genetic" else {}
-    found = strategy(name)(problem, Budget(time_s=1), **options)
+    found = strategy(name)(problem, Budget(time_s=1), **SHORT.get(name, {}))
     assert found.device is None or not violations(problem, found.device.tolist())
     if name in ("best", "exact", "brute-force", "anneal", "aels"):
         assert found.device is not None

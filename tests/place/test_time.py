@@ -64,8 +64,17 @@ def test_two_hundred_queries_are_not_written_down_when_there_is_no_time_for_it(m
 def test_slices_add_up_and_grow_while_they_are_short():
     cut = list(slices(Clock(Budget(time_s=60)), 100_000))
     assert sum(cut) == 100_000
-    assert cut[1] > cut[0]
-    assert list(slices(Clock(Budget(time_s=0)), 1000)) == [64]
+    assert cut[2] > cut[1] > cut[0]
+    assert list(slices(Clock(Budget(time_s=0)), 1000)) == [1, 64]
+
+
+def test_the_first_round_in_which_a_search_is_compiled_is_not_counted():
+    clock = Clock(Budget(time_s=5))
+    rounds = slices(clock, 1000)
+    next(rounds)
+    clock._start -= 100  # it took long
+    assert next(rounds) == 64
+    assert 4 < clock.left_s <= 5
 
 
 @given(seeds)

@@ -11,6 +11,8 @@ from headwater.place.arena import Arena
 OUT = 8
 """Six measures as in `MEASURES`, the number of kinds of constraints broken, and by how much in all."""
 SLACK = 1e-9
+NO_BUDGET = 1e18
+"""Stands for an infinite share: measures are weighted and summed, and nothing times infinity is no number."""
 
 
 def scratch(arena: Arena) -> tuple[Floats, Floats]:
@@ -142,7 +144,7 @@ def evaluate(arena: Arena, place: Ints, sums: Floats, until: Floats, out: Floats
         devices += 1
         money += arena.price[k]
         drawn = draw[k] + arena.draw_0[k]
-        share = drawn / arena.budget[k] if arena.budget[k] > 0 else (np.inf if drawn > 0 else 0.0)
+        share = drawn / arena.budget[k] if arena.budget[k] > 0 else (NO_BUDGET if drawn > 0 else 0.0)
         energy = max(energy, share)
         load = busy[k] + arena.busy_0[k]
         if load > 1 + SLACK:

@@ -100,6 +100,10 @@ class Clock:
         """Seconds since the search began."""
         return time.perf_counter() - self._start
 
+    def allow(self, seconds: float) -> None:
+        """Let the search last longer."""
+        self._limit_s += seconds
+
     @property
     def left_s(self) -> float:
         """Seconds that remain, at least 0."""
@@ -111,11 +115,16 @@ _SLICE_S = 0.02
 
 
 def slices(clock: Clock, total: int) -> Iterator[int]:
-    """Cut `total` rounds of a search into runs short enough that the time limit is kept; there is always a first one.
+    """Cut `total` rounds of a search into runs short enough that the time limit is kept; there are always some.
 
-    The rounds are the same however they are cut, so that an answer depends on the clock only where it was stopped by it.
+    The rounds are the same however they are cut, so that an answer depends on the clock only where it was stopped by it. The
+    first one stands apart: a search that was never run here is compiled then, which is not time that was searched.
     """
-    done, size = 0, 64
+    before_s = clock.spent_s
+    if total > 0:
+        yield 1
+        clock.allow(clock.spent_s - before_s)
+    done, size = 1, 64
     while done < total:
         size, before_s = min(size, total - done), clock.spent_s
         yield size
