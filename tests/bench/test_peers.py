@@ -121,7 +121,7 @@ def test_peers_that_cannot_be_installed_say_so_and_where(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "requirements.txt").write_text("./no-such-package\n")
     monkeypatch.setattr(peers, "scripts", lambda: tmp_path)
-    monkeypatch.setattr(peers.venv, "create", fast)
+    monkeypatch.setattr("venv.create", fast)
     with pytest.raises(RunError, match=r"cannot install the peers into .*peers: pip says .*needs a package registry"):
         peers.installed()
     assert not (peers.environment() / "ready.txt").exists()

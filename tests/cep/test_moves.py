@@ -110,11 +110,12 @@ def test_attempts_at_a_chain_may_be_cut_by_key_at_any_time(chain: s.Chain, event
 @contextmanager
 def forgetting(idle: int) -> Iterator[None]:
     """Let operators forget idle keys as soon as there are more than so many."""
-    before = match.IDLE_KEYS
-    for module in (match, pairing, sliding, tumbling):
+    modules: list[Any] = [match, pairing, sliding, tumbling]
+    before = modules[0].IDLE_KEYS
+    for module in modules:
         module.IDLE_KEYS = idle
     yield
-    for module in (match, pairing, sliding, tumbling):
+    for module in modules:
         module.IDLE_KEYS = before
 
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_a_sink_has_one_writer_unless_it_takes_many(sink, opened):
 
 
 def test_an_endpoint_that_claims_in_words_of_its_own_is_left_alone():
-    sink = Own()
+    sink: Any = Own()
     sink.claims = "nothing to do with places"
     flow_of(sink, sink).check()
     assert not Place("a", 1, part="x").overlaps(Place("a", 1, part="y"))

@@ -8,6 +8,7 @@ import inspect
 import json
 import sqlite3
 from collections import Counter
+from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -50,7 +51,7 @@ def by_id(path):
 
 
 #: class name → how to make it for a path, how to read its `n` back
-CASES = {
+CASES: dict[str, list[Any]] = {
     "JsonLines": [(io.JsonLines, json_lines)],
     "Csv": [(io.Csv, csv_rows)],
     "Parquet": [(io.Parquet, lambda path: pq.read_table(path)["n"].to_pylist())],

@@ -3,10 +3,11 @@ import subprocess
 import sys
 import time
 import traceback
-from collections import namedtuple
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from threading import Event
+from typing import Any, NamedTuple
 
 import pytest
 from broker import PATIENCE_S, Broker, Link, ScriptedBroker
@@ -299,7 +300,7 @@ def test_every_message_that_a_flow_had_no_room_for_is_in_its_report(opened, brok
     flow = Flow("flood")
     flow.read("in", source).write("out", written)
     run = engine.start(flow, queue_records=10)
-    reader = run.sources[0]._reader
+    reader: Any = run.sources[0]._reader
     assert reader.subscribed.wait(PATIENCE_S)
     writer = publisher(opened, broker, topic)
     writer.write(numbered(*range(1000)))
@@ -475,10 +476,15 @@ def test_a_wrong_password_is_one_clear_error(opened, guarded, topic):
         writer.write(numbered(1))
 
 
+class Certificate(NamedTuple):
+    pem: Path
+    key: Path
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    files = namedtuple("Certificate", "pem key")(folder / "cert.pem", folder / "key.pem")
+    files = Certificate(folder / "cert.pem", folder / "key.pem")
     made = subprocess.run(
         f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {files.key} "
         f"-out {files.pem} -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1".split(),

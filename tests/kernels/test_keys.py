@@ -50,8 +50,8 @@ def test_keys_of_several_columns_get_the_slots_a_dict_of_tuples_would_give(batch
         first, second, third = [list(column) for column in zip(*batch, strict=True)] or ([], [], [])
         columns = [text_column(first), np.array(second, np.int64), text_column(third)]
         assert index.slots(columns).tolist() == expected_slots(seen, batch)
-    first, second, third = index.keys()
-    keys = zip(text_values(first), second.tolist(), text_values(third), strict=True)
+    names, numbers, others = index.keys()
+    keys = zip(text_values(names), numbers.tolist(), text_values(others), strict=True)
     assert list(keys) == list(seen)
 
 

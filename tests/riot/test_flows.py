@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,7 +186,8 @@ def test_messages_in_xml_give_the_rows_that_json_gives():
         records = "".join(f'<senml n="{name}" {kinds[name]}="{value}"/>' for name, value in values.items())
         lines.append(f'<sensml><senml bt="{time_ms}"/>{records}</sensml>')
     batch = Batch.of({"msg": np.arange(count + 1), "message": [*lines, "<sensml>"]}, MESSAGES)
-    (_, rows), (_, letters) = ParseXml(CITY).process(batch, 0)
+    parsed: Any = ParseXml(CITY).process(batch, 0)
+    (_, rows), (_, letters) = parsed
     texts = [*messages(made, 0, count).tolist(), "{"]
     expected = ParseRows(CITY).process(Batch.of({"msg": np.arange(count + 1), "message": texts}, MESSAGES), 0)
     assert rows.rows() == expected[0][1].rows()

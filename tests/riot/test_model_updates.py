@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,8 @@ def url():
 
 class Watched:
     """A running PRED and what it has put out."""
+
+    report: Any = None
 
     def __init__(self, url: str, topic: str) -> None:
         self.results, self.forecasts = Collect(), Collect()

@@ -40,7 +40,8 @@ def chain(steps: int, work_s: float, overhead_s: float, busy: float) -> Problem:
 @pytest.mark.parametrize("busy", [0.1, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("shape", CHAINS)
 def test_a_plan_expects_what_the_engines_machine_does(shape, busy):
-    problem = chain(*shape, busy)
+    steps, work_s, overhead_s = shape
+    problem = chain(steps, work_s, overhead_s, busy)
     seconds = float(np.clip(15_000 / problem.rate_hz[0], 1, 20))
     device = np.zeros(len(problem.steps), int)
     row = sim.run_engine(problem, device, sim.EngineOptions(seconds=seconds, workers=1)).extra["sinks"]

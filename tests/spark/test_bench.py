@@ -29,7 +29,7 @@ def test_other_flows_say_what_handwritten_programs_say(spark, tmp_path, flow):
 
 def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypatch):
     monkeypatch.setattr(bench, "KEYED", {40: (700, 3)})
-    monkeypatch.setattr(bench.spark_keyed, "STEPS", ("interpolation", "sliding regression"))
+    monkeypatch.setattr("headwater.bench.spark_keyed.STEPS", ("interpolation", "sliding regression"))
     answer = bench.run(only=["keyed"], repeats=1)
     assert set(answer["keyed"]) == {"interpolation", "sliding regression"}
     for by_keys in answer["keyed"].values():

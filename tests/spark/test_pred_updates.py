@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,8 @@ def test_what_is_refused_is_told_once_however_many_copies_of_the_step_there_are(
         LinearModel(CITY.features[:-1], "rain", (0.0,) * 4, 1.0, revision=6),
     ]
     cut_short = line.to_json()[:-9].decode()
-    announced = [{"model": model.to_json().decode()} for model in [*models(4, 0, 1.0), *foreign, tree, line]]
+    every: list[Any] = [*models(4, 0, 1.0), *foreign, tree, line]
+    announced = [{"model": model.to_json().decode()} for model in every]
 
     def played(run, **options):
         letters = Collect()

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import sqlite3
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
@@ -137,7 +138,7 @@ def test_a_new_checkpoint_adds_to_a_table(tmp_path, kind):
 
 
 def test_a_reader_never_sees_files_of_a_micro_batch_that_is_not_committed(tmp_path):
-    sink = open_sink(step_for(io.ParquetTable(tmp_path / "t", by="city")), tmp_path / "checkpoint")
+    sink: Any = open_sink(step_for(io.ParquetTable(tmp_path / "t", by="city")), tmp_path / "checkpoint")
     assert sink.begin(0)
     sink.stage(sink.staging.write([of(range(9))]))
     assert ds.dataset(tmp_path / "t").files == []
@@ -196,7 +197,7 @@ def test_a_database_behind_jdbc_holds_each_record_once(spark, tmp_path):
     step = step_for(io.Jdbc(url, "readings"))
     assert guarantee(step) == "exactly once"
     for batch_id, kill_at in ((0, None), (1, "before commit"), (1, "after commit"), (1, None), (2, None)):
-        sink = open_sink(step, tmp_path / "checkpoint")
+        sink: Any = open_sink(step, tmp_path / "checkpoint")
         if sink.begin(batch_id):
             for batch in micro_batch(batch_id):
                 sink.write(batch)

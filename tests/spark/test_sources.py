@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -304,7 +305,8 @@ def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
 def test_messages_of_a_broker_are_in_the_log_once(tmp_path):
     with broker() as url:
         receiver = Receiver("levels", io.Mqtt(url, "levels", {"n": int}, qos=1), tmp_path, until_idle=False)
-        wait_for(receiver._reader.subscribed.is_set)
+        reader: Any = receiver._reader
+        wait_for(reader.subscribed.is_set)
         writer = io.Mqtt(url, "levels", qos=1).open(Schema.of({"n": int}))
         writer.write(batch_of(*range(100)))
         writer.flush()
