@@ -7,7 +7,6 @@ from io_strategies import batches, python_values, same, values
 from headwater.errors import InputError
 from headwater.flow.batch import Batch
 from headwater.flow.schema import Schema
-from headwater.io.cells import pack_cells, unpack_cells
 from headwater.io.frames import pack, unpack_frame
 
 
@@ -39,11 +38,6 @@ def test_columns_that_come_back_can_be_written_to():
     assert back["x"].flags.writeable
     assert back["id"].data.flags.writeable
     assert back["x"].flags.aligned
-
-
-@given(st.lists(python_values))
-def test_python_values_come_back_with_their_types(cells):
-    assert same(unpack_cells(pack_cells(cells)), cells)
 
 
 @pytest.mark.parametrize("value", [object(), print, np.array([object()]), [object()]])

@@ -131,3 +131,30 @@ def test_state_of_other_cells_is_refused():
     Other.__name__ = "RunningSum"
     with pytest.raises(SnapshotError, match=r"step 's' keeps \['count'\], but the snapshot has \['total'\]"):
         build(step_of(Other)).restore(build(step_of(RunningSum)).snapshot())
+
+
+def seen_so_far(state, record):
+    """Keep a state of many kinds: a snapshot in between must not change one of them."""
+    seen, last, product, notes = state or (set(), (), 1, {})
+    seen, product = seen | {record["x"]}, product * 10**9
+    assert all(
+        type(part) is kind for part, kind in zip((seen, last, product, notes), (set, tuple, int, dict), strict=True)
+    )
+    notes = {**notes, "": "text", (record["x"], None): 2**70}
+    return (seen, (record["x"], last), product, notes), {"k": record["k"], "x": float(len(seen) + len(notes))}
+
+
+def test_a_snapshot_changes_nothing_of_a_users_state():
+    schema = Schema.of({"k": str, "x": float})
+    flow = Flow("state")
+    flow.read("r", io.Items([], {"k": str, "x": float})).key_by("k").process("p", seen_so_far)
+    batches = [Batch.of({"k": ["a"], "x": [float(n % 3)]}, schema) for n in range(6)]
+    straight, moved = drive(build(flow.steps["p"]), batches), Outputs()
+    saved = build(flow.steps["p"]).snapshot()
+    for batch in batches:
+        operator = build(flow.steps["p"])
+        operator.restore(saved)
+        drive(operator, [batch], into=moved, end=False)
+        saved = operator.snapshot()
+    assert moved.main == straight.main
+    assert not moved.dead

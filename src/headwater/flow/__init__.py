@@ -1,8 +1,8 @@
 """What to compute, as plain data: flows, streams, expressions, schemas, windows, profiles. Nothing here runs.
 
 `flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `schema`, `column` and `batch` the data,
-`windows` and `aggregates` the window language, `state` the form of vectorised keyed steps, `endpoints` what a source and a
-sink are, `profile` what steps cost, `draw` the pictures.
+`codec` its bytes, `moments` time as text, `windows` and `aggregates` the window language, `state` the form of vectorised
+keyed steps, `endpoints` what a source and a sink are, `profile` what steps cost, `draw` the pictures.
 """
 
 from headwater.flow.batch import Batch

@@ -14,10 +14,10 @@ import numpy as np
 
 from headwater.errors import InputError
 from headwater.flow.batch import Batch
+from headwater.flow.codec import decode, encode_all
 from headwater.flow.column import Array, Column, Nullable, Text, parts
-from headwater.io.cells import pack_cells, unpack_cells
 
-VERSION = 1
+VERSION = 2
 PREFIX = Struct("<II")  #: bytes that follow the prefix, and how many of them are the header
 
 _pack_header = msgspec.msgpack.Encoder().encode
@@ -69,8 +69,8 @@ def _pack_column(name: str, column: Column, pieces: list[bytes]) -> tuple[str, i
         form = "text"
     elif values.dtype.kind == "O":
         try:
-            pieces.append(pack_cells(values.tolist()))
-        except InputError as error:
+            pieces.append(encode_all(values.tolist()))
+        except TypeError as error:
             raise InputError(f"column {name!r}: {error}") from None
         form = "any"
     else:
@@ -88,8 +88,7 @@ def _unpack_column(pieces: _Pieces, length: int, form: str, size: int, masked: b
         offsets = pieces.take(4 * (length + 1)).view(np.int32)
         values = Text(pieces.take(size), offsets)
     elif form == "any":
-        values = np.empty(length, object)
-        values[:] = unpack_cells(pieces.take(size).data)
+        values = np.fromiter(decode(pieces.take(size).data), object, length)
     else:
         values = pieces.take(size).view(np.dtype(form))
     return Nullable(values, pieces.take(length).view(np.bool_)) if masked else values

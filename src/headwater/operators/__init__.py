@@ -1,7 +1,8 @@
 """What a step does to a batch: the running form of each kind of step, shared by all runners.
 
 `operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join` and
-`write` are the kinds; `expression` and `accumulate` are what they compute with; `snapshot` is how state becomes bytes.
+`write` are the kinds; `expression` and `accumulate` are what they compute with, by `whole` (whole numbers that fit), `texts`
+and `cast`; `snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations
