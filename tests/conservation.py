@@ -51,10 +51,7 @@ def _given(flow: Flow, step: Step, report: Report) -> int:
     """Return how many records a step's senders say that they have sent to it."""
     steps = report.last.steps
     if isinstance(step.kind, DeadLetters):
-        after = {step.name}
-        for other in flow.in_order():
-            if any(given.step in after for given in other.inputs):
-                after.add(other.name)
+        after = flow.reached_from(step.name)
         return sum(counted.dead_letters for name, counted in steps.items() if name not in after)
     total = 0
     for given in step.inputs:

@@ -110,11 +110,21 @@ def test_a_run_that_breaks_still_prints_its_report(headwater, tmp_path):
     code, out, err = headwater("run", "exits.py", "--json")
     document = json.loads(out)
     assert code == 1
-    assert document["error"] == "step 'exit' ended the run: SystemExit: enough"
+    assert document["error"] == "step 'exit' ended the run: SystemExit: enough (exits.py:6, in <lambda>)"
     assert document["left"] == document["records_in"] == 200
     assert "error: step 'exit' ended the run" in err
     code, out, _ = headwater("run", "exits.py")
     assert (code, "200 records in" in out) == (1, True)
+
+
+def test_a_run_in_which_every_record_dies_is_exit_code_one(headwater, tmp_path):
+    broken = FLOW.replace("levels.filter", 'levels.map("break", lambda record: record["no such"]).filter')
+    (tmp_path / "broken.py").write_text(broken + 'flow.dead_letters.write("dead", io.Discard())')
+    code, out, err = headwater("run", "broken.py", "--json")
+    assert code == 1
+    assert json.loads(out)["dead_letters"] == 200
+    assert "all 200 records became dead letters" in err
+    assert "broken.py:" in json.loads(out)["dead_letter_examples"][0]["error"]
 
 
 def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater):

@@ -10,6 +10,7 @@ import pytest
 from headwater import Batch, Flow, Schema, Session, Tumbling, agg, col, engine, io
 from headwater.engine.memory import share_arenas
 from headwater.errors import InputError, RunError
+from headwater.flow.state import Cell
 from headwater.operators import Operator
 
 RUNNERS = ["engine", "threads"]
@@ -271,6 +272,49 @@ def test_a_sink_that_is_gone_makes_dead_letters_and_the_rest_goes_on(on):
     assert len(dead.records) == report.dead_letters == 1000
     assert {letter["error"] for letter in dead.records} == {"InputError: the broker is gone"}
     assert report.last.records_out["gone"] == 0
+
+
+class RunningSum:
+    """A scan that breaks at a record after it has changed its state."""
+
+    def __init__(self):
+        self.state = {"total": Cell("int64")}
+
+    def run(self, batch, slots, state):
+        out = np.empty(batch.length, np.int64)
+        for i, (slot, n) in enumerate(zip(slots, batch["n"], strict=True)):
+            state["total"][slot] += n
+            if n % 13 == 0:
+                raise ValueError(f"{n} is cursed")
+            out[i] = state["total"][slot]
+        return {"n": out}
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_record_that_breaks_a_scan_leaves_the_state_as_if_it_had_never_come(on):
+    flow, out = Flow("scan"), io.Collect()
+    flow.read("r", Endless(limit=1000)).key_by().scan("sum", RunningSum()).write("w", out)
+    report = engine.run(flow, on=on)
+    expected = np.cumsum([n for n in range(1000) if n % 13]).tolist()
+    assert [row["n"] for row in out.records] == expected
+    assert report.dead_letters == len(range(0, 1000, 13))
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_dead_letter_says_which_line_of_the_users_broke(on):
+    def divided(record):
+        return {"n": 1 // record["n"]}
+
+    flow, dead = Flow("lines"), io.Collect()
+    numbers = flow.read("r", Endless(limit=100))
+    numbers.map("m", divided).write("w", io.Discard())
+    numbers.key_by().process("p", lambda state, record: (1 // record["n"], None)).write("w too", io.Discard())
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow, on=on)
+    line = divided.__code__.co_firstlineno + 1
+    errors = {letter["step"]: letter["error"] for letter in dead.records}
+    assert errors["m"] == f"ZeroDivisionError: integer division or modulo by zero (test_trouble.py:{line}, in divided)"
+    assert "test_trouble.py:" in errors["p"]
 
 
 @pytest.mark.parametrize("on", RUNNERS)

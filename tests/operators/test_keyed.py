@@ -104,7 +104,10 @@ def test_a_record_that_breaks_a_process_function_leaves_the_state_as_it_was():
     rows = [{"key": "a", "x": x} for x in (1.0, -1.0, 1.0)]
     out.add(build(flow.steps["s"]).process(Batch.of_rows(rows, SCHEMA), 0))
     assert [r["x"] for r in out.main] == [1.0, 2.0]
-    assert [(d["step"], d["error"]) for d in out.dead] == [("s", "ValueError: below zero")]
+    line = fussy.__code__.co_firstlineno + 2
+    assert [(d["step"], d["error"]) for d in out.dead] == [
+        ("s", f"ValueError: below zero (test_keyed.py:{line}, in fussy)")
+    ]
 
 
 @pytest.mark.parametrize(

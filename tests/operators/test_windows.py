@@ -258,7 +258,8 @@ def test_a_custom_aggregate_that_fails_costs_its_own_result_alone():
     stream.window("w", Count(2), total=agg.custom(picky, "x", "float"))
     out = drive(build(flow.steps["w"]), [Batch.of({"key": ["a", "b", "a", "b"], "x": [1.0, 9.0, 2.0, 1.0]}, schema)])
     assert out.main == [{"key": "a", "total": 3.0}, {"key": "b", "total": None}]
-    assert [letter["error"] for letter in out.dead] == ["ValueError: too high"]
+    line = picky.__code__.co_firstlineno + 2
+    assert [letter["error"] for letter in out.dead] == [f"ValueError: too high (test_windows.py:{line}, in picky)"]
 
 
 def test_the_state_of_another_kind_of_step_is_refused():

@@ -24,6 +24,7 @@ from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds
+from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Report
 
 FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
@@ -106,6 +107,16 @@ def run(
                 _show(error.report, as_json=as_json, to=to)
             raise
     _show(report, as_json=as_json, to=to)
+    if _all_are_dead(chosen, report):
+        err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
+        raise typer.Exit(1)
+
+
+def _all_are_dead(flow: Flow, report: Report) -> bool:
+    """Say whether no record got anywhere, but for sinks of dead letters: it ran, but the answer is no."""
+    for_letters = flow.reached_from(DEAD_LETTERS)
+    written = sum(count for sink, count in report.last.records_out.items() if sink not in for_letters)
+    return 0 < report.last.records_in <= report.dead_letters and not written
 
 
 def _show(report: Report, *, as_json: bool, to: Console) -> None:

@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 from headwater.clock import now_ns
-from headwater.engine.station import Delivery, ExitError, Station, told
+from headwater.engine.station import Delivery, ExitError, Station
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.batch import CREATED, END, Batch
 from headwater.flow.endpoints import Reader
 from headwater.flow.steps import Read
+from headwater.operators.broken import told
 from headwater.operators.operator import rejected
 
 if TYPE_CHECKING:

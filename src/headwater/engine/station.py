@@ -11,13 +11,14 @@ import numpy as np
 from headwater.engine.counters import Counters, Latencies
 from headwater.engine.plan import Instance, Route
 from headwater.engine.queue import Entry, Queue
-from headwater.errors import RecordError, RunError
+from headwater.errors import RunError
 from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Nullable
 from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
-from headwater.operators.operator import dead_letters, partitions, split_off_broken
+from headwater.operators.broken import as_list, told, without_the_broken
+from headwater.operators.operator import dead_letters, partitions
 
 #: (instance, channel, batch or None for a mark, watermark, count): something to be put into a queue
 Delivery = tuple[int, int, Batch | None, int, int]
@@ -178,7 +179,9 @@ class Station:
             elif result is not None:
                 out = self._send(result, deliveries)
                 if self._is_sink and self.measure:
-                    self.latencies.arrived(_as_list(result)[0][1].stamps)
+                    for port, written in as_list(result):
+                        if port != DEAD:
+                            self.latencies.arrived(written.stamps)
             elif self._is_sink:
                 out = batch.length
                 if self.measure:
@@ -198,30 +201,13 @@ class Station:
     def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
         """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them."""
         assert self.operator is not None
-        if self.operator.stateless and isinstance(error, RecordError):
-            rest, letters = split_off_broken(error, batch, self.name)
-            return [(DEAD, letters), *(_as_list(self._tried(rest, port)) if rest.length else [])]
-        if self.operator.stateless and batch.length > 1:
-            return self._by_halves(batch, port)
+        if self.operator.stateless:
+            return without_the_broken(lambda part: self._operate(part, port), batch, error, self.name)
         return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
-
-    def _by_halves(self, batch: Batch, port: int) -> Output:
-        """Find the records that break the step, and go on with the others."""
-        middle = batch.length // 2
-        outputs: list[tuple[int, Batch]] = []
-        for half in (batch.slice(0, middle), batch.slice(middle, batch.length)):
-            outputs += _as_list(self._tried(half, port))
-        return outputs
-
-    def _tried(self, batch: Batch, port: int) -> Output:
-        try:
-            return self._operate(batch, port)
-        except Exception as error:
-            return self._broken(batch, port, error)
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0
-        for port, batch in _as_list(result):
+        for port, batch in as_list(result):
             watermark = NO_WATERMARK
             if port > 0:
                 self.counters.sides[port] = self.counters.sides.get(port, 0) + batch.length
@@ -370,14 +356,3 @@ def _only_target(instance: Instance) -> tuple[int, int] | None:
 def _mark(targets: Iterable[tuple[int, int]], watermark: int, deliveries: list[Delivery]) -> None:
     for to, channel in targets:
         deliveries.append((to, channel, None, watermark, 1))
-
-
-def _as_list(result: Output) -> list[tuple[int, Batch]]:
-    if result is None:
-        return []
-    return [(0, result)] if isinstance(result, Batch) else result
-
-
-def told(error: BaseException) -> str:
-    """Return what an error is, in a line."""
-    return f"{type(error).__name__}: {error}"

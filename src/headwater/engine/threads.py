@@ -18,9 +18,10 @@ from headwater.engine.gate import HIGH, LOW
 from headwater.engine.options import Options
 from headwater.engine.queue import Entry
 from headwater.engine.run import Run
-from headwater.engine.station import Delivery, ExitError, Station, told
+from headwater.engine.station import Delivery, ExitError, Station
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
+from headwater.operators.broken import told
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,13 @@ from headwater.engine.machine import Machine
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
 from headwater.engine.run import Run
-from headwater.engine.station import Delivery, ExitError, told
+from headwater.engine.station import Delivery, ExitError
 from headwater.engine.thread_time import ThreadTime
 from headwater.errors import RunError
 from headwater.flow.batch import NO_WATERMARK
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
+from headwater.operators.broken import told
 
 log = logging.getLogger(__name__)
 

@@ -101,6 +101,14 @@ class Flow:
             if any(given.step == name and port in (None, given.port) for given in step.inputs)
         ]
 
+    def reached_from(self, name: str) -> set[str]:
+        """Return the steps that records of a step may come to, itself included."""
+        reached = {name}
+        for step in self.in_order():
+            if any(given.step in reached for given in step.inputs):
+                reached.add(step.name)
+        return reached
+
     def in_order(self) -> list[Step]:
         """Return the steps so that each comes after those it reads; a cycle is an error."""
         waiting = dict(self._steps)

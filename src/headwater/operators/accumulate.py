@@ -11,6 +11,7 @@ from headwater.flow.aggregates import Aggregate
 from headwater.flow.batch import Batch
 from headwater.flow.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
 from headwater.flow.schema import DTYPES, Schema, Type
+from headwater.operators.broken import told
 from headwater.operators.expression import compiled
 from headwater.operators.whole import MOST
 
@@ -281,7 +282,7 @@ class _Accumulator:
         try:
             return checked_value(self.custom(np.array(values)), self.out, self.function) if values else None
         except Exception as error:
-            self.broken.append((row, f"{type(error).__name__}: {error}"))
+            self.broken.append((row, told(error)))
             return None
 
     def _too_far(self, total: Array, high: Array) -> Array:

@@ -12,11 +12,13 @@ from headwater.flow.column import Array, Text
 from headwater.flow.schema import Schema
 from headwater.flow.state import Cell
 from headwater.flow.steps import KeyedScan, Process
+from headwater.operators.broken import told, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
 from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.stateless import fitted, records_batch
 
+_LARGE = 2**17  #: bytes of cells that are copied before a batch without a second thought
 NO_KEY = "the key is missing or not a number"
 
 
@@ -63,7 +65,7 @@ class ProcessOperator(Operator):
             try:
                 made = self._one(key, record)
             except Exception as error:
-                broken.append((i, f"{type(error).__name__}: {error}"))
+                broken.append((i, told(error)))
                 continue
             results += made
             rows += [i] * len(made)
@@ -125,16 +127,34 @@ class ScanOperator(Operator):
         self._keys = KeySlots(given, kind.keys)
         self._state = {name: _filled(cell, 64) for name, cell in self._scan.state.items()}
         self._capacity = 64
+        self._cell_bytes = sum(array[:1].nbytes for array in self._state.values())
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the scan's results for the batch."""
         batch, letters = split_off_keyless(batch, self._kind.keys, self._step)
+        try:
+            out = self._scanned(batch)
+        except Exception as error:
+            outputs = without_the_broken(self._scanned, batch, error, self._step)
+            return outputs + ([(DEAD, letters)] if letters is not None else [])
+        return with_letters(out, letters)
+
+    def _scanned(self, batch: Batch) -> Batch | None:
+        """Run the scan; when it fails, the cells are what they were before."""
         slots = self._keys.slots_of(batch)
         self._grow()
-        result = self._scan.run(batch, slots, self._state)
-        rows, columns = result if isinstance(result, tuple) else (None, result)
-        out = fitted(columns, self._out, batch, rows)
-        return with_letters(out if out is not None and out.length else None, letters)
+        # a slot per record is quicker to copy than to count, unless cells are large
+        touched = slots if len(slots) * self._cell_bytes < _LARGE else np.unique(slots)
+        before = {name: array[touched] for name, array in self._state.items()}
+        try:
+            result = self._scan.run(batch, slots, self._state)
+            rows, columns = result if isinstance(result, tuple) else (None, result)
+            out = fitted(columns, self._out, batch, rows)
+        except Exception:
+            for name, values in before.items():
+                self._state[name][touched] = values
+            raise
+        return out if out is not None and out.length else None
 
     def _grow(self) -> None:
         while self._capacity < len(self._keys):

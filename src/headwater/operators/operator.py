@@ -25,7 +25,7 @@ DEAD = -1  #: the number of the output for records that broke the step
 class Operator(ABC):
     """The running form of one instance of a step; at most one thread uses it at a time."""
 
-    #: whether a batch may be run again record by record to find the one that breaks it
+    #: whether a batch that fails leaves everything as it was, so that it may be run again in parts to find what breaks it
     stateless = True
     #: whether its state comes only from inputs that go to all instances, so that any instance may take any other record
     replicable = False

@@ -52,7 +52,7 @@ def wired(
             for target in _targets(layout, stage, (name, port), instances, exits):
                 instance.routes.setdefault(number, []).append(Route("one", (), (target,)))
     if DEAD_LETTERS in instances:
-        after = _downstream(layout, DEAD_LETTERS)
+        after = layout.flow.reached_from(DEAD_LETTERS)
         for name, instance in instances.items():
             if name not in after:
                 route = Route("one", (), (_channel(instances[DEAD_LETTERS], 0),))
@@ -83,11 +83,3 @@ def _targets(
 def _channel(instance: Instance, port: int) -> Target:
     instance.channel_ports.append(port)
     return instance.index, len(instance.channel_ports) - 1
-
-
-def _downstream(layout: Layout, name: str) -> set[str]:
-    reached = {name}
-    for step in layout.flow.in_order():
-        if any(given.step in reached for given in step.inputs):
-            reached.add(step.name)
-    return reached
