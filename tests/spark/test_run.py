@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -225,6 +226,15 @@ def test_the_cause_is_found_in_what_spark_says():
     placed = 'Traceback:\n  File "a.py", line 1, in f\n  File "b.py", line 22, in g\nValueError: no\n\tat org.apache'
     assert cause_in(placed) == "ValueError: no (b.py:22)"
     assert cause_in("nothing known\nmore") == "nothing known"
+    called = "py4j.protocol.Py4JJavaError: An error occurred while calling o148.getResult.\n"
+    java = (
+        ": org.apache.spark.SparkException: Job aborted.\n\tat org.apache\nCaused by: java.io.IOException: no route\n"
+    )
+    assert cause_in(f"Traceback:\n{called}{java}") == "java.io.IOException: no route"
+    full = ": org.apache.spark.SparkException: Job aborted.\nCaused by: java.io.IOException: No space left on device\n"
+    assert cause_in(f"Traceback:\n{called}{full}").startswith(
+        "the disk is full: free some space where the checkpoint is"
+    )
 
 
 def test_a_missing_file_is_told_before_spark_does_anything(spark, tmp_path):
@@ -232,3 +242,61 @@ def test_a_missing_file_is_told_before_spark_does_anything(spark, tmp_path):
     flow.read("r", io.JsonLines(tmp_path / "no.jsonl", SCHEMA)).filter("f", col.n > 0).write("out", io.Discard())
     with pytest.raises(InputError, match=r"no\.jsonl"):
         on_spark.run(flow)
+
+
+def test_what_came_too_late_or_found_no_room_is_in_the_report(spark):
+    class Crowded:
+        """Hands out records of two windows, the first once more when it is over, and had no room for three others."""
+
+        schema = Schema.of(SCHEMA)
+        dropped = 0
+
+        def open(self, reject):
+            self.left = [[0, 1, 70], [2, 3]]
+            return self
+
+        def read(self, limit, timeout_s):
+            if not self.left:
+                return None
+            self.dropped = 3
+            rows = [{"n": n, "key": "a", "at": n * 1_000_000} for n in self.left.pop(0)]
+            return Batch.of_rows(rows, self.schema)
+
+        def close(self):
+            pass
+
+    flow, out = Flow("crowded"), io.Collect()
+    read = flow.read("r", Crowded()).event_time("t", "at")
+    read.key_by("key").window("w", Tumbling("1 min"), n=agg.count()).write("out", out)
+    report = on_spark.run(flow)
+    assert [record["n"] for record in out.records] == [2, 1]
+    told = report.to_json()
+    assert (told["records_in"], told["late"], told["shed"], told["left"]) == (8, 2, 3, 0)
+    assert told["shed_by"] == {"buffer of 'r' full": 3}
+
+
+def test_a_run_that_breaks_tells_what_it_had_done(spark):
+    flow = Flow("broken")
+
+    class Burning:
+        schema = Schema.of({"n": int})
+
+        def open(self, reject):
+            self.left = 3
+            return self
+
+        def read(self, limit, timeout_s):
+            self.left -= 1
+            if not self.left:
+                time.sleep(2)
+                raise InputError("the sensor caught fire")
+            return Batch.of_rows([{"n": 1}, {"n": 2}], self.schema)
+
+        def close(self):
+            pass
+
+    flow.read("r", Burning()).write("out", io.Discard())
+    with pytest.raises(RunError, match="source 'r' stopped: the sensor caught fire") as error:
+        on_spark.run(flow)
+    assert error.value.report.to_json()["flow"] == "broken"
+    assert error.value.report.last.steps["r"].records_in in (0, 2, 4)

@@ -1,8 +1,10 @@
 """Spark starts with whichever Java fits, fast on small machines, and says plainly what is missing."""
 
+import json
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -89,6 +91,30 @@ def test_a_master_that_is_not_there_is_said_to_be_so_at_once(monkeypatch):
             session(f"spark://127.0.0.1:{port}")
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", None])
+def test_what_is_no_master_is_said_to_be_none_at_once(monkeypatch, answer):
+    """Spark would try for two minutes, and then say something else."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("headwater.spark.master._PATIENCE_S", 0.5)
+
+    def serve(server):
+        with server.accept()[0] as connection:
+            if answer is not None:
+                connection.sendall(answer)
+            else:  # it listens, and says nothing
+                gone.wait()
+
+    gone = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=[server], daemon=True).start()
+        port = server.getsockname()[1]
+        with pytest.raises(
+            RunError, match=rf"no Spark master answers at spark://127.0.0.1:{port}: .* is no Spark master"
+        ):
+            session(f"spark://127.0.0.1:{port}")
+        gone.set()
+
+
 def test_the_session_suits_a_small_machine(spark):
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     files = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
@@ -137,7 +163,8 @@ def test_what_breaks_a_run_is_all_that_is_said_of_it(tmp_path):
     where = tmp_path / "broken.py"
     why = f"source 'ticks' broke: ValueError: the sensor caught fire ({where}:5)"
     assert done.stderr == f"error: Spark stopped the flow: {why}\n"
-    assert (done.returncode, done.stdout) == (1, "")
+    report = json.loads(done.stdout)  # what was done by then is told all the same
+    assert (done.returncode, report["flow"], report["runner"], report["records_in"]) == (1, "broken", "spark", 0)
 
 
 def test_the_doctor_says_how_to_mend_spark(monkeypatch, capsys):

@@ -17,6 +17,7 @@ ABOUT = (
     "  read     the features of all rows, as doubles; rows that lack one are left out\n"
     "  mlt      LinearRegression: ordinary least squares\n"
     "  dtt      DecisionTreeClassifier, on quartiles of the last feature\n"
+    "  (other models than the engine's TRAIN learns, and no annotate.csv: see docs/train-and-predict.md)\n"
     "  publish  both models, measured beside the revision before, as the next revision in a folder (--output)"
 )
 _EXPECTED = (

@@ -52,9 +52,16 @@ def cause_in(message: str) -> str:
     ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
     if ours:
         return str(ours[-1]).strip()
+    if "No space left on device" in message:
+        return (
+            "the disk is full: free some space where the checkpoint is and where Spark keeps its own (spark.local.dir)"
+        )
     python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
     if not python:
         return message.strip().splitlines()[0]
+    if python[-1][1].startswith("py4j."):  # it only says who called; the cause is Java's
+        java = re.findall(r"^(?:\s*Caused by)?: ((?:\w+\.)+\w*(?:Error|Exception): .*)$", message, re.MULTILINE)
+        return str(java[-1]).strip() if java else python[-1][1].strip()
     places = re.findall(r'File "([^"]+)", line (\d+)', message[: python[-1].start()])
     where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
     return f"{python[-1][1].strip()}{where}"

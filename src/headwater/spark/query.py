@@ -54,7 +54,7 @@ class SparkRun:
         self.flow, self.options = flow, options
         self.stopping = threading.Event()
         self.done = threading.Event()
-        self.error: HeadwaterError | None = None
+        self.error: RunError | None = None
         self.samples: deque[Sample] = deque(maxlen=3600)
         self._temporary = None if options.checkpoint else Path(tempfile.mkdtemp(prefix="headwater-checkpoint-"))
         self.checkpoint = Checkpoint(Path(options.checkpoint or self._temporary))  # type: ignore[arg-type]
@@ -172,12 +172,17 @@ class SparkRun:
             self._ended()
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
-        """Wait for the end and return the report; None when the time was up first."""
+        """Wait for the end and return the report; None when the time was up first.
+
+        What ended the run too early is raised, with the report.
+        """
         if not self.done.wait(timeout_s):
             return None
+        report = self.report()
         if self.error is not None:
+            self.error.report = report
             raise self.error
-        return self.report()
+        return report
 
     def _watch(self) -> None:
         """Keep samples, and end the run when its sources have ended, its time is up, or something broke."""
@@ -192,16 +197,18 @@ class SparkRun:
         self._seconds = time.perf_counter() - self._began
         self.done.set()
 
-    def _understood(self, error: Exception) -> HeadwaterError:
+    def _understood(self, error: Exception) -> RunError:
         """Say in our words what broke the run; mostly it has said so itself."""
-        if isinstance(error, HeadwaterError):
+        if isinstance(error, RunError):
             return error
         gone = self._java_gone(error)
-        if gone:
+        if isinstance(error, HeadwaterError):
+            told = RunError(str(error), step="")
+        elif gone:
             told = RunError(f"Spark stopped the flow: {gone}", step="")
         else:
-            log.error("the run on Spark broke", exc_info=error)
-            told = RunError(f"the run on Spark broke: {type(error).__name__}: {error}")
+            log.debug("the run on Spark broke", exc_info=error)
+            told = RunError(f"the run on Spark broke: {cause_in(f'{type(error).__name__}: {error}')}", step="")
         told.__cause__ = error
         return told
 
@@ -209,7 +216,10 @@ class SparkRun:
         """Say how Java ended, if that is what an error comes of."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
-        silent = isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
+        # who ends a whole group of processes ends Java too, which then says that Spark was stopped, or nothing any more
+        silent = isinstance(error, Py4JError | OSError)
+        if isinstance(error, Py4JJavaError):
+            silent = "stopped SparkContext" in str(error)
         side = java_side()
         ended = "" if side is None else side.ended(_REAPED_S if silent else 0)
         return f"Java, in which Spark runs, is gone: {ended}; was memory short?" if ended else ""
@@ -222,7 +232,7 @@ class SparkRun:
             time.sleep(_WATCH_S)
             elapsed = time.perf_counter() - self._began
             if elapsed >= next_sample:
-                self.samples.append(self.tally.sample())
+                self.samples.append(self.sample())
                 next_sample = elapsed + self.options.sample_s
             for feed in self._feeds.values():
                 feed.check()
@@ -277,7 +287,7 @@ class SparkRun:
         while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
             time.sleep(_WATCH_S)
 
-    def _explained(self) -> HeadwaterError:
+    def _explained(self) -> RunError:
         error = self._query.exception()
         if error is None:
             return RunError("Spark ended the query without saying why")

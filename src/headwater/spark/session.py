@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from headwater.errors import RunError
 from headwater.spark import java, niofs
 from headwater.spark.gateway import JavaSide, java_side, launch
 from headwater.spark.interpreter import launcher
+from headwater.spark.master import SECRETIVE, check_answers
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -49,14 +49,14 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and knows the master
         return _started(master or "", {**_streaming(), **given})
     master = master or given.get("spark.master") or LOCAL
-    _check_answers(master)
+    written = _written_defaults()
+    check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
     if _is_near(master):
         os.environ.setdefault("PYSPARK_PYTHON", launcher())
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {**_streaming(), **_small(master, found)}
-    written = _written_defaults()
     kept = {name: value for name, value in defaults.items() if name not in written}
     for name in _CLASS_PATHS & kept.keys() & given.keys():  # one more place to look, not another one
         given[name] = f"{kept[name]}{os.pathsep}{given[name]}"
@@ -177,6 +177,10 @@ def _explained(master: str, settings: Mapping[str, str], said: str) -> str:
             f"Spark cannot start: a port is taken by another program ({ports}). "
             "Choose another, or leave the setting out: Spark then takes a free one"
         )
+    if "All masters are unresponsive" in said:
+        return (
+            f"Spark cannot start: no master at {master} has taken it on; is it one, and of the same version of Spark?"
+        )
     first = next((line for line in said.splitlines() if "Exception" in line), said.strip().splitlines()[0])
     return f"Spark cannot start on {master or 'the master of spark-submit'}: {first.strip()[:300]}"
 
@@ -190,17 +194,6 @@ def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]
         if running.conf.isModifiable(name):
             running.conf.set(name, value)
     return running
-
-
-def _check_answers(master: str) -> None:
-    """Ask whether anybody listens at a standalone master, which Spark itself would try for a minute."""
-    found = re.fullmatch(r"spark://([^:,/]+):(\d+)", master)
-    if not found:
-        return
-    try:
-        socket.create_connection((found[1], int(found[2])), timeout=5).close()
-    except OSError as error:
-        raise RunError(f"no Spark master answers at {master}: {error.strerror or error}; is it running?") from None
 
 
 def _is_near(master: str) -> bool:
