@@ -1,7 +1,8 @@
 """A matcher that defines what patterns and sequences mean: one attempt at a time, scanning ahead over all records.
 
-It shares nothing with the real ones but the syntax tree. An attempt starts somewhere, walks along the records until it
-matches, dies or the records end; on the way it may start others (`every`). No index, no bound, no state between records.
+It shares nothing with the real ones but the syntax tree. An attempt at a pattern starts somewhere, walks along the records
+until it matches, dies or the records end; on the way it may start others (`every`). No index, no bound, no state between
+records. Attempts at a sequence get into each other's way, so they walk together: `InPlaces`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Happening:
     record: dict[str, Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     stage: int
     taken: dict[str, list[dict[str, Any]]]
@@ -49,6 +50,8 @@ class Attempt:
     failed: bool = False  # the absence beside an `or` did not hold
     born: int = 0
     moved: bool = False  # it has taken something since it began
+    waits: tuple[int, ...] = ()  # of a sequence: the stages where it waits
+    order: int = 0  # in which attempts came to their stages
 
 
 def flatten(links: tuple[s.Link, ...], base: int = 0) -> tuple[list[Any], list[tuple[int, int]]]:
@@ -76,10 +79,13 @@ class Brute:
         self.last_time = last_time if last_time is not None else events[-1].time if events else 0
         self.found: list[dict[str, Any]] = []
         self.once = not any(scope[0] == 0 for scope in self.scopes)
+        self.entries = 0
 
     def run(self) -> list[dict[str, list[dict[str, Any]]]]:
         if not self.events:
             return []
+        if self.strict:
+            return InPlaces(self).run()
         self.todo = [self.fresh(0, self.events[0].time)]
         self.restart: tuple[int, int] | None = None
         self.alive = False
@@ -97,6 +103,8 @@ class Brute:
 
     def enter(self, a: Attempt, stage: int, time: int) -> None:
         a.stage, a.entered, a.count, a.sides, a.passed, a.failed = stage, time, 0, set(), False, False
+        self.entries += 1
+        a.order = self.entries
         for scope in self.scopes:
             if scope[0] == stage:
                 a.scope = scope
@@ -153,14 +161,7 @@ class Brute:
                     return verdict
                 if least(self.stages[later]) > 0:
                     break
-        verdict = self.attempt_at(a, a.stage, e, i)
-        if verdict is not None:
-            return verdict
-        if self.strict:
-            # the record that broke a sequence may begin the next attempt
-            self.died(a, i if a.moved else i + 1, e.time, again=True)
-            return True
-        return False
+        return bool(self.attempt_at(a, a.stage, e, i))
 
     def attempt_at(self, a: Attempt, at: int, e: Happening, i: int) -> bool | None:
         """Return None when the record does not suit the stage, else whether the attempt is over."""
@@ -221,12 +222,7 @@ class Brute:
     # -- starting anew -------------------------------------------------------------------------------------------------
 
     def passed(self, a: Attempt, i: int, time: int, *, leaving: bool) -> None:
-        if self.strict and a.scope == (0, 0) and a.stage == 0:
-            # a sequence starts anew when nothing waits at its first place any more
-            if leaving:
-                a.scope = None
-                self.todo.append(self.fresh(i, time))
-        elif a.scope is not None and a.scope[1] == a.stage:
+        if a.scope is not None and a.scope[1] == a.stage:
             scope, a.scope = a.scope, None
             self.start(a, scope, i, time)
 
@@ -275,6 +271,110 @@ class Brute:
                 x, y = self.value(left, part, e, a), self.value(right, part, e, a)
                 return None if x is None or y is None else OPS[sign](x, y)
         raise AssertionError(v)
+
+
+class InPlaces:
+    """Attempts at a sequence, which walk along the records together: at each place one of them waits, and no more.
+
+    A record goes to the attempts that wait furthest on first. Who takes it waits next wherever it may go on and nobody does
+    yet; who does not, or finds no place, is over. Each record or side that a stage lacks, once it has some, is a place.
+    """
+
+    def __init__(self, chain: Brute) -> None:
+        self.c = chain
+        self.attempts: list[Attempt] = []
+        self.held: dict[tuple[int, int], Attempt] = {}
+        self.at_each = (0, 0) in chain.scopes
+        chain.todo, chain.restart = [], None
+
+    def run(self) -> list[dict[str, Any]]:
+        for i, e in enumerate(self.c.events):
+            for a in [a for a in self.attempts if self.too_old(a, e.time)]:
+                self.end(a, i, e.time, again=False)
+            self.begin(i, e.time)
+            self.broken = False
+            broken = self.show(self.attempts, i, e)
+            # the record that broke a sequence may begin the next attempt
+            begun = self.begin(i, e.time)
+            self.show([*broken, *(begun if self.broken else [])], i, e)
+            self.begin(i, e.time)
+        return self.c.found
+
+    def too_old(self, a: Attempt, time: int) -> bool:
+        return self.c.within is not None and a.first is not None and a.first + self.c.within < time
+
+    def begin(self, index: int, time: int) -> list[Attempt]:
+        """Let an attempt begin at the first place where nobody waits, or without `every` when there is none at all."""
+        missing = (0, 0) not in self.held if self.at_each else not self.attempts and not self.c.found
+        return [a for a in [self.c.fresh(index, time)] * missing if self.settle(a)]
+
+    def show(self, attempts: list[Attempt], i: int, e: Happening) -> list[Attempt]:
+        """Show a record to attempts and return those that begin because it broke others."""
+        again: list[Attempt] = []
+        left = sorted(attempts, key=lambda a: a.order)
+        for a in left:
+            self.leave(a)
+        for stage in reversed(range(len(self.c.stages))):
+            for a in [a for a in left if stage in a.waits]:
+                new = a.first is None
+                over = self.c.attempt_at(a, stage, e, i)
+                if over is None and stage != min(a.waits):
+                    continue
+                left.remove(a)
+                if over is None and not new:
+                    again += self.end(a, i, e.time, again=True)
+                elif (over or not self.settle(a)) and a in self.attempts:
+                    self.attempts.remove(a)
+                self.begin_others()
+                if new and over is not None and stage > 0 and self.at_each:
+                    # it began beyond the first place, where the record may begin another
+                    left.append(self.c.fresh(i, e.time))
+                    left[-1].waits = (0,)
+        return again
+
+    def begin_others(self) -> list[Attempt]:
+        begun, self.c.todo = self.c.todo, []
+        return [a for a in begun if self.settle(a)]
+
+    def settle(self, a: Attempt) -> bool:
+        """Let an attempt wait wherever it may go on and nobody waits; say whether there is such a place."""
+        stages, stage = self.c.stages, self.c.stages[a.stage]
+        counts = isinstance(stage, s.Event)
+        wanted = [a.stage] if not counts or a.count < most(stage) else []
+        if counts and a.count >= least(stage):
+            for later in range(a.stage + 1, len(stages)):
+                wanted.append(later)
+                if least(stages[later]) > 0:
+                    break
+        a.waits = tuple(at for at in wanted if self.place(a, at) not in self.held)
+        self.held |= {self.place(a, at): a for at in a.waits}
+        if a.waits and a not in self.attempts:
+            self.attempts.append(a)
+        return bool(a.waits)
+
+    def place(self, a: Attempt, at: int) -> tuple[int, int]:
+        if at != a.stage:
+            return at, 0
+        stage = self.c.stages[at]
+        if not isinstance(stage, s.Event):
+            return at, sum(n + 1 for n in a.sides)
+        if at == 0 and least(stage) == 0:
+            return at, min(a.count, 1)
+        return at, a.count if a.count < least(stage) else 0
+
+    def leave(self, a: Attempt) -> None:
+        self.held = {place: other for place, other in self.held.items() if other is not a}
+
+    def end(self, a: Attempt, i: int, time: int, *, again: bool) -> list[Attempt]:
+        self.leave(a)
+        self.attempts.remove(a)
+        if self.at_each and a.scope in (None, (0, 0)):
+            stage = self.c.stages[0]
+            self.broken |= again and a.stage == 0 and isinstance(stage, s.Event) and a.count >= least(stage) > 0
+            return []
+        self.c.died(a, i, time, again=again)
+        begun = self.begin_others() or self.begin(i, time)
+        return begun if again else []
 
 
 def events_in(stage: Any) -> list[s.Event]:

@@ -185,6 +185,20 @@ def test_a_count_at_the_start_of_a_sequence_takes_the_longest_run() -> None:
     assert found == [{"e1_0": 1, "e1_1": 2, "e1_2": None, "e2_0": 3}]
 
 
+def test_a_count_of_two_is_two_places() -> None:
+    records = [("a", 1), ("a", 1), ("a", 1), ("b", 1)]
+    plain = siddhi("from every e1=a, e2=a, e3=b select e1.id", records)
+    assert plain == [{"e1_0": 1, "e2_0": 2, "e3_0": 3}]
+    found = siddhi("from every e1=a<2>, e2=b select e1.id", records)
+    assert found == [{"e1_0": 1, "e1_1": 2, "e1_2": None, "e2_0": 3}]
+
+
+def test_of_a_count_with_bounds_the_run_that_ends_in_time_is_found() -> None:
+    records = [("a", 1), ("a", 1), ("a", 1), ("a", 1), ("b", 1)]
+    found = siddhi("from every e1=a<2:3>, e2=b select e1.id", records)
+    assert found == [{"e1_0": 1, "e1_1": 2, "e1_2": 3, "e2_0": 4}]
+
+
 def test_an_optional_last_event_does_not_delay_a_match() -> None:
     found = siddhi("from every e1=a, e2=b[x > e1.x]* select e1.id", [("a", 5), ("a", 6)])
     assert [row["e1_0"] for row in found] == [0, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, sides
+from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, first_places, sides
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import Comparisons, compare
 from headwater.cep.expressions import attributes
@@ -21,10 +21,11 @@ from headwater.kernels import cep_records as shown
 from headwater.kernels import cep_waiting as w
 
 _ROOM = 256
+_MOST_STAGES = 62  #: of a sequence: a bit each
 _MOST_KEPT = 64  #: records of one count that may be read by their number
 _SAVED = {
     "stage": k.POS, "first": k.FIRST, "open": k.OPEN, "counted": k.COUNT, "passed": k.PASSED, "came": k.CAME,
-    "deadline": k.DEADLINE, "born": k.BORN,
+    "deadline": k.DEADLINE, "born": k.BORN, "waits": k.WAITS,
 }  # fmt: skip
 
 
@@ -62,9 +63,9 @@ class Places:
 def attempts(automaton: Automaton, places: Places) -> Comparisons | None:
     """Return the tables of a chain, or None when only the general matcher can run it.
 
-    That is one with `every` inside, or a condition that is no comparison with one earlier record.
+    That is one with `every` inside, a condition that is no comparison with one earlier record, or a very long sequence.
     """
-    if any(first > 0 for first, _ in automaton.scopes):
+    if any(first > 0 for first, _ in automaton.scopes) or (automaton.strict and len(automaton.stages) > _MOST_STAGES):
         return None
     if any(_minds_missing(condition) for side in automaton.sides() for condition in side.cross):
         return None
@@ -83,9 +84,10 @@ def _minds_missing(value: s.Value) -> bool:
     return False
 
 
-def _plan(automaton: Automaton, tables: Comparisons, places: Places, cap: int) -> k.Plan:
+def _plan(automaton: Automaton, tables: Comparisons, kept: Places, cap: int) -> k.Plan:
     stages = np.zeros((len(automaton.stages), k.STAGE_FIELDS), np.int64)
     known = np.zeros((len(automaton.sides()) + 1, k.SIDE_FIELDS), np.int64)
+    places = first_places(automaton.stages)
     n = 0
     for i, stage in enumerate(automaton.stages):
         parts = sides(stage)
@@ -93,17 +95,17 @@ def _plan(automaton: Automaton, tables: Comparisons, places: Places, cap: int) -
         least, most = (stage.least, stage.most) if isinstance(stage, Take) else (1, 1)
         last = all(_optional(later) for later in automaton.stages[i + 1 :])
         upper = k.NONE if most is None else most
-        stages[i] = (_kind(stage), n, len(parts), least, upper, waits[0] if waits else k.NONE, last)
+        stages[i] = (_kind(stage), n, len(parts), least, upper, waits[0] if waits else k.NONE, last, places[i])
         for bit, side in enumerate(parts, 1):
             ref = side.ref if isinstance(side, Take) else ""
             known[n] = (
-                isinstance(side, Wait), bit, *places.firsts.get(ref, (0, 0)), *places.lasts.get(ref, (0, 0)),
+                isinstance(side, Wait), bit, *kept.firsts.get(ref, (0, 0)), *kept.lasts.get(ref, (0, 0)),
                 tables.bounds[n], tables.bounds[n + 1], *_index(tables.index[n]),
             )  # fmt: skip
             n += 1
     within = k.NONE if automaton.within_us is None else automaton.within_us
     until = automaton.scopes[0][1] if automaton.scopes else k.NONE
-    rules = np.array([automaton.strict, until, within, cap, _links(automaton)], np.int64)
+    rules = np.array([automaton.strict, until, within, cap, _links(automaton), places[-1]], np.int64)
     return k.Plan(stages, known, tables.conditions, rules)
 
 
@@ -137,6 +139,10 @@ def _links(automaton: Automaton) -> int:
     return most
 
 
+def _longer(array: Array, room: int) -> Array:
+    return np.concatenate([array, np.full(room - len(array), -1, np.int64)])
+
+
 class AttemptMatcher(PlainMatcher):
     """At most `cap` attempts that have taken something, over all keys; the one that began first is evicted first."""
 
@@ -150,7 +156,7 @@ class AttemptMatcher(PlainMatcher):
         self._begins_with_wait = bool(self._plan.stages[0, k.WAIT] >= 0)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.CLOCK] = k.NOTHING_YET
-        self._keys = np.zeros((16, 3), np.int64)
+        self._keys = np.zeros((16, 2), np.int64)
         self._empty(_ROOM)
 
     def place_of(self, attribute: s.Attribute) -> int:
@@ -166,9 +172,10 @@ class AttemptMatcher(PlainMatcher):
         self._links = np.full((room * per, w.FIELDS), -1, np.int64)
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         self._roots = np.full(self._roots_for(len(self._keys)), -1, np.int64)
+        self._in_place = np.full(self._places_for(len(self._keys)), -1, np.int64)
         self._queues = np.full((len(self._plan.stages), 2), -1, np.int64)
         self._found = np.empty(2 * len(self._links), np.int64)
-        self._keys[:, [k.ATTEMPTS, k.STARTERS]] = 0
+        self._keys[:, k.ATTEMPTS] = 0
         self._meta[[k.OLDEST, k.YOUNGEST]] = -1
         self._meta[[k.LIVE, k.BUSY, k.FREE]] = 0
         self._pool[: room - 1, k.LATER] = np.arange(1, room)
@@ -176,6 +183,9 @@ class AttemptMatcher(PlainMatcher):
     def _roots_for(self, keys: int) -> int:
         ordered = bool((self._plan.sides[:, k.INDEX] > w.HASH).any())
         return keys * len(self._plan.sides) if ordered else 0
+
+    def _places_for(self, keys: int) -> int:
+        return keys * int(self._plan.rules[k.PLACES]) if self._a.strict else 0
 
     @property
     def live(self) -> int:
@@ -191,7 +201,8 @@ class AttemptMatcher(PlainMatcher):
     def nbytes(self) -> int:
         """Bytes of all that is kept, room to grow included."""
         arrays = (
-            self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._keys, self._found,
+            self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._keys,
+            self._found,
         )  # fmt: skip
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
@@ -209,10 +220,9 @@ class AttemptMatcher(PlainMatcher):
         old = len(self._keys)
         if slots > old:
             more = max(slots, 2 * old) - old
-            self._keys = np.concatenate([self._keys, np.zeros((more, 3), np.int64)])
-            self._roots = np.concatenate(
-                [self._roots, np.full(self._roots_for(old + more) - len(self._roots), -1, np.int64)]
-            )
+            self._keys = np.concatenate([self._keys, np.zeros((more, 2), np.int64)])
+            self._roots = _longer(self._roots, self._roots_for(old + more))
+            self._in_place = _longer(self._in_place, self._places_for(old + more))
 
     # -- matching -----------------------------------------------------------------------------------------------------
 
@@ -254,8 +264,8 @@ class AttemptMatcher(PlainMatcher):
         out, stamps = np.empty((room, self._places.width), np.int64), np.empty((room, 2), np.int64)
         self._meta[k.MATCHES] = 0
         return k.State(
-            self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._queues, self._keys, self._meta,
-            self._found, self.store.values, out, stamps,
+            self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._queues,
+            self._keys, self._meta, self._found, self.store.values, out, stamps,
         )  # fmt: skip
 
     def _taken(self, state: k.State) -> list[Batch]:

@@ -82,6 +82,23 @@ def sides(stage: Stage) -> tuple[Take | Wait, ...]:
     return stage.sides if isinstance(stage, Pair) else (stage,)
 
 
+def first_places(stages: tuple[Stage, ...]) -> list[int]:
+    """Number the places of a sequence and return each stage's first; the last entry is how many there are.
+
+    At a place at most one attempt waits. A stage is one place, and one more for each record or side that it still lacks once
+    it has some: `a<3>` is three places, as `a, a, a` is. A count that has enough waits where those wait that have none; only
+    before `a*` and `a?` at the start there is always room for a new attempt.
+    """
+    found = [0]
+    for stage in stages:
+        if isinstance(stage, Take):
+            count = max(stage.least, 1) + (stage is stages[0] and stage.least == 0)
+        else:
+            count = len(sides(stage)) + 1
+        found.append(found[-1] + count)
+    return found
+
+
 class ChainReader:
     """Makes an automaton of a chain and checks every name and type in it."""
 

@@ -1,7 +1,7 @@
 """The general matcher: attempts at a chain as tokens that records move along; every feature, one record at a time.
 
 An attempt waits at a stage. A record that the stage takes moves it on; among several it is taken in the order in which they
-came to their stages. Attempts that wait for an equal value are found by that value.
+came to their stages. Attempts that wait for an equal value are found by that value. Of a sequence, one waits at each place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, sides
+from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, first_places, sides
 from headwater.cep.expressions import attributes, single
 from headwater.errors import RecordError
 
@@ -24,7 +24,9 @@ FOREVER = 2**63 - 2  #: the last moment at which something may still happen
 class Token:
     """One attempt: where it is and what it has taken."""
 
-    __slots__ = ("count", "deadline", "entered", "entry", "first", "key", "passed", "pos", "scope", "seq", "taken")
+    __slots__ = (
+        "count", "deadline", "entered", "entry", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits",
+    )  # fmt: skip
 
     def __init__(self, seq: int, key: int, pos: int, taken: Taken, first: int | None, scope: int) -> None:
         self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, taken, first
@@ -33,6 +35,7 @@ class Token:
         self.passed = False  #: whether an absence beside `and` has been waited out
         self.entered = self.entry = 0
         self.deadline = NEVER
+        self.waits: list[int] = []  #: at a sequence, the stages where it waits
 
 
 class Match:
@@ -68,12 +71,15 @@ class TokenMatcher:
         self.evicted = 0
         self._seq = 0
         self._clock = -(2**63)
+        self._first_places = first_places(automaton.stages)
+        self._in_place: dict[tuple[int, int], Token] = {}  #: who waits at which place of a key's sequence
         self._reborn: list[Token] = []  #: attempts that begin because a record broke others
         self._broken_at_start = False
         self._matches: list[Match] = []
         self._stamp = (0, 0)
         self._begins_with_wait = _wait_us(automaton.stages[0]) is not None
         self._opening = next((scope for scope in automaton.scopes if scope[0] == 0), None)
+        self._starts_at_each = automaton.strict and self._opening == (0, 0)
 
     def _computed(self, side: Take | Wait, value: s.Value) -> Callable[[Any], Any]:
         """Return a function of (taken, record) that computes a value; without an answer it is missing, and a fault."""
@@ -113,17 +119,18 @@ class TokenMatcher:
         self._stamp = stamp
         if not self._keys.get(key) and key not in self.done:
             self._arm(key, 0, {}, None, time)
-        for token in self._candidates(key, record, passes):
-            if token.seq in self.tokens:
-                self._show(token, stream, passes, record, time)
         if self._a.strict:
-            self._rearm_strict(key, time)
-        # the record that broke a sequence may begin the next attempt
-        reborn, self._reborn = self._reborn, []
-        for token in reborn:
-            self._show(token, stream, passes, record, time)
-        if self._a.strict:
-            self._rearm_strict(key, time)
+            self._rearm(key, time)
+            self._show_in_turn(self._candidates(key, record, passes), stream, passes, record, time)
+            self._rearm(key, time)
+            # the record that broke a sequence may begin the next attempt
+            reborn, self._reborn = self._reborn, []
+            self._show_in_turn(reborn, stream, passes, record, time)
+            self._rearm(key, time)
+        else:
+            for token in self._candidates(key, record, passes):
+                if token.seq in self.tokens:
+                    self._show(token, stream, passes, record, time)
         self._evict(time)
         self._restart(key, time)
         self._reborn = []
@@ -177,10 +184,43 @@ class TokenMatcher:
                 later = self._a.stages[pos]
                 if not (isinstance(later, Take) and later.least == 0):
                     break
-        if self._try(token, token.pos, stream, passes, record, time):
-            return
-        if self._a.strict:
+        self._try(token, token.pos, stream, passes, record, time)
+
+    def _show_in_turn(
+        self, tokens: list[Token], stream: int, passes: dict[int, bool], record: Record, time: int
+    ) -> None:
+        """Show a record to attempts at a sequence, at their last stages first; who does not take it is over."""
+        for token in tokens:
+            self._leave_places(token)
+        left = {token.seq: token for token in tokens}
+        left_out = False
+        for pos in range(len(self._a.stages) - 1, -1, -1):
+            for token in [token for token in left.values() if pos in token.waits]:
+                new = token.first is None
+                if self._try(token, pos, stream, passes, record, time):
+                    del left[token.seq]
+                    if token.seq in self.tokens and not token.waits:
+                        self._die(token, time, again=False)  # others wait wherever it would
+                    left_out |= new and pos > 0
+                elif pos == min(token.waits):
+                    del left[token.seq]
+                    self._not_taken(token, time)
+        if left_out and self._starts_at_each:
+            # an attempt began beyond the first place, where the record may begin another
+            another = self._arm(tokens[0].key, 0, {}, None, time)
+            if not self._try(another, 0, stream, passes, record, time):
+                self._not_taken(another, time)
+            elif another.seq in self.tokens and not another.waits:
+                self._die(another, time, again=False)
+
+    def _not_taken(self, token: Token, time: int) -> None:
+        if token.first is not None:
             self._die(token, time, again=True)
+            return
+        self._leave(token)
+        self._stay(token)
+        if not token.waits:
+            self._die(token, time, again=False)
 
     def _try(self, token: Token, pos: int, stream: int, passes: dict[int, bool], record: Record, time: int) -> bool:
         stage = self._a.stages[pos]
@@ -210,8 +250,9 @@ class TokenMatcher:
         self._leave(token)
         if token.first is None:
             self._begin(token, time)
+        anew: list[int] = []
         while token.pos < pos:
-            self._pass(token, time, moved_on=True)
+            anew += self._pass(token)
             self._enter(token, token.pos + 1, time)
         token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), record]}
         stage = self._a.stages[pos]
@@ -223,20 +264,22 @@ class TokenMatcher:
         else:
             token.count += 1
             full = token.count >= max(stage.least, 1)  # type: ignore[union-attr]
+            if token.count == max(stage.least, 1) and not self._a.strict:  # type: ignore[union-attr]
+                self._come(token)
             more = stage.most is None or token.count < stage.most  # type: ignore[union-attr]
             if full and more and pos + 1 < len(self._a.stages):
                 if token.count == max(stage.least, 1):  # type: ignore[union-attr]
-                    self._pass(token, time, moved_on=False)
-                self._stay(token)
-                return
+                    anew += self._pass(token)
+                full = False  # it waits for what follows, and takes more meanwhile
         if full:
             self._move_on(token, time)
         else:
             self._stay(token)
+        self._start_scopes(token, anew, time)
 
     def _move_on(self, token: Token, time: int) -> None:
         """Leave a stage that is complete for the next one, or be done."""
-        self._pass(token, time, moved_on=True)
+        anew = self._pass(token)
         pos = token.pos + 1
         stages = self._a.stages
         rest = stages[pos:]
@@ -244,47 +287,62 @@ class TokenMatcher:
             # nothing more is needed: optional places at the end stay empty
             token.pos = len(stages) - 1
             self._finish(token, time)
-            return
-        self._enter(token, pos, time)
-        self._stay(token)
+        else:
+            self._enter(token, pos, time)
+            self._stay(token)
+        self._start_scopes(token, anew, time)
 
     def _finish(self, token: Token, time: int) -> None:
         self._matches.append(Match(token.taken, time, self._stamp))
         scope = token.scope
         self._drop(token)
-        if scope >= 0:  # `every` before an optional last place, which was never entered
+        if scope >= 0 and not self._starts_at_each:  # `every` before an optional last place, which was never entered
             self._start_scope(token, scope, time)
         elif self._opening is None:
             self.done.add(token.key)
 
     def _enter(self, token: Token, pos: int, time: int) -> None:
+        before = self._a.stages[token.pos]
+        has_come = isinstance(before, Take) and token.count >= max(before.least, 1)
         token.pos, token.count, token.passed, token.entered = pos, 0, False, time
         token.deadline = NEVER
         for scope, (first, _) in enumerate(self._a.scopes):
             if first == pos:
                 token.scope = scope
-        self._seq += 1
-        token.entry = self._seq
+        if self._a.strict or not has_come:
+            self._come(token)
         wait = _wait_us(self._a.stages[pos])
         if wait is not None:
             token.deadline = time + wait
             heapq.heappush(self._deadlines, (token.deadline, token.seq))
 
-    def _pass(self, token: Token, time: int, *, moved_on: bool) -> None:
-        """Start anew with `every` when the stretch before which it stands is complete."""
+    def _come(self, token: Token) -> None:
+        """Put an attempt behind all others; of a pattern, one whose count has enough has come to what follows."""
+        self._seq += 1
+        token.entry = self._seq
+
+    def _pass(self, token: Token) -> list[int]:
+        """Return the stretch that starts anew, once the token has found its place: `every` before one that is complete."""
         if token.scope < 0 or self._a.scopes[token.scope][1] != token.pos:
-            return
-        if self._a.strict and self._a.scopes[token.scope] == (0, 0):
-            token.scope = -1  # a sequence starts anew after each record, see _rearm_strict
-            return
+            return []
+        if self._starts_at_each and self._a.scopes[token.scope] == (0, 0):
+            token.scope = -1  # a sequence starts anew when its first place is free, see _rearm
+            return []
         scope, token.scope = token.scope, -1
-        self._start_scope(token, scope, time)
+        return [scope]
+
+    def _start_scopes(self, token: Token, scopes: list[int], time: int) -> None:
+        for scope in scopes:
+            self._start_scope(token, scope, time)
 
     def _start_scope(self, token: Token, scope: int, time: int) -> Token:
         first, _ = self._a.scopes[scope]
         before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Take)}
         taken = {ref: records for ref, records in token.taken.items() if ref in before}
-        return self._arm(token.key, first, taken, token.first if first else None, time)
+        new = self._arm(token.key, first, taken, token.first if first else None, time)
+        if self._a.strict and not new.waits:
+            self._drop(new)  # another waits there
+        return new
 
     def _arm(self, key: int, pos: int, taken: Taken, first: int | None, time: int) -> Token:
         self._seq += 1
@@ -303,8 +361,9 @@ class TokenMatcher:
         if self._a.within_us is not None:
             heapq.heappush(self._starts, (first, token.seq))
 
-    def _rearm_strict(self, key: int, time: int) -> None:
-        if self._opening == (0, 0) and not self._waiting.get((key, 0)):
+    def _rearm(self, key: int, time: int) -> None:
+        """Let a sequence with `every` start anew when nothing waits at its first place."""
+        if self._starts_at_each and (key, 0) not in self._in_place:
             token = self._arm(key, 0, {}, None, time)
             if self._broken_at_start:
                 self._reborn.append(token)
@@ -320,8 +379,9 @@ class TokenMatcher:
         scope = token.scope
         self._drop(token)
         new = None
-        if scope >= 0 and self._a.strict and self._a.scopes[scope] == (0, 0):
-            self._broken_at_start = again and token.first is not None
+        if self._starts_at_each and token.pos == 0:
+            least = self._a.stages[0].least if isinstance(self._a.stages[0], Take) else 0
+            self._broken_at_start |= again and token.first is not None and token.count >= least > 0
         elif scope >= 0 and (again or self._a.scopes[scope][0] == 0):
             new = self._start_scope(token, scope, time)
         new = self._restart(token.key, time) or new
@@ -369,9 +429,49 @@ class TokenMatcher:
         return (token.key, token.pos) if equal is None else (token.key, token.pos, equal[1]((token.taken, {})))
 
     def _stay(self, token: Token) -> None:
+        if self._a.strict:
+            token.waits = self._free_stages(token)
+            if not token.waits:
+                return
+        self._wait(token)
+
+    def _wait(self, token: Token) -> None:
+        for pos in token.waits:
+            self._in_place[self._place_in(token, pos)] = token
         self._waiting.setdefault(self._place(token), {})[token.entry] = token
 
+    def _free_stages(self, token: Token) -> list[int]:
+        """Return the stages of a sequence that could take an attempt's next record, and where nobody waits yet."""
+        stages = self._a.stages
+        stage, found = stages[token.pos], []
+        if not isinstance(stage, Take) or stage.most is None or token.count < stage.most:
+            found.append(token.pos)
+        if isinstance(stage, Take) and token.count >= stage.least:
+            for pos in range(token.pos + 1, len(stages)):
+                found.append(pos)
+                later = stages[pos]
+                if not (isinstance(later, Take) and later.least == 0):
+                    break
+        return [pos for pos in found if self._place_in(token, pos) not in self._in_place]
+
+    def _place_in(self, token: Token, pos: int) -> tuple[int, int]:
+        stage = self._a.stages[pos]
+        inner = 0
+        if pos == token.pos:
+            if not isinstance(stage, Take) or token.count < stage.least:
+                inner = token.count
+            elif pos == 0 and stage.least == 0:
+                inner = min(token.count, 1)
+        return token.key, self._first_places[pos] + inner
+
+    def _leave_places(self, token: Token) -> None:
+        for pos in token.waits:
+            place = self._place_in(token, pos)
+            if self._in_place.get(place) is token:
+                del self._in_place[place]
+
     def _leave(self, token: Token) -> None:
+        self._leave_places(token)
         place = self._place(token)
         waiting = self._waiting.get(place)
         if waiting and waiting.pop(token.entry, None) is not None and not waiting:
@@ -394,7 +494,7 @@ class TokenMatcher:
         """Return the attempts of these keys as plain values."""
         chosen = set(keys)
         rows = [
-            [t.seq, t.key, t.pos, t.taken, t.first, t.scope, t.count, t.passed, t.entered, t.entry, t.deadline]
+            [t.seq, t.key, t.pos, t.taken, t.first, t.scope, t.count, t.passed, t.entered, t.entry, t.deadline, t.waits]
             for t in self.tokens.values()
             if t.key in chosen
         ]
@@ -403,7 +503,7 @@ class TokenMatcher:
     def load(self, saved: dict[str, Any], slots: dict[int, int]) -> None:
         """Add saved attempts; `slots` maps their keys to ours."""
         base = self._seq
-        for seq, key, pos, taken, first, scope, count, passed, entered, entry, deadline in saved["tokens"]:
+        for seq, key, pos, taken, first, scope, count, passed, entered, entry, deadline, waits in saved["tokens"]:
             token = Token(base + seq, slots[key], pos, taken, first, scope)
             token.count, token.passed, token.entered, token.entry, token.deadline = (
                 count,
@@ -412,6 +512,7 @@ class TokenMatcher:
                 base + entry,
                 deadline,
             )
+            token.waits = waits
             self._seq = max(self._seq, token.seq, token.entry)
             self.tokens[token.seq] = token
             self._keys[token.key] = self._keys.get(token.key, 0) + 1
@@ -419,7 +520,7 @@ class TokenMatcher:
                 heapq.heappush(self._deadlines, (deadline, token.seq))
             if first is not None:
                 self._begin(token, first)
-            self._stay(token)
+            self._wait(token)
         self.done |= {slots[key] for key in saved["done"]}
         self._clock = max(self._clock, saved["clock"])
 

@@ -5,6 +5,9 @@ An attempt hangs, by a link each, at all sides that could take its next record: 
 once its count has enough. An attempt that waits for an absence is also in its stage's queue, by the time at which the wait
 is over; one that has taken something is in the list by age, from which attempts expire and are evicted. `every` may stand
 before the first stage, or a group that begins with it.
+
+Attempts at a sequence hang at one side for all. `places` says which of them waits at which place of a key: whoever comes to
+a place where another waits already is refused there, and an attempt that is refused everywhere is over.
 """
 
 # Numba infers the types of kernels
@@ -31,19 +34,21 @@ from headwater.kernels.jit import small_kernel as kernel
 
 SPARE = 8  #: attempts that one record or one moment may begin, at most
 #: columns of the pool: one row per attempt
-KEY, POS, FIRST, OPEN, COUNT, PASSED, CAME, DEADLINE, BORN, OLDER, YOUNGER, EARLIER, LATER, SEEN, LINKS = range(15)
-FIELDS = 15
+KEY, POS, FIRST, OPEN, COUNT, PASSED, CAME, DEADLINE, BORN, OLDER, YOUNGER, EARLIER, LATER, SEEN, LINKS, WAITS = range(
+    16
+)
+FIELDS = 16  # WAITS: of an attempt at a sequence, the stages where it waits, a bit each
 #: columns of `stages`
-KIND, SIDE, SIDES, LEAST, MOST, WAIT, LAST = range(7)
-STAGE_FIELDS = 7
+KIND, SIDE, SIDES, LEAST, MOST, WAIT, LAST, PLACE = range(8)
+STAGE_FIELDS = 8
 TAKE, ABSENT, AND, OR = range(4)
 #: columns of `sides`: the records that a side took first and last are kept in columns of `rows`
 IS_WAIT, BIT, FROM_FIRST, FIRSTS, FROM_LAST, LASTS, CONDITION, CONDITIONS_END, INDEX, BY = range(10)
 SIDE_FIELDS = 10
 #: entries of `rules`; OPEN_UNTIL is the last stage of what `every` stands before
-STRICT, OPEN_UNTIL, WITHIN, CAP, PER_ATTEMPT = range(5)
+STRICT, OPEN_UNTIL, WITHIN, CAP, PER_ATTEMPT, PLACES = range(6)
 #: columns of `keys`
-ATTEMPTS, DONE, STARTERS = range(3)
+ATTEMPTS, DONE = range(2)
 #: entries of `meta`
 FREE, OLDEST, YOUNGEST, LIVE, BUSY, SEQ, EVICTED, CLOCK, BROKEN, REBORN, MATCHES, CREATED, ENTERED = range(13)
 REBORN_AT = 13  #: and those after it: attempts that a record is shown to once more
@@ -72,6 +77,7 @@ class State(NamedTuple):
     heads: Any
     tails: Any
     roots: Any
+    places: Any  #: by key and place of a sequence, the attempt that waits there, -1 for none
     queues: Any  #: by stage, the attempts whose wait is over first and last
     keys: Any
     meta: Any
@@ -109,9 +115,9 @@ def stay(p, plan, s):
     """Let an attempt wait at every side that could take its next record."""
     pos, count = s.pool[p, POS], s.pool[p, COUNT]
     if plan.rules[STRICT]:
-        _hang(p, len(plan.sides) - 1, plan, s)
-        if pos == 0:
-            s.keys[s.pool[p, KEY], STARTERS] += 1
+        _find_places(p, plan, s)
+        if s.pool[p, WAITS]:
+            wait_in_place(p, plan, s)
         return
     side = plan.stages[pos, SIDE]
     if plan.stages[pos, KIND] != TAKE:
@@ -135,6 +141,56 @@ def stay(p, plan, s):
 
 
 @kernel
+def place_of(p, stage, plan, s):
+    """Return the place, among those of all keys, where an attempt at a sequence waits at one of its stages."""
+    inner = 0
+    if stage == s.pool[p, POS]:
+        count, least = s.pool[p, COUNT], plan.stages[stage, LEAST]
+        if plan.stages[stage, KIND] != TAKE or count < least:
+            inner = count
+        elif stage == 0 and least == 0:
+            inner = min(count, 1)
+    return s.pool[p, KEY] * plan.rules[PLACES] + plan.stages[stage, PLACE] + inner
+
+
+@kernel
+def _find_places(p, plan, s):
+    """Note at which stages an attempt at a sequence may wait: those that could take its next record, if nobody is there."""
+    pos, count = s.pool[p, POS], s.pool[p, COUNT]
+    takes = plan.stages[pos, KIND] == TAKE
+    waits = 0
+    more = not takes or plan.stages[pos, MOST] == NONE or count < plan.stages[pos, MOST]
+    if more and s.places[place_of(p, pos, plan, s)] < 0:
+        waits |= 1 << pos
+    if takes and count >= plan.stages[pos, LEAST]:
+        for later in range(pos + 1, len(plan.stages)):
+            if s.places[place_of(p, later, plan, s)] < 0:
+                waits |= 1 << later
+            if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
+                break
+    s.pool[p, WAITS] = waits
+
+
+@kernel
+def wait_in_place(p, plan, s):
+    """Let an attempt at a sequence wait at the stages that were found for it."""
+    _hang(p, len(plan.sides) - 1, plan, s)
+    for stage in range(s.pool[p, POS], len(plan.stages)):
+        if s.pool[p, WAITS] >> stage & 1:
+            s.places[place_of(p, stage, plan, s)] = p
+
+
+@kernel
+def leave_places(p, plan, s):
+    """Make room for others where an attempt at a sequence waits."""
+    for stage in range(s.pool[p, POS], len(plan.stages)):
+        if s.pool[p, WAITS] >> stage & 1:
+            at = place_of(p, stage, plan, s)
+            if s.places[at] == p:
+                s.places[at] = -1
+
+
+@kernel
 def _has_all_it_needs(pos, count, plan):
     """Say whether more records would change nothing: the count has enough, no end, and nobody reads its last ones."""
     side = plan.stages[pos, SIDE]
@@ -145,8 +201,8 @@ def _has_all_it_needs(pos, count, plan):
 @kernel
 def leave(p, plan, s):
     """Take an attempt away from all sides where it waits."""
-    if plan.rules[STRICT] and s.pool[p, LINKS] and s.pool[p, POS] == 0:
-        s.keys[s.pool[p, KEY], STARTERS] -= 1
+    if plan.rules[STRICT] and s.pool[p, LINKS]:
+        leave_places(p, plan, s)
     first = p * plan.rules[PER_ATTEMPT]
     for link in range(first, first + s.pool[p, LINKS]):
         side = s.links[link, STATE]
@@ -252,11 +308,12 @@ def _drop(p, plan, s):
 def die(p, time, again, plan, s):
     """End an attempt that failed; `every`, and a chain that was never matched, start anew."""
     key, was_open, had_begun = s.pool[p, KEY], s.pool[p, OPEN], s.pool[p, FIRST] != NOTHING_YET
+    starts_at_each = plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0
+    if starts_at_each and again and had_begun and s.pool[p, POS] == 0 and s.pool[p, COUNT] >= plan.stages[0, LEAST] > 0:
+        s.meta[BROKEN] = 1
     _drop(p, plan, s)
     new = -1
-    if was_open and plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0:
-        s.meta[BROKEN] = again and had_begun
-    elif was_open:
+    if was_open and not starts_at_each:
         new = arm(key, time, plan, s)
     other = restart(key, time, plan, s)
     new = other if other >= 0 else new
@@ -280,7 +337,8 @@ def _finish(p, time, plan, s):
     s.meta[MATCHES] = m + 1
     key, was_open = s.pool[p, KEY], s.pool[p, OPEN]
     _drop(p, plan, s)
-    if was_open:  # `every` before optional last places, which were never entered
+    if was_open and not (plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0):
+        # `every` before optional last places, which were never entered
         arm(key, time, plan, s)
     elif plan.rules[OPEN_UNTIL] < 0:
         s.keys[key, DONE] = 1
@@ -292,31 +350,45 @@ def _finish(p, time, plan, s):
 @kernel
 def _enter(p, pos, time, plan, s):
     stop_waiting(p, s)
+    before = s.pool[p, POS]
+    has_come = (
+        before >= 0 and plan.stages[before, KIND] == TAKE and s.pool[p, COUNT] >= max(plan.stages[before, LEAST], 1)
+    )
     s.pool[p, POS], s.pool[p, COUNT], s.pool[p, PASSED] = pos, 0, 0
-    s.meta[SEQ] += 1
-    s.pool[p, CAME] = s.meta[SEQ]
+    if plan.rules[STRICT] or not has_come:
+        _come(p, s)
     if plan.stages[pos, WAIT] >= 0:
         wait(p, time + plan.stages[pos, WAIT], s)
 
 
 @kernel
-def _pass(p, time, plan, s):
-    """Start anew with `every` when what it stands before is complete."""
+def _come(p, s):
+    """Put an attempt behind all others; of a pattern, one whose count has enough has come to what follows."""
+    s.meta[SEQ] += 1
+    s.pool[p, CAME] = s.meta[SEQ]
+
+
+@kernel
+def _pass(p, plan, s):
+    """Say whether what `every` stands before is complete, so that it starts anew once this attempt has found its place."""
     if s.pool[p, OPEN] and plan.rules[OPEN_UNTIL] == s.pool[p, POS]:
         s.pool[p, OPEN] = 0
-        if not (plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0):  # those start anew after each record
-            arm(s.pool[p, KEY], time, plan, s)
+        # a sequence of which each record may begin one starts anew when its first place is free
+        return not (plan.rules[STRICT] and plan.rules[OPEN_UNTIL] == 0)
+    return False
 
 
 @kernel
 def move_on(p, time, plan, s):
     """Leave a stage that is complete for the next one, or be done: optional places at the end stay empty."""
-    _pass(p, time, plan, s)
+    key, anew = s.pool[p, KEY], _pass(p, plan, s)
     if plan.stages[s.pool[p, POS], LAST]:
         _finish(p, time, plan, s)
     else:
         _enter(p, s.pool[p, POS] + 1, time, plan, s)
         stay(p, plan, s)
+    if anew:
+        arm(key, time, plan, s)
 
 
 @kernel
@@ -325,8 +397,9 @@ def take(p, pos, side, row, time, plan, s):
     leave(p, plan, s)
     if s.pool[p, FIRST] == NOTHING_YET:
         begin(p, time, s)
+    key, anew = s.pool[p, KEY], False
     while s.pool[p, POS] < pos:
-        _pass(p, time, plan, s)
+        anew |= _pass(p, plan, s)
         _enter(p, s.pool[p, POS] + 1, time, plan, s)
     _note(p, side, row, plan, s)
     kind = plan.stages[pos, KIND]
@@ -334,10 +407,12 @@ def take(p, pos, side, row, time, plan, s):
         s.pool[p, COUNT] += 1
         count, enough = s.pool[p, COUNT], max(plan.stages[pos, LEAST], 1)
         full = count >= enough
+        if count == enough and not plan.rules[STRICT]:
+            _come(p, s)
         more = plan.stages[pos, MOST] == NONE or count < plan.stages[pos, MOST]
         if full and more and pos + 1 < len(plan.stages):
             if count == enough:
-                _pass(p, time, plan, s)
+                anew |= _pass(p, plan, s)
             full = False  # it waits for what follows, and takes more meanwhile
     else:
         s.pool[p, COUNT] |= plan.sides[side, BIT]
@@ -348,6 +423,8 @@ def take(p, pos, side, row, time, plan, s):
         move_on(p, time, plan, s)
     else:
         stay(p, plan, s)
+    if anew:
+        arm(key, time, plan, s)
 
 
 @kernel

@@ -28,6 +28,7 @@ from headwater.kernels.cep_attempts import (
     KEY,
     KIND,
     LEAST,
+    LINKS,
     LIVE,
     MATCHES,
     MOST,
@@ -39,6 +40,7 @@ from headwater.kernels.cep_attempts import (
     OR,
     PASSED,
     PER_ATTEMPT,
+    PLACES,
     POS,
     REBORN,
     REBORN_AT,
@@ -47,10 +49,10 @@ from headwater.kernels.cep_attempts import (
     SIDE,
     SIDES,
     SPARE,
-    STARTERS,
     STRICT,
     TAKE,
     WAIT,
+    WAITS,
     WITHIN,
     YOUNGER,
     arm,
@@ -58,12 +60,14 @@ from headwater.kernels.cep_attempts import (
     begin,
     die,
     leave,
+    leave_places,
     move_on,
     restart,
     stay,
     stop_waiting,
     take,
     wait,
+    wait_in_place,
 )
 from headwater.kernels.cep_waiting import (
     ALL,
@@ -130,8 +134,7 @@ def _show(p, i, row, time, passes, plan, s):
                 return
             if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
                 break
-    if not _offer(p, pos, i, row, time, passes, plan, s) and plan.rules[STRICT]:
-        die(p, time, True, plan, s)
+    _offer(p, pos, i, row, time, passes, plan, s)
 
 
 @kernel
@@ -221,8 +224,8 @@ def _wait_out(p, time, plan, s):
 
 @kernel
 def _rearm(key, time, plan, s):
-    """Let a sequence start anew after each record, when nothing waits at its first place."""
-    if plan.rules[OPEN_UNTIL] == 0 and s.keys[key, STARTERS] == 0:
+    """Let a sequence with `every` start anew when nothing waits at its first place."""
+    if plan.rules[OPEN_UNTIL] == 0 and s.places[key * plan.rules[PLACES]] < 0:
         p = arm(key, time, plan, s)
         if s.meta[BROKEN]:
             bear_again(p, s)
@@ -230,17 +233,60 @@ def _rearm(key, time, plan, s):
 
 
 @kernel
-def _show_to_all(key, i, row, time, n, passes, plan, s):
+def _show_in_turn(key, i, row, time, n, passes, plan, s):
+    """Show a record to all attempts at a sequence, at their last stages first; who does not take it is over."""
     for j in range(n):
-        _show(s.found[j], i, row, time, passes, plan, s)
+        leave_places(s.found[j], plan, s)
+    left_out = False
+    for stage in range(len(plan.stages) - 1, -1, -1):
+        for j in range(n):
+            p = s.found[j]
+            if p < 0 or not s.pool[p, WAITS] >> stage & 1:
+                continue
+            new = s.pool[p, FIRST] == NOTHING_YET
+            if _show_at(p, stage, i, row, time, passes, plan, s):
+                s.found[j] = -1
+                left_out |= new and stage > 0
+    if left_out and plan.rules[OPEN_UNTIL] == 0:
+        # an attempt began beyond the first place, where the record may begin another
+        _show_at(arm(key, time, plan, s), 0, i, row, time, passes, plan, s)
+    _rearm(key, time, plan, s)
+    # the record that broke a sequence may begin the next attempt
+    again, s.meta[REBORN] = s.meta[REBORN], 0
+    for j in range(again):
+        p = s.meta[REBORN_AT + j]
+        for stage in range(len(plan.stages) - 1, -1, -1):
+            if s.pool[p, WAITS] >> stage & 1 and _show_at(p, stage, i, row, time, passes, plan, s):
+                break
+    _rearm(key, time, plan, s)
+
+
+@kernel
+def _show_at(p, stage, i, row, time, passes, plan, s):
+    """Show a record to an attempt at one of the stages where it waits; say whether that settles what becomes of it."""
+    if _offer(p, stage, i, row, time, passes, plan, s):
+        if s.pool[p, POS] >= 0 and s.pool[p, LINKS] == 0:
+            die(p, time, False, plan, s)  # others wait wherever it would
+        return True
+    if s.pool[p, WAITS] & ((1 << stage) - 1):
+        return False  # an earlier stage may take it
+    if s.pool[p, FIRST] != NOTHING_YET:
+        die(p, time, True, plan, s)
+        return True
+    leave(p, plan, s)
+    stay(p, plan, s)
+    if s.pool[p, LINKS] == 0:
+        die(p, time, False, plan, s)
+    return True
+
+
+@kernel
+def _show_to_all(key, i, row, time, n, passes, plan, s):
     if plan.rules[STRICT]:
-        _rearm(key, time, plan, s)
-        # the record that broke a sequence may begin the next attempt
-        again, s.meta[REBORN] = s.meta[REBORN], 0
-        for j in range(again):
-            _show(s.meta[REBORN_AT + j], i, row, time, passes, plan, s)
-        _rearm(key, time, plan, s)
-        s.meta[REBORN] = 0
+        _show_in_turn(key, i, row, time, n, passes, plan, s)
+    else:
+        for j in range(n):
+            _show(s.found[j], i, row, time, passes, plan, s)
     while s.meta[BUSY] > plan.rules[CAP]:
         s.meta[EVICTED] += 1
         die(s.meta[OLDEST], time, False, plan, s)
@@ -264,6 +310,8 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
             return i
         key = slots[i]
         restart(key, times[i], plan, s)
+        if plan.rules[STRICT]:
+            _rearm(key, times[i], plan, s)
         s.meta[SEQ] += 1  # marks what this record has found
         n = _candidates(key, i, base + i, passes, plan, s)
         if not _has_room(s, n + SPARE):
@@ -282,7 +330,10 @@ def plant(by_arrival, by_age, by_deadline, plan, s):
         wait(p, s.pool[p, DEADLINE], s)
     for p in by_arrival:
         s.keys[s.pool[p, KEY], ATTEMPTS] += 1
-        stay(p, plan, s)
+        if plan.rules[STRICT]:
+            wait_in_place(p, plan, s)
+        else:
+            stay(p, plan, s)
 
 
 @kernel
