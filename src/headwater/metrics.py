@@ -217,9 +217,26 @@ class Sample:
     watermarks_us: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+#: the columns of a printed report, and what of a step each shows
+_SHOWN = {
+    "in": "records_in",
+    "out": "records_out",
+    "dead": "dead_letters",
+    "late": "late",
+    "shed": "shed",
+    "left": "left",
+    "busy": "utilisation",
+}
+
+
+def _cell(step: StepMetrics, column: str) -> str:
+    value = getattr(step, _SHOWN[column])
+    return f"{value:.0%}" if column == "busy" else f"{value:,}"
+
+
+@dataclass(slots=True, repr=False)
 class Report:
-    """What a run did, in the same words whatever ran it."""
+    """What a run did, in the same words whatever ran it; printed, a table of its steps."""
 
     flow: str
     runner: str
@@ -246,6 +263,33 @@ class Report:
     def late(self) -> int:
         """Records that came too late for a window or a join."""
         return sum(step.late for step in self.last.steps.values())
+
+    def __repr__(self) -> str:
+        out = sum(self.last.records_out.values())
+        return f"<Report of {self.flow!r} on {self.runner}: {self.last.records_in:,} in, {out:,} out, {self.seconds:.2f} s>"
+
+    def __str__(self) -> str:
+        steps = list(self.last.steps.values())
+        rows = [("step", *_SHOWN), *((s.name, *(_cell(s, name) for name in _SHOWN)) for s in steps)]
+        total = {name: sum(getattr(s, _SHOWN[name]) for s in steps) for name in ("dead", "late", "shed", "left")}
+        out = sum(self.last.records_out.values())
+        sums = {"in": self.last.records_in, "out": out, **total}
+        rows.append(("in all", *(f"{sums[name]:,}" if name in sums else "" for name in _SHOWN)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        latency = self.last.latency.to_json()
+        said = [
+            f"{self.flow} on {self.runner}: {self.seconds:.2f} s, {self.throughput:,.0f} records/s written, latency p50 "
+            f"{latency['p50']:g} ms, p95 {latency['p95']:g} ms, p99 {latency['p99']:g} ms",
+            *lines,
+            *(f"shed {count:,}: {reason}" for reason, count in self.shed.items()),
+            *(f"dead letter from {letter['step']}: {letter['error']}" for letter in self.examples),
+            *([f"ended by: {self.error}"] if self.error else []),
+        ]
+        return "\n".join(said)
 
     def utilisation_cv(self) -> float:
         """Return the coefficient of variation of ρ_w over the steps that compute something, for the whole run."""

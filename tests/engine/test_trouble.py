@@ -1,6 +1,7 @@
 """Bad input, full queues, lost sinks and interruptions: the flow goes on or stops with one message, and counts add up."""
 
 import errno
+import os
 import platform
 import threading
 
@@ -150,14 +151,29 @@ def test_a_full_flow_spills_to_disk_in_order(on, tmp_path):
 
 
 @pytest.mark.parametrize("on", RUNNERS)
-def test_a_disk_that_is_full_while_spilling_stops_the_flow_with_one_message(on, tmp_path):
-    opened = threading.Event()
-    flow, _ = held_up(Endless(limit=100_000), opened)
-    run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path), spill_bytes=2000)
-    wait_until(lambda: run.error is not None)
+@pytest.mark.parametrize("full_after", [None, 50])
+def test_a_disk_that_is_full_while_spilling_makes_the_source_wait(on, full_after, tmp_path, monkeypatch, caplog):
+    opened, source = threading.Event(), Endless(limit=50_000)
+    flow, out = held_up(source, opened)
+    bound = 50_000
+    if full_after is not None:  # a disk that has no room any more, at the system's own edge
+        bound, plain, writes = None, os.write, []
+
+        def write(fd, data):
+            if str(tmp_path) in os.readlink(f"/proc/self/fd/{fd}"):
+                writes.append(fd)
+                if full_after < len(writes) < 2 * full_after:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+            return plain(fd, data)
+
+        monkeypatch.setattr(os, "write", write)
+    run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path), spill_bytes=bound)
+    wait_until(lambda: "cannot spill more" in caplog.text)
+    assert source.given < 50_000
     opened.set()
-    with pytest.raises(RunError, match=r"source 'r' stopped: .*spill"):
-        run.wait()
+    report = run.wait()
+    assert [row["n"] for row in out.records] == list(range(50_000))
+    assert report.last.records_in == accounted(report) == 50_000
 
 
 @pytest.mark.parametrize("on", RUNNERS)

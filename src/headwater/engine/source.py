@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.clock import now_ns
 from headwater.engine.station import Delivery, ExitError, Station
-from headwater.errors import HeadwaterError, RunError
+from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.batch import CREATED, END, Batch
 from headwater.flow.endpoints import Reader
 from headwater.flow.steps import Read
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see whether the run is stopping
+_QUIET_S = 10.0  #: between two warnings of one source
 _MOST = 2000  #: records that a source with a backlog hands over at once, unless `chunk` is more
 
 
@@ -36,7 +37,7 @@ class SourceThread:
         self._reader: Reader | None = None
         self._spilled: SpillFile | None = None
         self._dropped = 0
-        self._warned_s = 0.0
+        self._warned_s = -_QUIET_S
 
     def open(self) -> None:
         """Open the reader; raises what the source has to say."""
@@ -104,7 +105,7 @@ class SourceThread:
         elif how == "shed":
             self._shed(batch)
         else:
-            self._spill(batch)
+            self._spill_or_wait(batch)
 
     def _has_room(self) -> bool:
         return self.station.instance.index not in self.run.gate.held
@@ -133,10 +134,7 @@ class SourceThread:
         reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
         self.held -= batch.length
         self._count_shed(reason, batch.length)
-        now = time.monotonic()
-        if now - self._warned_s > 10:
-            self._warned_s = now
-            log.warning("source %s sheds records: %s; %d so far", self.station.name, reason, self.run.shed[reason])
+        self._warn("source %s sheds records: %s; %d so far", self.station.name, reason, self.run.shed[reason])
 
     def _note_dropped(self, dropped: int) -> None:
         """Count what the reader itself had no room for: it came in, and went no further."""
@@ -149,6 +147,28 @@ class SourceThread:
         self.station.counters.shed += count
         with self.run.lock:
             self.run.shed[reason] = self.run.shed.get(reason, 0) + count
+
+    def _spill_or_wait(self, batch: Batch) -> None:
+        """Spill a batch; while the disk has no room for it, wait for the flow and hand over what was spilled before it."""
+        while not self.run.aborted:
+            try:
+                self._spill(batch)
+                return
+            except InputError as error:
+                self._warn("source %s waits, since it cannot spill more: %s", self.station.name, error)
+            self._wait_for_room()
+            if not self._spilled:
+                self._hand_over(batch)
+                return
+            if not self.run.aborted:
+                self._hand_over(self._spilled.popleft())
+
+    def _warn(self, text: str, *values: object) -> None:
+        """Log a warning, unless there was one a moment ago."""
+        now = time.monotonic()
+        if now - self._warned_s > _QUIET_S:
+            self._warned_s = now
+            log.warning(text, *values)
 
     def _spill(self, batch: Batch) -> None:
         if self._spilled is None:
