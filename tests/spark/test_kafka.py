@@ -18,7 +18,7 @@ from kafka_flows import KEYS, MOST, RECORDS
 
 from headwater import Flow, io
 from headwater import spark as on_spark
-from headwater.errors import FlowError
+from headwater.errors import FlowError, RunError
 from headwater.spark import java
 from headwater.spark.sinks import key_before
 from headwater.spark.sources.kafka import PACKAGES
@@ -133,3 +133,14 @@ def test_a_key_that_records_do_not_have_is_told_before_spark_starts(monkeypatch)
     flow.read("r", io.Kafka("h:1", "t", {"n": int}, key="n")).write("out", io.Discard())
     with pytest.raises(FlowError, match="is for writing"):
         on_spark.run(flow)
+
+
+def test_a_broker_that_is_not_there_is_told_before_spark_starts(monkeypatch):
+    monkeypatch.setattr("headwater.spark.query.session", lambda *given: pytest.fail("Spark was started"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{free.getsockname()[1]}"
+        flow = Flow("nobody")
+        flow.read("r", io.Kafka(server, "t", {"n": int})).write("out", io.Discard())
+        with pytest.raises(RunError, match=rf"no broker of kafka://{server}/t answers \({server}: .*is it running"):
+            on_spark.run(flow)

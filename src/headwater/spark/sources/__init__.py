@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -129,8 +130,24 @@ def check(source: Source) -> None:
         MessageRanges(source, Sizes(1)).start()
     elif isinstance(source, JsonLines | Csv | Parquet) and _is_ranged(source):
         source.open(lambda text, error: None).close()
-    elif isinstance(source, Kafka) and source.key is not None:
-        raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
+    elif isinstance(source, Kafka):
+        if source.key is not None:
+            raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
+        _check_answers(source)
+
+
+def _check_answers(source: Kafka) -> None:
+    """Ask whether any broker listens, for which the client would wait for minutes."""
+    troubles = []
+    for server in source.servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except (OSError, ValueError) as error:
+            troubles.append(f"{server}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise RunError(f"no broker of {source} answers ({'; '.join(troubles)}); is it running?")
 
 
 def check_read(source: Source, at: Offset, whose: str) -> None:
