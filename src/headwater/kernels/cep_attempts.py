@@ -116,8 +116,7 @@ def stay(p, plan, s):
     pos, count = s.pool[p, POS], s.pool[p, COUNT]
     if plan.rules[STRICT]:
         _find_places(p, plan, s)
-        if s.pool[p, WAITS]:
-            wait_in_place(p, plan, s)
+        wait_in_place(p, plan, s)
         return
     side = plan.stages[pos, SIDE]
     if plan.stages[pos, KIND] != TAKE:
@@ -141,16 +140,16 @@ def stay(p, plan, s):
 
 
 @kernel
-def place_of(p, stage, plan, s):
-    """Return the place, among those of all keys, where an attempt at a sequence waits at one of its stages."""
+def _own_place(p, plan, s):
+    """Return the place, among those of all keys, where an attempt at a sequence waits at its own stage."""
+    pos, count = s.pool[p, POS], s.pool[p, COUNT]
+    least = plan.stages[pos, LEAST]
     inner = 0
-    if stage == s.pool[p, POS]:
-        count, least = s.pool[p, COUNT], plan.stages[stage, LEAST]
-        if plan.stages[stage, KIND] != TAKE or count < least:
-            inner = count
-        elif stage == 0 and least == 0:
-            inner = min(count, 1)
-    return s.pool[p, KEY] * plan.rules[PLACES] + plan.stages[stage, PLACE] + inner
+    if plan.stages[pos, KIND] != TAKE or count < least:
+        inner = count
+    elif pos == 0 and least == 0:
+        inner = min(count, 1)
+    return s.pool[p, KEY] * plan.rules[PLACES] + plan.stages[pos, PLACE] + inner
 
 
 @kernel
@@ -160,11 +159,12 @@ def _find_places(p, plan, s):
     takes = plan.stages[pos, KIND] == TAKE
     waits = 0
     more = not takes or plan.stages[pos, MOST] == NONE or count < plan.stages[pos, MOST]
-    if more and s.places[place_of(p, pos, plan, s)] < 0:
+    if more and s.places[_own_place(p, plan, s)] < 0:
         waits |= 1 << pos
     if takes and count >= plan.stages[pos, LEAST]:
+        key_at = s.pool[p, KEY] * plan.rules[PLACES]
         for later in range(pos + 1, len(plan.stages)):
-            if s.places[place_of(p, later, plan, s)] < 0:
+            if s.places[key_at + plan.stages[later, PLACE]] < 0:
                 waits |= 1 << later
             if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
                 break
@@ -173,21 +173,33 @@ def _find_places(p, plan, s):
 
 @kernel
 def wait_in_place(p, plan, s):
-    """Let an attempt at a sequence wait at the stages that were found for it."""
-    _hang(p, len(plan.sides) - 1, plan, s)
-    for stage in range(s.pool[p, POS], len(plan.stages)):
-        if s.pool[p, WAITS] >> stage & 1:
-            s.places[place_of(p, stage, plan, s)] = p
+    """Let an attempt at a sequence wait at the stages that were found for it; all of a key hang at one side throughout."""
+    if s.pool[p, LINKS] == 0:
+        _hang(p, len(plan.sides) - 1, plan, s)
+    _change_places(p, -1, p, plan, s)
 
 
 @kernel
 def leave_places(p, plan, s):
     """Make room for others where an attempt at a sequence waits."""
-    for stage in range(s.pool[p, POS], len(plan.stages)):
-        if s.pool[p, WAITS] >> stage & 1:
-            at = place_of(p, stage, plan, s)
-            if s.places[at] == p:
-                s.places[at] = -1
+    _change_places(p, p, -1, plan, s)
+
+
+@kernel
+def _change_places(p, old, new, plan, s):
+    """Write `new` to the places where an attempt waits and that `old` holds."""
+    pos = s.pool[p, POS]
+    waits = s.pool[p, WAITS] >> pos
+    if waits & 1:
+        at = _own_place(p, plan, s)
+        if s.places[at] == old:
+            s.places[at] = new
+    stage, waits = pos + 1, waits >> 1
+    while waits:
+        at = s.pool[p, KEY] * plan.rules[PLACES] + plan.stages[stage, PLACE]
+        if waits & 1 and s.places[at] == old:
+            s.places[at] = new
+        stage, waits = stage + 1, waits >> 1
 
 
 @kernel
@@ -201,8 +213,14 @@ def _has_all_it_needs(pos, count, plan):
 @kernel
 def leave(p, plan, s):
     """Take an attempt away from all sides where it waits."""
-    if plan.rules[STRICT] and s.pool[p, LINKS]:
+    if plan.rules[STRICT]:
         leave_places(p, plan, s)
+    else:
+        _unhang(p, plan, s)
+
+
+@kernel
+def _unhang(p, plan, s):
     first = p * plan.rules[PER_ATTEMPT]
     for link in range(first, first + s.pool[p, LINKS]):
         side = s.links[link, STATE]
@@ -286,6 +304,7 @@ def begin(p, time, s):
 @kernel
 def _drop(p, plan, s):
     leave(p, plan, s)
+    _unhang(p, plan, s)
     stop_waiting(p, s)
     if s.pool[p, FIRST] != NOTHING_YET:
         older, younger = s.pool[p, OLDER], s.pool[p, YOUNGER]

@@ -28,7 +28,6 @@ from headwater.kernels.cep_attempts import (
     KEY,
     KIND,
     LEAST,
-    LINKS,
     LIVE,
     MATCHES,
     MOST,
@@ -265,7 +264,7 @@ def _show_in_turn(key, i, row, time, n, passes, plan, s):
 def _show_at(p, stage, i, row, time, passes, plan, s):
     """Show a record to an attempt at one of the stages where it waits; say whether that settles what becomes of it."""
     if _offer(p, stage, i, row, time, passes, plan, s):
-        if s.pool[p, POS] >= 0 and s.pool[p, LINKS] == 0:
+        if s.pool[p, POS] >= 0 and s.pool[p, WAITS] == 0:
             die(p, time, False, plan, s)  # others wait wherever it would
         return True
     if s.pool[p, WAITS] & ((1 << stage) - 1):
@@ -275,7 +274,7 @@ def _show_at(p, stage, i, row, time, passes, plan, s):
         return True
     leave(p, plan, s)
     stay(p, plan, s)
-    if s.pool[p, LINKS] == 0:
+    if s.pool[p, WAITS] == 0:
         die(p, time, False, plan, s)
     return True
 
@@ -292,6 +291,14 @@ def _show_to_all(key, i, row, time, n, passes, plan, s):
         die(s.meta[OLDEST], time, False, plan, s)
     restart(key, time, plan, s)
     s.meta[REBORN] = 0
+
+
+@kernel
+def _suits_none(i, passes):
+    suits = False
+    for side in range(len(passes)):
+        suits |= passes[side, i]
+    return not suits
 
 
 @kernel
@@ -317,6 +324,8 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
         if not _has_room(s, n + SPARE):
             return i
         s.meta[CREATED], s.meta[ENTERED] = stamps[i, 0], stamps[i, 1]
+        if plan.rules[STRICT] and n == 1 and s.pool[s.found[0], FIRST] == NOTHING_YET and _suits_none(i, passes):
+            continue  # it changes nothing: the one attempt there is has not begun
         _show_to_all(key, i, base + i, times[i], n, passes, plan, s)
     return stop
 
