@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from played import SECOND, results
 
 from headwater import engine
-from headwater.flow import Batch, Flow, Schema
-from headwater.flow.batch import END, NO_WATERMARK
-from headwater.flow.steps import EventTime
+from headwater.flow import Flow
 from headwater.io import Collect, Items
-from headwater.operators import build
 
-SECOND = 1_000_000
-SCHEMA = Schema.of({"id": int, "key": str, "x": int, "t": "time", "u": int})
 AGGREGATES = "count() as n, sum(x) as s, min(id) as first, max(id) as last"
-
-
-class Played:
-    """A flow's steps, run one batch at a time, with marks of time as runners send them."""
-
-    def __init__(self, flow: Flow, last: str) -> None:
-        self._steps = [step for step in flow.steps.values() if step.inputs]
-        self._operators = {step.name: build(step) for step in self._steps}
-        self._marks = {step.name: [NO_WATERMARK] * len(step.inputs) for step in self._steps}
-        self._last, self.found = last, []  # type: ignore[var-annotated]
-
-    def send(self, sender: str, batch: Batch | None, watermark: int) -> None:
-        if sender == self._last and batch is not None:
-            self.found += batch.rows()
-        for step in self._steps:
-            for port, given_ in enumerate(step.inputs):
-                if given_.step == sender:
-                    self._take(step, port, batch, watermark)
-
-    def _take(self, step: Any, port: int, batch: Batch | None, watermark: int) -> None:
-        operator, marks = self._operators[step.name], self._marks[step.name]
-        if batch is not None and batch.length:
-            for out in _outputs(operator.process(batch, port)):
-                self.send(step.name, out, out.watermark if isinstance(step.kind, EventTime) else NO_WATERMARK)
-        before, marks[port] = min(marks), max(marks[port], watermark)
-        if min(marks) > before:
-            for out in _outputs(operator.advance(min(marks))):
-                self.send(step.name, out, NO_WATERMARK)
-            self.send(step.name, None, min(marks))
-
-
-def _outputs(output: Any) -> list[Batch]:
-    parts = [(0, output)] if isinstance(output, Batch) else output or []
-    return [batch for port, batch in parts if port == 0]
-
-
-def results(
-    query: str, records: list[tuple[str, dict[str, Any]]], cuts: list[int], lateness: str = "2 s"
-) -> list[dict[str, Any]]:
-    """Run a query over records of the streams a and b, cut into batches at these places."""
-    flow = Flow("test")
-    for name in "ab":
-        flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t", lateness=lateness)
-    flow.query("q", query)
-    played = Played(flow, "q")
-    edges = [0, *sorted({cut % (len(records) + 1) for cut in cuts}), len(records)]
-    for start, stop in pairwise(edges):
-        for stream in "ab":
-            rows = [record for name, record in records[start:stop] if name == stream]
-            if rows:
-                played.send(f"read {stream}", Batch.of_rows(rows, SCHEMA), NO_WATERMARK)
-    for stream in "ab":
-        played.send(f"read {stream}", None, END)
-    return played.found
 
 
 @st.composite
@@ -125,6 +66,76 @@ def per_key(rows: list[dict[str, Any]], query: str) -> Any:
     if "partition" not in query and ", key)" not in query:
         return rows
     return {key: [row for row in rows if row["key"] == key] for key in "kl"}
+
+
+CHAINS = [
+    "every e1=a -> e2=b[x >= e1.x]", "every e1=a, e2=b", "every e1=a+, e2=b", "every e1=a<2:3> -> e2=b",
+    "every e1=a -> e2=a and e3=b", "every e1=a -> e2=b within 2 sec", "every e1=a, e2=a+, e3=b within 3 sec",
+    "every e1=a -> not b for 2 sec", "every e1=a -> not b[x == e1.x] and e2=a", "e1=a -> e2=b within 1 sec",
+    "every not b for 2 sec -> e1=a", "e1=a -> every e2=b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@settings(max_examples=25, deadline=None)
+@given(arrivals("ab", late=False), cuts, st.booleans())
+def test_no_chain_depends_on_batching(chain: str, records: Any, at: list[int], parted: bool) -> None:
+    names = [name for name in ("e1", "e2", "e3") if f"{name}=" in chain]
+    select = ", ".join(f"{name}.id as {name}" for name in names)
+    query = f"from {chain} select e1.key as key, {select}"
+    if parted:
+        query = f"partition with (key of a, key of b) begin {query} end"
+    whole = per_key(results(query, records, []), query)
+    assert per_key(results(query, records, at), query) == whole
+    assert per_key(results(query, records, one_by_one), query) == whole
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@settings(max_examples=15, deadline=None)
+@given(arrivals("a", late=True), cuts)
+def test_no_chain_of_one_stream_depends_on_batching_when_records_are_late(
+    chain: str, records: Any, at: list[int]
+) -> None:
+    chain = chain.replace("=b", "=a[x > 0]").replace("not b", "not a[x > 1]").replace("][", " and ")
+    query = f"from {chain} select e1.id as i"
+    whole = results(query, records, [])
+    assert results(query, records, at) == whole
+    assert results(query, records, one_by_one) == whole
+
+
+PAIRS = "select l.id as i, r.id as j"
+TOGETHER = [
+    f"from a#window.time(2 sec) as l join b#window.length(2) as r on l.key == r.key {PAIRS}",
+    f"from a#window.time(2 sec) as l full outer join b#window.time(3 sec) as r on l.x < r.x {PAIRS}",
+    "partition with (key of a) begin from every e1=a -> e2=b select e1.id as i, e2.id as j end",
+    f"partition with (key of a) begin from a#window.length(2) as l join b#window.length(2) as r {PAIRS} end",
+    "from a[x > 1] select id, t insert into c; from b select id, t insert into c; "
+    "from every e1=c, e2=c select e1.id as i, e2.id as j",
+    "from a[x > 1] select id, t insert into c; from a[x < 3] select id, t insert into c; "
+    "from c#window.length(2) select id, sum(id) as s",
+    "from a#window.timeBatch(3 sec) select t, count() as n insert into c; from b select t, x as n insert into c; "
+    "from c#window.timeBatch(4 sec) select n, count() as m, sum(n) as s",
+    "from every e1=a -> not b for 2 sec select e1.id as id, e1.t as t insert into c; "
+    "from c#window.time(2 sec) select id, count() as n",
+]
+
+
+@pytest.mark.parametrize("query", TOGETHER)
+@settings(max_examples=25, deadline=None)
+@given(arrivals("ab", late=False), cuts)
+def test_queries_of_several_streams_do_not_depend_on_batching(query: str, records: Any, at: list[int]) -> None:
+    whole = results(query, records, [])
+    assert results(query, records, at) == whole
+    assert results(query, records, one_by_one) == whole
+    assert results(query, records, at, moved=True) == whole
+
+
+@pytest.mark.parametrize("cuts", [[], [2], [1, 2, 3]])
+def test_records_of_one_time_are_in_the_order_of_their_streams(cuts: list[int]) -> None:
+    sent = [("b", 0, 1), ("a", 1, 1), ("a", 2, 1), ("b", 3, 2)]
+    records = [(stream, {"id": i, "key": "k", "x": 0, "t": t * SECOND, "u": 0}) for stream, i, t in sent]
+    query = "from every e1=a, e2=b select e1.id as i, e2.id as j"
+    assert results(query, records, cuts, lateness="0 s") == [{"i": 2, "j": 0}]
 
 
 @pytest.mark.parametrize("take", ["all", 1, 5])

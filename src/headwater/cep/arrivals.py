@@ -2,7 +2,8 @@
 
 One stream is taken as it comes. Several are taken in order of event time, once the watermark has passed, or as they
 come when they have no event time; then a record's time is the moment it was created. Time never runs back: a record
-that comes late counts as of the time that was reached.
+that comes late counts as of the time that was reached. In a partition, a record of a stream that has no key there goes to
+every key that has been seen by then.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from headwater.cep.chunk import Chunk, Part
+from headwater.cep.clock import Clock, split_off
 from headwater.flow.batch import CREATED, END, Batch, concat_batches
 from headwater.flow.column import Array, Column
 from headwater.flow.expr import Expr
 from headwater.flow.schema import Schema
 from headwater.operators.expression import compiled, fallible
-from headwater.operators.keyed import joined, split_off_keyless
+from headwater.operators.keyed import joined
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import DEAD, Select, computed
 
@@ -33,14 +35,17 @@ class Arrivals:
         keys: tuple[tuple[str, ...], ...],
         step: str,
         reads: Sequence[tuple[int, Expr]] = (),
+        lag_us: int = 0,
     ) -> None:
         """`reads` is what will be computed of single records, by stream: one without an answer never comes in."""
         self._timed = all(times)
         self._times, self._key_names, self._step = times, keys, step
-        self.keys = KeySlots(schemas[0], keys[0])
+        keyed = next((port for port, names in enumerate(keys) if names), 0)
+        self.keys = KeySlots(schemas[keyed], keys[keyed])
+        self.to_all = any(keys) and not all(keys)  #: whether some records go to every key
         self._waits = self._timed and len(schemas) > 1
         self.waiting: list[Batch | None] = [None] * len(schemas)
-        self.clock = -(2**63)
+        self.clock = Clock(lag_us if self._timed else None)
         self._tests: list[list[Callable[[Batch], Column]]] = [[] for _ in schemas]
         for port, read in reads:
             if fallible(read, schemas[port]):
@@ -48,7 +53,8 @@ class Arrivals:
 
     def add(self, batch: Batch, port: int) -> tuple[Chunk | None, list[tuple[int, Batch]]]:
         """Take a batch; return the chunk it makes, unless it has to wait, and dead letters."""
-        batch, letters = split_off_keyless(batch, self._key_names[port], self._step)
+        time = self._times[port] if self._timed else None
+        batch, letters = split_off(batch, self._key_names[port], time, self._step)
         for test in self._tests[port]:
             batch, _, unfit = computed(test, batch, self._step)
             letters = joined(letters, unfit)
@@ -61,15 +67,23 @@ class Arrivals:
             return None, dead
         return self._chunk([(port, batch)], None), dead
 
-    def release(self, watermark: int) -> Chunk | None:
-        """Return the records that the watermark has passed, in order of time; equal times in order of streams."""
-        if not self._waits:
-            return None
+    def release(self, watermark: int) -> tuple[Chunk | None, int]:
+        """Return the records that come before what a watermark lets pass, and that time.
+
+        They are in order of time; equal times in order of streams. A record on the watermark itself waits: another of the
+        same time may still come.
+        """
+        reached = self.clock.reached(watermark)
+        chunk = self._released(reached) if self._waits else None
+        self.clock.pass_(watermark)
+        return chunk, reached
+
+    def _released(self, reached: int) -> Chunk | None:
         ready: list[tuple[int, Batch]] = []
         for port, held in enumerate(self.waiting):
             if held is None:
                 continue
-            now = self._time(held, port) <= watermark if watermark < END else np.ones(held.length, np.bool_)
+            now = self._time(held, port) < reached if reached < END else np.ones(held.length, np.bool_)
             if now.any():
                 ready.append((port, held.filter(now)))
                 self.waiting[port] = held.filter(~now) if not now.all() else None
@@ -84,15 +98,15 @@ class Arrivals:
             return batch.columns[name]  # type: ignore[return-value]
         return batch.stamps[:, CREATED] // 1000
 
-    def _chunk(self, given: list[tuple[int, Batch]], order: Array | None) -> Chunk:
+    def _chunk(self, given: list[tuple[int, Batch]], order: Array | None) -> Chunk | None:
         times = np.concatenate([self._time(batch, port) for port, batch in given])
-        slots = np.concatenate([self._slots(batch, port) for port, batch in given])
         stamps = np.concatenate([batch.stamps for _, batch in given])
+        known = len(self.keys)
+        slots = np.concatenate([self._slots(batch, port) for port, batch in given])
         if order is not None:
             times, slots, stamps = times[order], slots[order], stamps[order]
-        times = np.maximum.accumulate(np.maximum(times, self.clock))
-        self.clock = int(times[-1])
-        return Chunk(self._parts(given, order), times, slots, stamps)
+        chunk = Chunk(self._parts(given, order), self.clock.in_order(times), slots, stamps)
+        return self._to_all(chunk, known) if self.to_all else chunk
 
     def _parts(self, given: list[tuple[int, Batch]], order: Array | None) -> tuple[Part, ...]:
         if order is None or len(given) == 1:
@@ -105,19 +119,37 @@ class Arrivals:
 
     def _slots(self, batch: Batch, port: int) -> Array:
         names = self._key_names[port]
+        if self.to_all and not names:
+            return np.full(batch.length, -1, np.int64)
         return self.keys.slots([batch.columns[name] for name in names]) if names else self.keys.slots_of(batch)  # type: ignore[misc]
 
+    def _to_all(self, chunk: Chunk, known: int) -> Chunk | None:
+        """Repeat each record without a key for every key seen before it, in the order in which they were seen."""
+        first = np.full(len(self.keys), -1, np.int64)
+        places = np.flatnonzero(chunk.slots >= known)
+        first[chunk.slots[places][::-1]] = places[::-1]
+        by_age = np.argsort(first, kind="stable")
+        times = np.where(chunk.slots >= 0, 1, np.searchsorted(first[by_age], np.arange(chunk.length)))
+        source = np.repeat(np.arange(chunk.length), times)
+        if not len(source):
+            return None
+        nth = np.arange(len(source)) - np.repeat(np.cumsum(times) - times, times)
+        slots = np.where(chunk.slots[source] >= 0, chunk.slots[source], by_age[nth])
+        return chunk.repeated(source, slots)
+
     def save(self, select: Select | None = None) -> dict[str, Any]:
-        """Return what waits of the chosen keys, as it is."""
-        return {"clock": self.clock, "waiting": [self._of(port, select) for port in range(len(self.waiting))]}
+        """Return what waits of the chosen keys, as it is; what goes to every key is among it."""
+        waiting = [self._of(port, select) for port in range(len(self.waiting))]
+        return {"clock": (self.clock.now, self.clock.passed), "waiting": waiting}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Add what waited elsewhere."""
-        self.clock = max(self.clock, saved["clock"])
+        self.clock.load(*saved["clock"])
         for port, held in enumerate(saved["waiting"]):
             mine = self.waiting[port]
             if held is not None:
-                self.waiting[port] = held if mine is None else concat_batches([mine, held])
+                both = mine is not None and not (self.to_all and not self._key_names[port])  # all have those already
+                self.waiting[port] = concat_batches([mine, held]) if both else held  # type: ignore[list-item]
 
     def forget(self, select: Select) -> None:
         """Drop what waits of the chosen keys."""
@@ -126,7 +158,7 @@ class Arrivals:
     def _of(self, port: int, select: Select | None, *, chosen: bool = True) -> Batch | None:
         held, names = self.waiting[port], self._key_names[port]
         if held is None or select is None or not names:
-            return held if chosen else None
+            return held if chosen or self.to_all else None
         part = held.filter(select.rows([held.columns[name] for name in names]) == chosen)  # type: ignore[misc]
         return part if part.length else None
 

@@ -65,6 +65,17 @@ class Chunk:
                 parts.append(Part(part.stream, part.batch.filter(mine), new_place[part.places[mine]]))
         return Chunk(tuple(parts), self.times[chosen], self.slots[chosen], self.stamps[chosen])
 
+    def repeated(self, source: Array, slots: Array) -> Chunk:
+        """Return a chunk whose records are those at `source`, which never falls, with these slots."""
+        parts = []
+        for part in self.parts:
+            row = np.full(self.length, -1, np.int64)
+            row[np.arange(self.length) if part.places is None else part.places] = np.arange(part.batch.length)
+            rows = row[source]
+            places = np.flatnonzero(rows >= 0)
+            parts.append(Part(part.stream, part.batch.take(rows[places]), places))
+        return Chunk(tuple(parts), self.times[source], slots, self.stamps[source])
+
 
 def _scattered(column: Column, places: Array, length: int) -> Column:
     values, valid = parts(column)

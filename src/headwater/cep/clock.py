@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.batch import END, NO_WATERMARK, Batch
 from headwater.flow.column import Array, Nullable
-from headwater.operators.keyed import split_off_keyless
+from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.operator import dead_letters
 
 
@@ -23,13 +23,19 @@ class Clock:
 
     def pass_(self, watermark: int) -> int:
         """Learn of a watermark and return the time that it lets pass: `NO_WATERMARK` for none, `END` for all."""
+        reached = self.reached(watermark)
+        if NO_WATERMARK < reached < END:
+            self.passed = max(self.passed, reached)
+            self.now = max(self.now, self.passed)
+        return reached
+
+    def reached(self, watermark: int) -> int:
+        """Return the time that a watermark would let pass."""
         if watermark >= END:
             return END
         if self._lag_us is None or watermark <= NO_WATERMARK + self._lag_us:
             return NO_WATERMARK
-        self.passed = max(self.passed, watermark - self._lag_us)
-        self.now = max(self.now, self.passed)
-        return self.passed
+        return max(self.passed, watermark - self._lag_us)
 
     def since_passed(self, times: Array) -> Array:
         """Return times of records, each not before what watermarks have passed: a late one counts as of that time.
@@ -60,4 +66,4 @@ def split_off(batch: Batch, keys: tuple[str, ...], time: str | None, step: str) 
         step, [f"the time, {time!r}, is missing"] * int((~column.valid).sum()), batch.filter(~column.valid)
     )
     batch = batch.filter(column.valid)
-    return batch, timeless if letters is None else concat_batches([letters, timeless])
+    return batch, joined(letters, timeless)

@@ -58,7 +58,8 @@ class _Joining:
                 self._query.select[0].at,
                 "an aggregate of a join needs a second query that reads this one's result",
             )
-        keys = [self._planner.keys_of(side.stream, side.at) for side in self._sides]
+        keys = self._planner.keys_of({side.stream: side.at for side in self._sides})
+        keys = (keys[0], keys[-1])  # of a stream joined with itself there is one
         kind, one_way = self._join.kind, self._join.unidirectional
         plan = JoinPlan(
             schemas=self._schemas,
@@ -71,11 +72,11 @@ class _Joining:
             on=rest,
             projection=selection.projection(self._paired()),
             times=(streams[0].time, streams[1].time),
-            keys=(keys[0], keys[1]),
+            keys=keys,
             step=self._name,
+            lag_us=self._planner.lag_of(streams),
         )
-        self._planner.add_step(self._name, plan, list(zip(streams, keys, strict=True)), selection.out)
-        return Stream(self._planner.flow, self._name)
+        return self._planner.add_step(self._name, plan, list(zip(streams, keys, strict=True)), selection.out)
 
     def _extents(self, streams: list[Stream]) -> tuple[tuple[int, int], tuple[int, int]]:
         limits, spans = [0, 0], [0, 0]

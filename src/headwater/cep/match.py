@@ -17,7 +17,7 @@ from headwater.cep.indexed import PatternMatcher
 from headwater.cep.plain import SequenceMatcher, own_reads
 from headwater.cep.projection import Projection
 from headwater.cep.tokens import FOREVER
-from headwater.flow.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.flow.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.flow.column import Array
 from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.keyed import joined, with_letters
@@ -42,6 +42,9 @@ class MatchPlan:
     keys: tuple[tuple[str, ...], ...]
     step: str
     cap: int = DEFAULT_CAP
+    lag_us: int = 0  #: of the streams, behind the watermark
+    result_time: str | None = None  #: the column of the results' event time
+    delay_us: int = 0  #: how far that lies behind the watermark when they come
     general: bool = False  #: run even a plain chain by the general matcher
 
     def __call__(self) -> MatchOperator:
@@ -63,7 +66,7 @@ class MatchOperator(Operator):
     def __init__(self, plan: MatchPlan) -> None:
         self._plan = plan
         a = plan.automaton
-        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a))
+        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a), plan.lag_us)
         self._select = plan.projection.runner(plan.step)
         self._matcher = _matcher(plan)
         self._evicted = 0  #: by matchers before this one
@@ -93,10 +96,10 @@ class MatchOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Take records that waited for their turn, and let time pass."""
-        chunk = self._arrivals.release(watermark)
+        chunk, reached = self._arrivals.release(watermark)
         out, letters = self._run(chunk) if chunk is not None else (None, None)
-        if watermark > NO_WATERMARK:
-            late, more = self._results(self._matcher.advance(min(watermark, FOREVER) if watermark < END else FOREVER))
+        if reached > NO_WATERMARK:
+            late, more = self._results(self._matcher.advance(min(reached, FOREVER)))
             out, letters = joined(out, late), joined(letters, more)
         return with_letters(out, letters)
 
@@ -117,7 +120,8 @@ class MatchOperator(Operator):
         """Save the partial matches of the chosen keys, and the records of theirs that wait for their turn."""
         keys = self._arrivals.keys
         slots = chosen_slots(keys, select)
-        slots = slots[self._matcher.holding()[slots]]
+        if not self._arrivals.to_all:
+            slots = slots[self._matcher.holding()[slots]]
         state = {
             "count": len(slots),
             "keys": keys.columns(slots),
@@ -147,7 +151,7 @@ class MatchOperator(Operator):
     def _forget_idle_keys(self) -> None:
         """Forget keys that hold nothing, once they may be the greater part."""
         known = len(self._arrivals.keys)
-        if known > self._keys_allowed:
+        if known > self._keys_allowed and not self._arrivals.to_all:
             stay = np.flatnonzero(self._matcher.holding()[:known])
             self.forgotten_keys += known - len(stay)
             self._keep(stay)

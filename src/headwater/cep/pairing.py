@@ -45,6 +45,8 @@ class JoinPlan:
     times: tuple[str | None, str | None]
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     step: str
+    lag_us: int = 0  #: of the streams, behind the watermark
+    result_time: str | None = None  #: a pair has none
 
     def __call__(self) -> JoinWindowsOperator:
         """Make a new operator."""
@@ -64,7 +66,7 @@ class JoinWindowsOperator(Operator):
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
         reads = [(side, values[side]) for values in plan.equal for side in range(2)]
-        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads)  # type: ignore[arg-type]
+        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads, plan.lag_us)  # type: ignore[arg-type]
         self._select = plan.projection.runner(plan.step)
         self._on = compiled_mask(plan.on, plan.projection.given) if plan.on is not None else None
         sides = [(left, right) for left, right, _ in plan.equal]
@@ -104,7 +106,7 @@ class JoinWindowsOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Take records that waited for their turn."""
-        chunk = self._arrivals.release(watermark)
+        chunk, _ = self._arrivals.release(watermark)
         return with_letters(*self._run(chunk)) if chunk is not None else None
 
     def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
@@ -229,11 +231,13 @@ class JoinWindowsOperator(Operator):
 
     def _tidy(self, now: int) -> None:
         """Forget records that have left their window, and keys that have none left, once they are the greater part."""
-        if self.rows <= _TIDY and len(self._arrivals.keys) <= self._keys_allowed:
+        full = len(self._arrivals.keys) > self._keys_allowed and not self._arrivals.to_all
+        if self.rows <= _TIDY and not full:
             return
         inside = [self._in_window(side, now) for side in range(2)]
         stay = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
-        stay = stay if self._plan.keys[0] else np.arange(len(self._arrivals.keys))
+        if self._arrivals.to_all or not self._plan.keys[0]:
+            stay = np.arange(len(self._arrivals.keys))
         idle = len(self._arrivals.keys) - len(stay)
         if 2 * sum(int(there.sum()) for there in inside) < self.rows or idle > IDLE_KEYS:
             self._keep(stay, now)
@@ -282,7 +286,7 @@ class JoinWindowsOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys."""
         slots = chosen_slots(self._arrivals.keys, select)
-        state = self._save(slots, self._arrivals.clock)
+        state = self._save(slots, self._arrivals.clock.now)
         keys = self._arrivals.keys.columns(slots)
         return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
 
@@ -297,7 +301,7 @@ class JoinWindowsOperator(Operator):
         """Drop the windows of the chosen keys, and what waits of theirs."""
         gone = chosen_slots(self._arrivals.keys, select)
         self._arrivals.forget(select)
-        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.clock)
+        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.clock.now)
 
 
 def _wider(array: Array, room: int, fill: int) -> Array:

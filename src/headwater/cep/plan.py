@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import ChainReader, column_type, events_of, indexed, label, unknown_stream
+from headwater.cep.automaton import column_type, unknown_stream
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator
 from headwater.cep.fluent import Statement
 from headwater.cep.fluent import text as written
-from headwater.cep.match import DEFAULT_CAP, MatchPlan
+from headwater.cep.match import DEFAULT_CAP
+from headwater.cep.merging import MergePlan
+from headwater.cep.ordering import Place, in_order, places
 from headwater.cep.parse import parse
 from headwater.cep.selecting import Selection, Selector
 from headwater.cep.sliding import SlidingPlan
@@ -61,48 +63,62 @@ def time_of(flow: Flow, step: str) -> str | None:
         return at.kind.column
     if isinstance(at.kind, WindowAggregate):
         return "end" if at.kind.time else None
+    if isinstance(at.kind, Apply) and hasattr(at.kind.make, "result_time"):
+        return at.kind.make.result_time  # type: ignore[no-any-return]
     before = time_of(flow, at.inputs[0].step) if at.inputs else None
     return before if before is not None and out.get(before) == "time" else None
 
 
+def lag_of(flow: Flow, step: str) -> int:
+    """Return how far a step's records may lie behind the watermark although they are not late, in microseconds."""
+    at = flow.steps[step]
+    if isinstance(at.kind, EventTime):
+        return 0
+    own: int = getattr(at.kind.make, "delay_us", 0) if isinstance(at.kind, Apply) else 0
+    return own + max((lag_of(flow, given.step) for given in at.inputs), default=0)
+
+
 class Planner:
-    """Adds the statements of one text to a flow, one after the other."""
+    """Adds the queries of one text to a flow, each after those whose results it reads."""
 
     def __init__(self, flow: Flow, name: str, text: str, streams: dict[str, Stream], cap: int) -> None:
         self.flow, self._name, self.text, self._cap = flow, name, text, cap
-        self._streams = streams
+        self.streams = streams
+        self._given = set(streams)  #: the flow's own
+        self._parts: dict[str, list[Stream]] = {}  #: what each query has inserted into a stream so far
         self._keys: dict[str, tuple[str, ...]] = {}
         self._partition: tuple[str, ...] = ()
 
     def plan(self, app: s.App) -> Stream:
         """Add all queries and return the stream of the last."""
-        queries = [q for st in app.statements for q in (st.queries if isinstance(st, s.Partition) else (st,))]
-        wanted = [q for q in queries if isinstance(q, s.Query)]
-        if not wanted:
+        queries = places(app)
+        if not queries:
             raise complaint(self.text, (0, 1), "there is no query here; one begins with 'from'")
-        last = None
         for statement in app.statements:
-            match statement:
-                case s.Define():
-                    self._check_definition(statement)
-                case s.Query():
-                    last = self._add(statement, is_last=statement is wanted[-1])
-                case s.Partition(keys, inner):
-                    self._enter_partition(statement, keys)
-                    for query in inner:
-                        last = self._add(query, is_last=query is wanted[-1])
-                    self._keys, self._partition = {}, ()
-        assert last is not None
-        return last
+            if isinstance(statement, s.Define):
+                self._check_definition(statement)
+        found = {place: self._place(place, queries) for place in in_order(self.text, queries)}
+        return found[queries[-1]] if queries[-1].into is None else self.streams[queries[-1].into]
+
+    def _place(self, place: Place, queries: list[Place]) -> Stream:
+        if place.partition is not None:
+            self._enter_partition(place)
+        made = self._add(place, queries)
+        if place.into is not None:
+            self._insert(place, made, queries)
+        self._keys, self._partition = {}, ()
+        for inner in [name for name in self.streams if name.startswith("#") and " of " not in name]:
+            del self.streams[inner]
+        return made
 
     def _check_definition(self, definition: s.Define) -> None:
         for column, kind in definition.fields:
             if kind not in TYPES:
                 near = suggestion(kind, TYPES) or f"; types are {', '.join(TYPES)}"
                 raise complaint(self.text, definition.at, f"column {column!r}: there is no type {kind!r}{near}")
-        if definition.stream not in self._streams:
-            raise unknown_stream(self.text, definition.at, definition.stream, self._schemas())
-        schema = self._streams[definition.stream].schema
+        if definition.stream not in self.streams:
+            raise unknown_stream(self.text, definition.at, definition.stream, self.schemas())
+        schema = self.streams[definition.stream].schema
         for column, kind in definition.fields:
             if column not in schema:
                 raise complaint(
@@ -121,64 +137,112 @@ class Planner:
                     f"column {column!r} is defined as {kind}; in the flow it is {schema[column]}",
                 )
 
-    def _schemas(self) -> dict[str, Schema]:
-        return {name: stream.schema for name, stream in self._streams.items()}
+    def schemas(self) -> dict[str, Schema]:
+        """Return the columns of all streams that can be read so far."""
+        return {name: stream.schema for name, stream in self.streams.items()}
 
-    def _enter_partition(self, partition: s.Partition, keys: tuple[tuple[str, str], ...]) -> None:
-        for column, stream in keys:
-            if stream not in self._streams:
-                raise unknown_stream(self.text, partition.at, stream, self._schemas())
-            column_type(self.text, s.Attribute(column, at=partition.at), stream, self._streams[stream].schema)
+    def _enter_partition(self, place: Place) -> None:
+        partition = place.partition
+        assert partition is not None
+        for column, stream in partition.keys:
+            if stream not in self.streams:
+                raise unknown_stream(self.text, partition.at, stream, self.schemas())
+            column_type(self.text, s.Attribute(column, at=partition.at), stream, self.streams[stream].schema)
             self._keys[stream] = (*self._keys.get(stream, ()), column)
-        self._partition = tuple(column for column, stream in keys if stream == keys[0][1])
-
-    def keys_of(self, name: str, at: s.Place) -> tuple[str, ...]:
-        """Return the columns by which the partition, if any, tells a stream's records apart."""
-        if not self._keys:
-            return ()
-        found = self._keys.get(name)
-        if found is None and all(key in self._streams[name].schema for key in self._partition):
-            found = self._partition  # a stream that an earlier query of the partition made keeps its keys
-        if found is None or len(found) != len(self._partition):
+        self._partition = self._keys[partition.keys[0][1]]
+        uneven = next((stream for stream, keys in self._keys.items() if len(keys) != len(self._partition)), None)
+        if uneven is not None:
             raise complaint(
-                self.text, at, f"the partition has no key for stream {name!r}; add 'column of {name}' to it"
+                self.text,
+                partition.at,
+                f"the partition has {len(self._partition)} of {partition.keys[0][1]!r}, but {len(self._keys[uneven])} of "
+                f"{uneven!r}; name as many columns of each",
             )
-        return found
+        for name in [name for name in self.streams if name.startswith("#")]:
+            inner = name.partition(" of ")[0]
+            if place.name_of(inner) == name:
+                self.streams[inner], self._keys[inner] = self.streams[name], self._partition
 
-    def _add(self, query: s.Query, *, is_last: bool) -> Stream:
-        name = self._name if is_last else f"{self._name}.{query.into or len(self.flow.steps)}"
+    def keys_of(self, streams: Mapping[str, s.Place]) -> tuple[tuple[str, ...], ...]:
+        """Return by which columns the partition, if any, tells each stream's records apart.
+
+        Those of a stream that has none there go to every key.
+        """
+        keys = tuple(self._keys.get(name, ()) for name in streams)
+        if self._keys and not any(keys):
+            name, at = next(iter(streams.items()))
+            inner = f", write #{name} for a stream of each key," if name in self._parts else ""
+            raise complaint(
+                self.text,
+                at,
+                f"stream {name!r} has no key in this partition, so that every key would give the same; "
+                f"add 'column of {name}' to it{inner} or take this query out of it",
+            )
+        return keys
+
+    def lag_of(self, streams: list[Stream]) -> int:
+        """Return how far records of these streams may lie behind the watermark although they are not late."""
+        return max(lag_of(self.flow, stream.step) for stream in streams)
+
+    def _add(self, place: Place, queries: list[Place]) -> Stream:
+        query, is_last = place.query, place is queries[-1]
         if not is_last and query.into is None:
             raise complaint(self.text, query.at, "nothing reads this query; add 'insert into' and a name")
+        name = self._name_of(place, queries)
         match query.source:
             case s.Source():
-                made = self._add_source(name, query, query.source)
+                return self._add_source(name, query, query.source)
             case s.Chain():
-                made = self._add_chain(name, query, query.source)
+                from headwater.cep.chaining import add_chain
+
+                return add_chain(self, name, query, query.source, self._cap)
             case s.Join():
                 from headwater.cep.joining import add_join
 
-                made = add_join(self, name, query, query.source)
-        if query.into is not None:
-            self._insert(query, made)
-        return made
+                return add_join(self, name, query, query.source)
 
-    def _insert(self, query: s.Query, made: Stream) -> None:
-        into = query.into
+    def _name_of(self, place: Place, queries: list[Place]) -> str:
+        """Return what a query's step is called: one of several that insert into a stream has a number."""
+        together = [other for other in queries if place.into is not None and other.into == place.into]
+        if len(together) > 1:
+            return f"{self._name}.{place.query.into} {together.index(place) + 1}"
+        return self._name if place is queries[-1] else f"{self._name}.{place.query.into}"
+
+    def _insert(self, place: Place, made: Stream, queries: list[Place]) -> None:
+        """Let a stream be read once the last query that inserts into it has been planned."""
+        into, query = place.into, place.query
         assert into is not None
-        earlier = self._streams.get(into)
-        if earlier is None or (earlier.step == into and into == self._name):
-            self._streams[into] = made
-        elif earlier.schema != made.schema:
+        if into in self._given:
+            raise complaint(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
+        if into != query.into and not all(key in made.schema for key in self._partition):
+            raise complaint(
+                self.text, query.at, f"{query.into!r} is a stream of each key; select {listed(self._partition)} too"
+            )
+        if into != query.into and place.partition is None:
+            raise complaint(self.text, query.at, f"{query.into!r}, a stream of each key, belongs into a partition")
+        parts = self._parts.setdefault(into, [])
+        if parts and parts[0].schema != made.schema:
             raise complaint(
                 self.text,
                 query.at,
-                f"stream {into!r} has the columns ({earlier.schema}); this query gives ({made.schema})",
+                f"stream {query.into!r} has the columns ({parts[0].schema}); this query gives ({made.schema})",
             )
-        elif not made.step.startswith(f"{self._name}.") or earlier.step == into:
-            raise complaint(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
-        else:
-            both = earlier.union(f"{made.step} and before", made)
-            self._streams[into] = both
+        parts.append(made)
+        if len(parts) == sum(other.into == into for other in queries):
+            name = self._name if queries[-1].into == into else f"{self._name}.{query.into}"
+            self.streams[into] = self._merged(name, parts)
+
+    def _merged(self, name: str, parts: list[Stream]) -> Stream:
+        """Return the results of several queries as one stream: in order of event time, else as they come."""
+        if len(parts) == 1:
+            return parts[0]
+        time = parts[0].time
+        if time is None or any(part.time != time for part in parts):
+            return parts[0].union(name, *parts[1:])
+        plan = MergePlan(parts[0].schema, len(parts), time, name, self.lag_of(parts))
+        inputs = tuple(Input(part.step, part.port, part.schema, "one") for part in parts)
+        self.flow.add(name, Apply(plan), inputs=inputs, outputs={"out": parts[0].schema})
+        return Stream(self.flow, name, time=time)
 
     # -- a single stream ----------------------------------------------------------------------------------------------
 
@@ -201,6 +265,7 @@ class Planner:
                 raise complaint(
                     self.text, query.group_by[0].at, "'group by' needs an aggregate in 'select', such as count()"
                 )
+            self.keys_of({source.stream: source.at})
             return self._selected(name, stream, selection)
         return self._windowed(name, stream, source, window or Extent("length", 0), selection, groups)
 
@@ -216,9 +281,9 @@ class Planner:
 
     def filtered(self, name: str, source: s.Source) -> Stream:
         """Return a source's stream, with a step before it for its conditions."""
-        if source.stream not in self._streams:
-            raise unknown_stream(self.text, source.at, source.stream, self._schemas())
-        stream = self._streams[source.stream]
+        if source.stream not in self.streams:
+            raise unknown_stream(self.text, source.at, source.stream, self.schemas())
+        stream = self.streams[source.stream]
         if not source.filters:
             return stream
         names = {None: (source.stream, stream.schema), source.stream: (source.stream, stream.schema)}
@@ -250,12 +315,12 @@ class Planner:
     def _windowed(
         self, name: str, stream: Stream, source: s.Source, window: Extent, selection: Selection, groups: tuple[str, ...]
     ) -> Stream:
-        keys = self.keys_of(source.stream, source.at)
+        (keys,) = self.keys_of({source.stream: source.at})
         time = window.time or stream.time
-        lag = 0 if time is not None and time == stream.time else None
+        lag = self.lag_of([stream]) if time is not None and time == stream.time else None
         common: dict[str, Any] = {
             "given": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
-            "lag_us": lag,
+            "lag_us": lag, "result_time": self._renamed_time(selection, stream.time),
         }  # fmt: skip
         if window.batch:
             own = keys if window.key is None or window.key in keys else (*keys, window.key)
@@ -263,7 +328,9 @@ class Planner:
             left = stream.schema.only((*own, *(g for g in groups if g not in own)))
             common["groups"] = tuple(g for g in groups if g not in own)
             common["aggregates"] = tuple((n, _as_custom(a)) for n, a in common["aggregates"])
-            plan: Callable[[], Any] = TumblingPlan(
+            if (common["groups"] and window.kind != "time") or (lag is None and window.kind != "length"):
+                common["result_time"] = None  # the last record of a group may be of any age when the batch ends
+            plan: Any = TumblingPlan(
                 kind=window.kind, size=window.size, keys=own, projection=selection.projection(left), **common
             )
         else:
@@ -271,16 +338,15 @@ class Planner:
             plan = SlidingPlan(
                 limit=limit, span_us=span, keys=keys, projection=selection.projection(stream.schema), **common
             )
-        self.add_step(name, plan, [(stream, keys)], selection.out)
-        return Stream(self.flow, name, time=self._renamed_time(selection, stream.time))
+        return self.add_step(name, plan, [(stream, keys)], selection.out)
 
-    def add_step(
-        self, name: str, plan: Callable[[], Any], given: list[tuple[Stream, tuple[str, ...]]], out: Schema
-    ) -> None:
-        """Add a step that one instance runs, or one per part of the keys."""
-        grouping: Grouping = "key" if self._keys else "one"
-        inputs = tuple(Input(st.step, st.port, st.schema, grouping, keys) for st, keys in given)
-        self.flow.add(name, Apply(plan, given[0][1]), inputs=inputs, outputs={"out": out})
+    def add_step(self, name: str, plan: Any, given: list[tuple[Stream, tuple[str, ...]]], out: Schema) -> Stream:
+        """Add a step that one instance runs, or one per part of the keys, and return its stream."""
+        elsewhere: Grouping = "all" if self._keys else "one"
+        inputs = tuple(Input(st.step, st.port, st.schema, "key" if keys else elsewhere, keys) for st, keys in given)
+        known = next((keys for _, keys in given if keys), ())
+        self.flow.add(name, Apply(plan, known), inputs=inputs, outputs={"out": out})
+        return Stream(self.flow, name, time=plan.result_time)
 
     def resolve_in(self, names: Mapping[str | None, tuple[str, Schema]]) -> Callable[[s.Attribute], tuple[str, Type]]:
         """Return how attributes are found when each name stands for one stream."""
@@ -300,89 +366,6 @@ class Planner:
             return attribute.name, column_type(self.text, attribute, stream, schema)
 
         return resolve
-
-    # -- chains -------------------------------------------------------------------------------------------------------
-
-    def _add_chain(self, name: str, query: s.Query, chain: s.Chain) -> Stream:
-        automaton = ChainReader(self.text, chain, self._schemas()).automaton()
-        refs = {t.ref: (automaton.streams[t.stream], t.counted) for t in automaton.takes() if not t.ref.startswith("#")}
-        wanted: dict[str, tuple[s.Attribute, Type]] = {}
-
-        def resolve(attribute: s.Attribute) -> tuple[str, Type]:
-            full = self._of_event(attribute, refs)
-            kind = column_type(self.text, full, refs[full.ref or ""][0], self._streams[refs[full.ref or ""][0]].schema)
-            wanted[label(full)] = (full, kind)
-            return label(full), kind
-
-        if query.group_by:
-            raise complaint(
-                self.text, query.group_by[0].at, "'group by' needs a window; let a second query read this one's result"
-            )
-        selector = Selector(self.text, query, resolve)
-        everything = self._all_events(refs, resolve) if not query.select else []
-        selection = selector.read(everything)
-        if selection.aggregates:
-            found = next(item for item in query.select if isinstance(item.value, s.Function))
-            raise complaint(
-                self.text, found.at, "an aggregate needs a window; let a second query read this one's result"
-            )
-        given = Schema(tuple((column, kind) for column, (_, kind) in wanted.items()))
-        streams = [self._streams[stream] for stream in automaton.streams]
-        places = {event.stream: event.at for event in events_of(chain.links)}
-        keys = tuple(self.keys_of(stream, places[stream]) for stream in automaton.streams)
-        plan = MatchPlan(
-            automaton,
-            tuple(attribute for attribute, _ in wanted.values()),
-            selection.projection(given),
-            tuple(stream.time for stream in streams),
-            keys,
-            name,
-            self._cap,
-        )
-        self.add_step(name, plan, list(zip(streams, keys, strict=True)), selection.out)
-        return Stream(self.flow, name, time=self._time_of_match(plan, selection))
-
-    def _of_event(self, attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:
-        if attribute.ref is None:
-            holding = [ref for ref, (stream, _) in refs.items() if attribute.name in self._streams[stream].schema]
-            if len(holding) != 1:
-                fix = (
-                    f"did you mean {' or '.join(f'{ref}.{attribute.name}' for ref in holding)}?"
-                    if holding
-                    else f"events are {listed(refs)}"
-                )
-                raise complaint(self.text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
-            attribute = replace(attribute, ref=holding[0])
-        if attribute.ref not in refs:
-            near = suggestion(attribute.ref or "", refs) or f"; events are {listed(refs)}"
-            raise complaint(self.text, attribute.at, f"there is no event {attribute.ref!r}{near}")
-        assert attribute.ref is not None
-        if attribute.index is not None and not refs[attribute.ref][1]:
-            raise complaint(
-                self.text,
-                attribute.at,
-                f"{attribute.ref!r} takes one record; leave the index out, or count it, such as <1:5>",
-            )
-        return indexed(attribute, refs)
-
-    def _all_events(
-        self, refs: Mapping[str, tuple[str, bool]], resolve: Callable[[s.Attribute], tuple[str, Type]]
-    ) -> list[tuple[str, Expr, Type]]:
-        found: list[tuple[str, Expr, Type]] = []
-        for ref, (stream, _) in refs.items():
-            for column in self._streams[stream].schema:
-                at, kind = resolve(s.Attribute(column, ref))
-                found.append((f"{ref}_{column}", Column(at), kind))
-        return found
-
-    def _time_of_match(self, plan: MatchPlan, selection: Selection) -> str | None:
-        """Return the result's column that holds the time of the last event, if it was selected."""
-        takes = plan.automaton.takes()
-        time = plan.times[takes[-1].stream] if takes else None
-        if time is None or not all(plan.times):
-            return None
-        hidden = str(Column(f"{takes[-1].ref}.{time}"))
-        return next((column for column, expr, _ in selection.columns if str(expr) == hidden), None)
 
 
 def _as_custom(aggregate: Any) -> Any:

@@ -41,6 +41,7 @@ class SlidingPlan:
     projection: Projection
     step: str
     lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
+    result_time: str | None = None  #: the column of the results' event time
 
     def __call__(self) -> SlidingOperator:
         """Make a new operator."""

@@ -42,10 +42,16 @@ class TumblingPlan:
     projection: Projection
     step: str
     lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
+    result_time: str | None = None  #: the column of the results' event time
 
     def __call__(self) -> TumblingOperator:
         """Make a new operator."""
         return TumblingOperator(self)
+
+    @property
+    def delay_us(self) -> int:
+        """How far results lie behind the watermark: they are as old as a batch's last record, and come when it ends."""
+        return self.size if self.kind != "length" and self.lag_us is not None else 0
 
     @property
     def __name__(self) -> str:

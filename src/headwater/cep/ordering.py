@@ -1,0 +1,75 @@
+"""In which order the queries of a text are planned: each after all that insert into the streams it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.cep import syntax as s
+from headwater.cep.automaton import events_of
+from headwater.cep.complaint import complaint
+from headwater.errors import listed
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A query and the partition in which it stands, if any."""
+
+    query: s.Query
+    partition: s.Partition | None = None
+
+    @property
+    def into(self) -> str | None:
+        """The stream it inserts into, by a name that is the text's own: inner streams belong to their partition."""
+        return self.name_of(self.query.into) if self.query.into is not None else None
+
+    @property
+    def reads(self) -> set[str]:
+        """The streams it reads, those by which its partition is divided included."""
+        named = {stream for _, stream in self.partition.keys} if self.partition else set()
+        return named | {self.name_of(stream) for stream in _read(self.query)}
+
+    def name_of(self, stream: str) -> str:
+        """Return a stream's name, an inner one's with its partition."""
+        return f"{stream} of {id(self.partition)}" if stream.startswith("#") else stream
+
+
+def places(app: s.App) -> list[Place]:
+    """Return all queries of a text as they stand."""
+    found: list[Place] = []
+    for statement in app.statements:
+        if isinstance(statement, s.Query):
+            found.append(Place(statement))
+        elif isinstance(statement, s.Partition):
+            found += [Place(query, statement) for query in statement.queries]
+    return found
+
+
+def in_order(text: str, queries: list[Place]) -> list[Place]:
+    """Return queries in an order in which each reads complete streams, or complain that there is none."""
+    left, found = list(queries), []
+    while left:
+        missing = {place.into for place in left}
+        ready = next((place for place in left if not place.reads & missing), None)
+        if ready is None:
+            raise _circle(text, left, missing)
+        left.remove(ready)
+        found.append(ready)
+    return found
+
+
+def _circle(text: str, left: list[Place], missing: set[str | None]) -> Exception:
+    itself = next((place for place in left if place.into in place.reads), None)
+    if itself is not None:
+        return complaint(text, itself.query.at, f"this query reads {itself.query.into!r}, into which it inserts")
+    names = sorted({place.query.into or "" for place in left if place.into in missing})
+    return complaint(text, left[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
+
+
+def _read(query: s.Query) -> set[str]:
+    match query.source:
+        case s.Source(stream):
+            return {stream}
+        case s.Join(left, right):
+            return {left.stream, right.stream}
+        case s.Chain(_, links):
+            return {event.stream for event in events_of(links)}
