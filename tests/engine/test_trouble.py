@@ -77,7 +77,7 @@ def test_a_full_flow_blocks_its_source_and_loses_nothing(on):
     opened, source = threading.Event(), Endless(limit=5000)
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.gate.held)
+    wait_until(lambda: run.throttle.held)
     held_at = source.given
     assert held_at < 5000
     opened.set()
@@ -94,7 +94,7 @@ def test_a_pipeline_that_is_held_up_does_not_hold_up_another(on):
     flow.read("other r", other).write("other w", io.Discard())
     run = engine.start(flow, on=on, queue_records=500, workers=2)
     try:
-        wait_until(lambda: run.gate.held)
+        wait_until(lambda: run.throttle.held)
         wait_until(lambda: run.sample().records_out["other w"] == 20_000)
         assert run.sample().records_out["w"] == 0
     finally:
@@ -112,7 +112,7 @@ def test_dead_letters_that_nobody_takes_hold_up_only_those_they_come_from(on):
     flow.dead_letters.apply("gate", lambda: Gate(opened)).write("dead", io.Discard())
     run = engine.start(flow, on=on, queue_records=500, workers=2)
     try:
-        wait_until(lambda: run.gate.held)
+        wait_until(lambda: run.throttle.held)
         wait_until(lambda: run.sample().records_out["good w"] == 20_000)
         assert run.sample().steps["bad"].records_in < 20_000
     finally:
@@ -181,7 +181,7 @@ def test_stop_drains_and_abort_says_what_was_left(on):
     opened, source = threading.Event(), Endless()
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.gate.held)
+    wait_until(lambda: run.throttle.held)
     run.stop()
     opened.set()
     report = run.wait()
@@ -191,7 +191,7 @@ def test_stop_drains_and_abort_says_what_was_left(on):
     opened, source = threading.Event(), Endless()
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.gate.held)
+    wait_until(lambda: run.throttle.held)
     run.abort()
     opened.set()
     report = run.wait()

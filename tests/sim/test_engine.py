@@ -1,16 +1,18 @@
-"""The simulator that drives the engine's own decision machine."""
+"""The simulator that drives the engine's own scheduler."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headwater.sim.site
 from headwater import net as nets
 from headwater import sim
 from headwater.engine.policy import POLICIES
 from headwater.errors import RunError
 from headwater.place.problem import Model, Problem
 from headwater.sim.policies import Rehearsal, ranking, rehearse
+from recorder import Recorder
 
 NET = nets.cloud_edge(1, 1, 2)
 
@@ -31,6 +33,19 @@ def chain(service, rate=1000.0, ratios=None) -> Problem:
         np.full(n - 1, 100.0),
         np.full(n, -1),
     )
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_what_it_decides_is_decided_alike_without_it(policy, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        headwater.sim.site, "Scheduler", lambda *args, **how: made.append(Recorder(*args, **how)) or made[-1]
+    )
+    costs = [0, 2e-5, 1e-4, 5e-6, 3e-4]
+    sim.run_engine(chain(costs, rate=0.9 / sum(costs)), np.zeros(5, int), sim.EngineOptions(seconds=0.2, policy=policy))
+    (recorder,) = made
+    assert len(recorder.trace) > 50
+    assert recorder.replayed() == recorder.trace
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -143,16 +158,14 @@ def test_all_policies_meet_the_same_records_and_agree_when_nothing_waits():
     assert len({round(r.p50_ms, 6) for r in rows}) == 1
 
 
-def test_saturated_policies_rank_as_the_engine_measures_them():
-    # `bench scheduler` on a saturated machine: oldest_first has the lowest p99, longest_queue the highest
+def test_where_two_cores_are_not_enough_the_longest_queue_keeps_both_busy():
+    # beyond capacity latency follows throughput, and who goes by age lets a bottleneck stand idle now and then
     costs = 1e-6 * 100 ** np.random.default_rng(2).random(12)
     problem = chain([0, *costs.tolist()], rate=2 / costs.sum())
     options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, costs=sim.Costs(turn_s=6e-6), arrivals=sim.Constant())
     rows = rehearse(problem, np.zeros(13, int), [1.1], options=options)
     p99 = {row.policy: row.p99_ms for row in rows}
-    assert min(p99, key=p99.__getitem__) in ("oldest_first", "min_latency", "min_memory")
-    assert p99["oldest_first"] <= 1.05 * min(p99.values())
-    assert max(p99, key=p99.__getitem__) == "longest_queue"
+    assert min(p99, key=p99.__getitem__) == "longest_queue"
 
 
 def test_an_unknown_policy_is_refused_before_anything_runs():

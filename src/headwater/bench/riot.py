@@ -137,7 +137,7 @@ class _Bench:
             )
         return sum(out.values()) / max(1, taken) or 1.0
 
-    def tried(self, seconds: float, config: str, rate_hz: float, repeat: int, take: str = "50") -> Trial:
+    def tried(self, seconds: float, config: str, rate_hz: float, repeat: int, take: str = "all") -> Trial:
         """Run one configuration at one rate."""
         return measured(
             self.flow(rate_hz),

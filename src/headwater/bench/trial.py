@@ -33,7 +33,7 @@ class Trial:
 
     subject: str  #: the flow or topology
     config: str
-    take: str = "50"
+    take: str = "all"
     repeat: int = 0
     offered_hz: float
     out_hz: float  #: input records per second that came through, by what the sinks took
@@ -54,7 +54,7 @@ def measured(
     config: str,
     offered_hz: float,
     seconds: float,
-    take: str = "50",
+    take: str = "all",
     repeat: int = 0,
     idle: Callable[[str], bool] = lambda step: False,
 ) -> Trial:

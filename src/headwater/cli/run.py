@@ -19,9 +19,9 @@ from headwater.cli.screen import console, err, live, print_json, print_report, p
 from headwater.cli.stdout import carries_records
 from headwater.cli.train import TRAIN, show_training, trained_on_spark
 from headwater.engine import RUNNERS, Options, start
-from headwater.engine.appetite import Take
 from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
+from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -38,7 +38,9 @@ def run(
         str, typer.Option(help="which runner: engine (worker pool), threads (one per step) or spark")
     ] = "engine",
     policy: Annotated[str, typer.Option(help=f"who is served next: {', '.join(POLICIES)}")] = DEFAULT,
-    take: Annotated[str, typer.Option(help="records per turn: all, half, or a number")] = "50",
+    take: Annotated[
+        str, typer.Option(help="of the waiting records, taken in one activation: all, half, or a number")
+    ] = "all",
     workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
     rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,

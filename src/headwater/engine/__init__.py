@@ -1,4 +1,4 @@
-"""Runs a flow on one device: `machine` decides, `workers` does; `threads` is the baseline that leaves it to the system.
+"""Runs a flow on one device: `scheduler/` decides, `workers` does; `threads` is the baseline that leaves it to the system.
 
 `plan` lays out instances and routes, `station` is one instance at work, `queue` its FIFO, `source` a source at work,
 `run` what both runners share, `policy/` one scheduling idea per file, `options` what can be chosen, `profiler` what steps

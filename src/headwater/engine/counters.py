@@ -98,7 +98,7 @@ class Counters:
         self.busy_ns += now_ns - start_ns
         self.t_c_ns += (now_ns - start_ns) * records
 
-    def rode(self, elapsed_ns: int, records: int) -> None:
+    def inlined(self, elapsed_ns: int, records: int) -> None:
         """Count compute time that passed without the records ever being in the queue."""
         self.busy_ns += elapsed_ns
         self.t_c_ns += elapsed_ns * records

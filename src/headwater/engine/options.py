@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from headwater.engine.appetite import Take
 from headwater.engine.policy import DEFAULT, policy_named
+from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import above_zero
 
@@ -19,9 +19,9 @@ class Options:
     """How a flow is run; every field has a default that works."""
 
     policy: str = DEFAULT
-    #: how much one turn consumes: 'all', 'half', or at most this many records, more where they are little work
-    take: Take = 50
-    #: worker threads; the number of processors by default
+    #: how many of its waiting records a step takes in one activation: 'all', 'half', or at most this many
+    take: Take = "all"
+    #: worker threads; as many as there are processors by default, of which as many are at work as are of use
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     #: bounds of each queue
     queue_records: int = 10_000

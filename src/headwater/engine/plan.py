@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headwater.engine.gate import Gate
+from headwater.engine.scheduler.throttle import Throttle
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Grouping, Step
 from headwater.operators.operator import DEAD
@@ -63,11 +63,11 @@ class Plan:
                     _join(sender, DEAD, of_step[DEAD_LETTERS], 0, "one", ())
         return cls(flow, instances)
 
-    def gate(self) -> Gate:
+    def throttle(self) -> Throttle:
         """Return what decides which sources of the plan are held back."""
         sources = [instance.index for instance in self.instances if instance.step.is_source]
         dead_letters = [instance.index for instance in self.instances if instance.step.name == DEAD_LETTERS]
-        return Gate(self.downstream(), sources, dead_letters)
+        return Throttle(self.downstream(), sources, dead_letters)
 
     def downstream(self) -> list[list[int]]:
         """Return, for each instance, those whose queues it feeds; dead letters do not hold anyone up."""

@@ -1,4 +1,4 @@
-"""A run in progress: what the two runners share. Sources, the gate that holds them, the end, samples, the report."""
+"""A run in progress: what the two runners share. Sources, the throttle that holds them, the end, samples, the report."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 
 from headwater.engine.options import Options
 from headwater.engine.plan import Plan
+from headwater.engine.scheduler import Activation
 from headwater.engine.source import SourceThread
 from headwater.engine.station import Delivery, Station
 from headwater.engine.warm import load_kernels
@@ -38,9 +39,9 @@ class Run(ABC):
         self.flow, self.options = flow, options
         self.plan = Plan.of(flow)
         load_kernels(self.plan)
-        self.lock = threading.Lock()  #: guards the gate, the end and, in the worker pool, all queues
+        self.lock = threading.Lock()  #: guards the throttle, the end and, in the worker pool, all queues
         self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
-        self.gate = self.plan.gate()
+        self.throttle = self.plan.throttle()
         self.aborted = False
         self.stopping = threading.Event()
         self.done = threading.Event()
@@ -100,12 +101,16 @@ class Run(ABC):
         """Return the threads that run steps, not yet started."""
 
     @abstractmethod
-    def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
-        """Put what a source made into queues; called without the lock."""
+    def admit(self, source: int, count: int) -> Activation | None:
+        """Let a source hand over records, or return None while it is held."""
 
-    def ride(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Run records through steps that need no scheduling; return what has to be put into queues."""
-        return deliveries
+    @abstractmethod
+    def emitted(self, activation: Activation, deliveries: list[Delivery], created_ns: int) -> None:
+        """Take what an admitted source made."""
+
+    @abstractmethod
+    def deliver(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
+        """Put watermarks and dead letters of a source into queues, whether it is held or not; called without the lock."""
 
     @abstractmethod
     def wake_all(self) -> None:
@@ -196,7 +201,7 @@ class Run(ABC):
         """Say whether workers should go home."""
         return self.aborted or self._to_end == 0
 
-    # -- the gate -----------------------------------------------------------------------------------------------------
+    # -- the throttle -------------------------------------------------------------------------------------------------
 
     def learn_limit(self, instance: int, batch: Batch | None) -> int:
         """Return the bound of a queue in records, from time to time worked out anew from the size of its records."""
@@ -207,20 +212,20 @@ class Run(ABC):
             self.limits[instance] = max(1, min(self.options.queue_records, self.options.queue_bytes // per_record))
         return self.limits[instance]
 
-    def heed_gate(self) -> None:
-        """Do what the gate has decided: let go who is held no longer, and keep the time; called with the lock held."""
+    def heed_throttle(self) -> None:
+        """Do what the throttle has decided: let go who is held no longer, and keep the time; called with the lock held."""
         now = time.perf_counter_ns()
         if self._held_since:
             self._backpressure_ns += now - self._held_since
-        self._held_since = now if self.gate.held else 0
+        self._held_since = now if self.throttle.held else 0
         self.room.notify_all()
 
     # -- measurements -------------------------------------------------------------------------------------------------
 
     def _note_dead(self, instance: int, batch: Batch) -> None:
         with self.lock:
-            if self.gate.broke(instance):
-                self.heed_gate()
+            if self.throttle.broke(instance):
+                self.heed_throttle()
         if len(self.dead) < _EXAMPLES:
             self.dead += batch.rows()[: _EXAMPLES - len(self.dead)]
             log.warning("dead letter from step %s: %s", self.dead[-1]["step"], self.dead[-1]["error"])

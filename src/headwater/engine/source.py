@@ -97,40 +97,39 @@ class SourceThread:
         how = self.run.options.when_full
         if how == "spill":
             self._unspill(wait=False)
-        if self._has_room() and not self._spilled:
-            self._hand_over(batch)
-        elif how == "block":
-            self._wait_for_room()
-            self._hand_over(batch)
+        if not self._spilled and self._hand_over(batch):
+            return
+        if how == "block":
+            self._wait_and_hand_over(batch)
         elif how == "shed":
             self._shed(batch)
         else:
             self._spill_or_wait(batch)
 
-    def _has_room(self) -> bool:
-        return self.station.instance.index not in self.run.gate.held
-
-    def _wait_for_room(self) -> None:
-        run = self.run
-        with run.lock:
-            while not self._has_room() and not run.aborted:
-                run.room.wait()
-
-    def _hand_over(self, batch: Batch) -> None:
-        """Send a batch on its way; once the run is aborted it stays here."""
+    def _hand_over(self, batch: Batch) -> bool:
+        """Send a batch on its way unless the source is held; once the run is aborted it stays here."""
         if self.run.aborted:
-            return
+            return True
+        activation = self.run.admit(self.station.instance.index, batch.length)
+        if activation is None:
+            return False
         made = self.station.emit(batch)
         self.held -= batch.length
-        deliveries = self.run.ride(made)
-        if deliveries:
-            self.run.deliver(deliveries, time.perf_counter_ns(), int(batch.stamps[0, CREATED]))
+        self.run.emitted(activation, made, int(batch.stamps[0, CREATED]))
         self.station.carried = []
+        return True
+
+    def _wait_and_hand_over(self, batch: Batch) -> None:
+        run, source = self.run, self.station.instance.index
+        while not self._hand_over(batch):
+            with run.lock:
+                while source in run.throttle.held and not run.aborted:
+                    run.room.wait()
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
         with self.run.lock:
-            full = self.run.gate.reason(self.station.instance.index)
+            full = self.run.throttle.reason(self.station.instance.index)
         reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
         self.held -= batch.length
         self._count_shed(reason, batch.length)
@@ -156,12 +155,10 @@ class SourceThread:
                 return
             except InputError as error:
                 self._warn("source %s waits, since it cannot spill more: %s", self.station.name, error)
-            self._wait_for_room()
             if not self._spilled:
-                self._hand_over(batch)
+                self._wait_and_hand_over(batch)
                 return
-            if not self.run.aborted:
-                self._hand_over(self._spilled.popleft())
+            self._wait_and_hand_over(self._spilled.popleft())
 
     def _warn(self, text: str, *values: object) -> None:
         """Log a warning, unless there was one a moment ago."""
@@ -181,14 +178,10 @@ class SourceThread:
     def _unspill(self, *, wait: bool) -> None:
         """Hand over what was spilled, oldest first, as far as there is room."""
         spilled = self._spilled
-        while spilled:
-            if wait:
-                self._wait_for_room()
-            elif not self._has_room():
+        while spilled and not self.run.aborted:
+            if not wait and self.station.instance.index in self.run.throttle.held:
                 return
-            if self.run.aborted:
-                return
-            self._hand_over(spilled.popleft())
+            self._wait_and_hand_over(spilled.popleft())
 
     def _reject(self, text: str, error: str) -> None:
         deliveries = self.station.reject(rejected(self.station.name, text, error))

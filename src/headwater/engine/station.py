@@ -56,8 +56,6 @@ class Station:
         self._turns: dict[int, int] = {}  #: whose turn it is, for each route that shuffles
         #: the one place where the main output goes, when it is that simple: the way most records take
         self._straight = None if self._sets_time else _only_target(instance)
-        #: whether records may be handed over by the one worker that makes them, past the queue
-        self.has_one_sender = len(self._ports) == 1
         self.counters = Counters(time.perf_counter_ns())
         self.latencies = Latencies()
 
@@ -96,25 +94,29 @@ class Station:
             self.counters.turn(entries, start, now)
         return deliveries, out
 
-    def ride(self, batch: Batch, deliveries: list[Delivery]) -> int:
-        """Process a batch straight from the hands of the only sender; return the time it took, 0 when not measured.
+    def run_inline(self, delivery: Delivery, deliveries: list[Delivery]) -> int:
+        """Process what comes straight from the hands of the only sender; return the time it took, 0 when not measured.
 
-        One turn in sixteen is timed and stands for the others.
+        One in sixteen is timed and stands for the others.
         """
+        _, channel, batch, watermark, count = delivery
         counters = self.counters
         counters.activations = turn = counters.activations + 1
-        self.in_hand = batch.length
+        self.in_hand = count if batch is not None else 0
         self.turn += 1
         start = 0 if turn & 15 else time.perf_counter_ns()
         try:
-            self._pass(batch, deliveries)
+            if batch is not None and watermark == NO_WATERMARK:
+                self._pass(batch, deliveries)
+            else:
+                self._one(batch, channel, watermark, deliveries)
         except BaseException as error:
             raise self._ended(error) from error
         self.in_hand = None
         if not start:
             return 0
         elapsed_ns = time.perf_counter_ns() - start
-        counters.rode(elapsed_ns << 4, batch.length)
+        counters.inlined(elapsed_ns << 4, count)
         return elapsed_ns
 
     def _pass(self, batch: Batch, deliveries: list[Delivery]) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headwater.engine.appetite import Appetite
-from headwater.engine.gate import HIGH, LOW
 from headwater.engine.options import Options
 from headwater.engine.queue import Entry
 from headwater.engine.run import Run
+from headwater.engine.scheduler import Activation, batch_size
+from headwater.engine.scheduler.throttle import HIGH, LOW
 from headwater.engine.station import Delivery, ExitError, Station
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -34,7 +34,6 @@ class ThreadPerStep(Run):
     def __init__(self, flow: Flow, options: Options) -> None:
         super().__init__(flow, options)
         self._boxes = [_Box() for _ in self.stations]
-        self._appetites = [Appetite(options.take) for _ in self.stations]
 
     def make_threads(self) -> list[threading.Thread]:
         """Return a thread for each instance that has an operator."""
@@ -55,7 +54,15 @@ class ThreadPerStep(Run):
         with self._boxes[index].lock:
             return super().waiting(index)
 
-    def deliver(self, deliveries: list[Delivery], now_ns: int, born_ns: int) -> None:
+    def admit(self, source: int, count: int) -> Activation | None:
+        """Let a source hand over records, or return None while it is held; nothing runs inline."""
+        return None if source in self.throttle.held else Activation(source, count, (), long=False, by_source=True)
+
+    def emitted(self, activation: Activation, deliveries: list[Delivery], created_ns: int) -> None:
+        """Put what a source made into queues."""
+        self.deliver(deliveries, time.perf_counter_ns(), created_ns)
+
+    def deliver(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
         """Put entries into their queues, waiting while one is full."""
         for to, channel, batch, watermark, count in deliveries:
             limit = self.learn_limit(to, batch)
@@ -63,18 +70,18 @@ class ThreadPerStep(Run):
             with box.lock:
                 while box.waiting >= limit and not self.aborted and not station.ended:
                     box.room.wait()
-                station.put((channel, batch, watermark, now_ns, count, born_ns))
+                station.put((channel, batch, watermark, now_ns, count, created_ns))
                 box.waiting += count
                 box.work.notify()
-                crowded = box.waiting >= HIGH * limit and to not in self.gate.crowded
+                crowded = box.waiting >= HIGH * limit and to not in self.throttle.crowded
             if crowded:
-                self._ask_gate(self.gate.grew, to)
+                self._ask_throttle(self.throttle.grew, to)
 
-    def _ask_gate(self, changed: Callable[[int, int, int], bool], index: int) -> None:
-        """Tell the gate how long a queue is, and do what it decides; nobody may take or put meanwhile."""
+    def _ask_throttle(self, changed: Callable[[int, int, int], bool], index: int) -> None:
+        """Tell the throttle how long a queue is, and do what it decides; nobody may take or put meanwhile."""
         with self.lock, self._boxes[index].lock:
             if changed(index, self._boxes[index].waiting, self.limits[index]):
-                self.heed_gate()
+                self.heed_throttle()
 
     def _loop(self, index: int, station: Station) -> None:
         np.seterr(all="ignore")
@@ -83,10 +90,8 @@ class ThreadPerStep(Run):
                 entries = self._take(index, station)
                 if not entries:
                     return
-                start = time.perf_counter_ns()
                 deliveries, _ = station.run(entries)
                 now_ns = time.perf_counter_ns()
-                self._appetites[index].learn(sum(entry[4] for entry in entries), now_ns - start)
                 if deliveries:
                     self.deliver(deliveries, now_ns, entries[0][5])
                 station.carried = []
@@ -109,13 +114,13 @@ class ThreadPerStep(Run):
                 box.work.wait()
             if self.aborted:
                 return []
-            count = self._appetites[index].of(box.waiting)
+            count = batch_size(self.options.take, box.waiting)
             entries = station.queue.take(count)
             box.waiting -= count
             box.room.notify_all()
-            relieved = index in self.gate.crowded and box.waiting < LOW * self.limits[index]
+            relieved = index in self.throttle.crowded and box.waiting < LOW * self.limits[index]
         if relieved:
-            self._ask_gate(self.gate.shrank, index)
+            self._ask_throttle(self.throttle.shrank, index)
         return entries
 
 

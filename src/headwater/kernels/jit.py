@@ -13,8 +13,8 @@ try:
     def kernel(function: F) -> F:
         """Compile `function` to machine code that runs without the GIL, cached on disk between runs.
 
-        Short calls that release and take the GIL again make workers wait for each other; how many workers are of use then is
-        for the engine's crew to find out.
+        Short calls that release and take the GIL again make workers wait for each other, so the engine lets short
+        activations run one at a time.
         """
         compiled: F = njit(nogil=True, cache=True)(function)
         return compiled

@@ -1,6 +1,6 @@
-"""Plays a placement in virtual time with the engine's own decision machine on every device.
+"""Plays a placement in virtual time with the engine's own scheduler on every device.
 
-The machine and its policies are those that ship; only threads and clocks are replaced by a list of
+The scheduler and its policies are those that ship; only threads and clocks are replaced by a list of
 events. `site` is a device at work, `inlet` a source; this file has the list, the links and the sinks.
 """
 
@@ -58,7 +58,7 @@ class _World:
 
     def _site(self, device: int) -> Site:
         problem, ends = self.problem, zip(self.problem.stream_from, self.problem.stream_to, strict=True)
-        steps = [s for s in problem.order if self.device[s] == device and problem.solid[s]]
+        steps = [s for s in problem.order if self.device[s] == device]
         streams = {e for e, (a, b) in enumerate(ends) if self.device[a] == self.device[b] == device}
         return Site(self, steps, streams)
 
@@ -111,7 +111,7 @@ class _World:
             latency = float(problem.hop_s[e, across])
         else:
             latency = float(problem.net.latency_s(a, b))
-        self.at(sent_s + latency, lambda: _done(self.sites[b].receive(to, born)))
+        self.at(sent_s + latency, lambda: self.sites[b].receive(to, born))
 
     def report(self) -> Report:
         """Sum the run up."""
@@ -135,9 +135,5 @@ class _World:
         extra = {"mode": "engine", "runner": options.runner, "policy": options.policy, "seed": options.seed}
         extra["mean_latency_s"] = means
         extra["sinks"] = by_sink(problem, self.device, means, out)
-        decisions = sum(site.machine.decisions for site in self.sites.values())
+        decisions = sum(site.scheduler.decisions for site in self.sites.values())
         return Report(problem.name, "sim", span, sample, decisions=decisions, extra=extra)
-
-
-def _done(_: float) -> None:
-    """Let go of how long a delivery kept the link's end busy: nobody waits for it."""

@@ -37,12 +37,11 @@ class Inlet:
     def _look(self) -> None:
         """Hand over what is due, at most a chunk, if there is room."""
         world, site = self._world, self._site
-        if not site.has_room:
-            site.when_room(self._look)
-            return
         due = int(np.searchsorted(self._times, world.now, "right"))
         end = min(max(due, self._next + 1), self._next + world.options.chunk)
-        busy_s = site.receive(self._step, self._times[self._next : end], from_source=True)
+        busy_s = site.emit(self._step, self._times[self._next : end], self._look)
+        if busy_s is None:
+            return
         self._next = end
         if end < len(self._times):
             seen = self._when(float(self._times[end]))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.engine.appetite import Take
 from headwater.engine.policy import DEFAULT, policy_named
+from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
 from headwater.net.arrays import Floats
 from headwater.sim.arrivals import Arrivals, Poisson
@@ -59,7 +59,7 @@ class EngineOptions:
     seed: int = 0
     arrivals: Arrivals = field(default_factory=Poisson)
     policy: str = DEFAULT
-    take: Take = 50
+    take: Take = "all"
     workers: int = 2
     queue_records: int = 10_000
     costs: Costs = field(default_factory=Costs)

@@ -1,22 +1,21 @@
-"""One device at work in virtual time: the engine's own machine, queues, and a lock that is Python's.
+"""One device at work in virtual time: the engine's own scheduler, queues, and a lock that is Python's.
 
-A worker that begins an activation first holds the lock: it decides, takes and puts. Then it computes beside
-the others. Records ride on through steps cheaper than a decision, as they do in the engine; what is left
-goes into queues when the activation ends, and a queue near its bound holds the device's sources back.
+A worker that begins an activation first holds the lock: it decides, takes and puts. Then it computes beside the others.
+What runs inline, who is held and how many are at it is the scheduler's to say, here as in the engine; steps that cost
+nothing take no part in it: records pass them at once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import numpy as np
 
-from headwater.engine.gate import HIGH, LOW
-from headwater.engine.machine import Machine
 from headwater.engine.policy import policy_named
+from headwater.engine.scheduler import Activation, Scheduler
 from headwater.metrics import StepMetrics
 from headwater.net.arrays import Floats
 from headwater.place.problem import Problem
@@ -54,23 +53,27 @@ class World(Protocol):
 class InTurn:
     """Serves whoever has been ready longest, as an operating system does with threads."""
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return the first that became ready."""
         return next(iter(ready))
 
 
-class Unlearned(Machine):
-    """A machine that never learns what steps cost: nothing rides, and a turn is a turn."""
+class ThreadPerStep(Scheduler):
+    """What becomes of a flow when every step has a thread: nobody runs inline, and as many are at it as there are cores."""
 
-    def learn(self, instance: int, count: int, elapsed_ns: int) -> None:
-        """Take no note."""
+    def _reserve(self, sender: int, records: float, inline: list[int]) -> None:
+        """Set nobody apart."""
+
+    def _servable(self, now_ns: int) -> Collection[int]:
+        """Return all that are ready if a core is free."""
+        return self.ready if self.at_work < self.workers else ()
 
 
 class Station:
     """A step on a device: its queue, and when it last had something to do."""
 
-    def __init__(self, step: int, one_sender: bool) -> None:
-        self.step, self.one_sender = step, one_sender
+    def __init__(self, step: int) -> None:
+        self.step = step
         self._entries: deque[Entry] = deque()
         self._finished_s = 0.0
         self._empty_since_s: float | None = 0.0
@@ -131,35 +134,45 @@ class Site:
     def __init__(self, world: World, steps: list[int], streams: set[int]) -> None:
         problem, options = world.problem, world.options
         self.world, self._streams = world, streams
-        self._number = {step: i for i, step in enumerate(steps)}
-        downstream = [
-            [self._number[to] for e in problem.outputs[s] if (to := int(problem.stream_to[e])) in self._number]
-            for s in steps
-        ]
-        limits = [options.queue_records] * len(steps)
-        if options.runner == "threads":
-            self.machine: Machine = Unlearned(downstream, InTurn(), options.take, limits)
-        else:
-            self.machine = Machine(downstream, policy_named(options.policy), options.take, limits)
-        self._stations = [Station(step, len(problem.inputs[step]) == 1) for step in steps]
-        self._running = 0
+        #: steps that cost something have a queue; sources that do not are known to the scheduler all the same
+        solid = [step for step in steps if problem.solid[step]]
+        queued = [step for step in steps if not problem.solid[step] and not problem.inputs[step]] + solid
+        self._number = {step: i for i, step in enumerate(queued)}
+        senders = [0] * len(queued)
+        downstream = []
+        for step in queued:
+            downstream.append([self._number[to] for to in self._reached(step, senders)])
+        remote = [any(e not in streams for e in problem.inputs[step]) for step in queued]
+        make = ThreadPerStep if options.runner == "threads" else Scheduler
+        self.scheduler = make(
+            downstream,
+            InTurn() if options.runner == "threads" else policy_named(options.policy),
+            take=options.take,
+            workers=options.workers,
+            limits=[options.queue_records] * len(queued),
+            single=[n == 1 and not away for n, away in zip(senders, remote, strict=True)],
+        )
+        self._stations = [Station(step) for step in queued]
         self._lock_free_s = 0.0
         self._stalls: tuple[list[float], list[float]] = ([], [])
         if options.stalls is not None:
             begin, end = options.stalls.times_s(options.seconds, world.random)
             self._stalls = begin.tolist(), end.tolist()
-        self._crowded: set[int] = set()
-        self._held: list[Callable[[], None]] = []
+        self._held: dict[int, Callable[[], None]] = {}
         """What sources do that wait for room."""
 
-    @property
-    def has_room(self) -> bool:
-        """Whether sources may hand over records."""
-        return not self._crowded
-
-    def when_room(self, act: Callable[[], None]) -> None:
-        """Do something once no queue is near its bound."""
-        self._held.append(act)
+    def _reached(self, step: int, senders: list[int]) -> list[int]:
+        """Return the steps with a queue that a step's records come to, past those that cost nothing."""
+        reached = []
+        for e in self.world.problem.outputs[step]:
+            to = int(self.world.problem.stream_to[e])
+            if e in self._streams:
+                if to in self._number:
+                    senders[self._number[to]] += 1
+                    reached.append(to)
+                else:
+                    reached += self._reached(to, senders)
+        return reached
 
     def after(self, time_s: float, seconds: float) -> float:
         """Return when work that begins at a moment is done, stalls of the device counted in."""
@@ -170,19 +183,30 @@ class Site:
             at += 1
         return time_s + seconds
 
-    def receive(self, step: int, born: Floats, *, from_source: bool = False) -> float:
-        """Take records for a step, or from a source; return the seconds that the bringer is busy with them."""
-        if step in self._number:
-            self._put(step, born)
-            spent_s = 0.0
-        else:
-            self.world.counts[step].records_in += len(born)
-            made, spent_s = self._ridden(self.world.made(step, born, self.world.now), self.world.now)
-            self._send(made)
-        if from_source:
-            spent_s += self._locked(self.world.options.costs.turn_s) - self.world.now
+    def receive(self, step: int, born: Floats) -> None:
+        """Take records that came from another device."""
+        self._send(self._passed(step, born))
         self._wake()
-        return spent_s
+
+    def emit(self, source: int, born: Floats, again: Callable[[], None]) -> float | None:
+        """Take records from a source; return the seconds that it is busy with them, None to `again` once there is room."""
+        world, number = self.world, self._number[source]
+        activation = self.scheduler.admit(number, len(born), self._now_ns())
+        if activation is None:
+            self._held[number] = again
+            return None
+        if world.problem.solid[source]:
+            parcels, spent_s = list[Parcel](), 0.0
+            self._put(source, born)
+        else:
+            parcels, spent_s = self._run_inline(activation, self._passed(source, born))
+        self._send(parcels)
+        self.scheduler.finished(activation)
+        self._wake()
+        return spent_s + self._locked(world.options.costs.turn_s) - world.now
+
+    def _now_ns(self) -> int:
+        return int(self.world.now * 1e9)
 
     def _locked(self, seconds: float) -> float:
         """Hold the lock for a while as soon as it is free; return until when."""
@@ -192,47 +216,55 @@ class Site:
     def _put(self, step: int, born: Floats) -> None:
         number = self._number[step]
         self._stations[number].put(born, self.world.now, self.world.counts[step])
-        self.machine.arrived(number, len(born), int(born[0] * 1e9))
-        if self.machine.waiting[number] >= HIGH * self.machine.limits[number]:
-            self._crowded.add(number)
+        self.scheduler.arrived(number, len(born), int(born[0] * 1e9))
 
     def _send(self, parcels: list[Parcel]) -> None:
-        for parcel in parcels:
-            if parcel[0] in self._streams:
-                self._put(int(self.world.problem.stream_to[parcel[0]]), parcel[1])
+        for e, born in parcels:
+            if e not in self._streams:
+                self.world.travel((e, born))
+                continue
+            step = int(self.world.problem.stream_to[e])
+            if step in self._number:
+                self._put(step, born)
             else:
-                self.world.travel(parcel)
+                self._send(self._passed(step, born))
+
+    def _passed(self, step: int, born: Floats) -> list[Parcel]:
+        """Let records pass a step that costs nothing; one that does has them in its queue."""
+        if self.world.problem.solid[step]:
+            self._put(step, born)
+            return []
+        self.world.counts[step].records_in += len(born)
+        return self.world.made(step, born, self.world.now)
 
     def _wake(self) -> None:
-        while self._running < self.world.options.workers and (command := self.machine.next()) is not None:
-            self._running += 1
-            self._begin(*command)
+        while (activation := self.scheduler.next(self._now_ns())) is not None:
+            self._begin(activation)
+        for number in [each for each in self._held if each not in self.scheduler.throttle.held]:
+            self.world.at(self.world.now, self._held.pop(number))
 
-    def _begin(self, number: int, count: int) -> None:
-        """Let a worker take records, work through them, and carry on what needs no turn of its own."""
-        station, world = self._stations[number], self.world
-        entries = station.take(count)
-        if number in self._crowded and self.machine.waiting[number] < LOW * self.machine.limits[number]:
-            self._relieve(number)
+    def _begin(self, activation: Activation) -> None:
+        """Let a worker take records, work through them, and carry on what needs no activation of its own."""
+        station, world = self._stations[activation.instance], self.world
+        entries = station.take(activation.records)
         start_s = self._locked(world.options.costs.turn_s)
         station.began(entries, start_s, world.counts[station.step])
         taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
+        seconds = self._work(station, len(taken))
 
         def done() -> None:
             made = world.made(station.step, taken, world.now)
             out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[station.step]))
-            left, spent_s = self._ridden(made, world.now)
+            left, spent_s = self._run_inline(activation, made)
             world.at(self.after(world.now, spent_s), lambda: finish(left, out))
 
         def finish(left: list[Parcel], out: int) -> None:
             self._send(left)
             station.finished(world.now)
-            elapsed_ns = int((world.now - start_s) * 1e9)
-            self.machine.finished(number, count, elapsed_ns, out, station.head_ns())
-            self._running -= 1
+            self.scheduler.finished(activation, int(seconds * 1e9), out, station.head_ns())
             self._wake()
 
-        world.at(self.after(max(world.now, start_s), self._work(station, len(taken))), done)
+        world.at(self.after(max(world.now, start_s), seconds), done)
 
     def _work(self, station: Station, records: int) -> float:
         """The seconds that a batch takes in a step, counted."""
@@ -242,36 +274,26 @@ class Site:
         station.worked(records, seconds, world.counts[step])
         return seconds
 
-    def _ridden(self, parcels: list[Parcel], at_s: float) -> tuple[list[Parcel], float]:
-        """Carry records on through steps that need no turn; return what is left for queues, and the seconds spent."""
+    def _run_inline(self, activation: Activation, parcels: list[Parcel]) -> tuple[list[Parcel], float]:
+        """Carry records on through the steps set apart for it; return what is left for queues, and the seconds spent."""
         left, spent_s, problem = list[Parcel](), 0.0, self.world.problem
         for parcel in parcels:  # grows while we walk along it
             e, born = parcel
             step = int(problem.stream_to[e])
             number = self._number.get(step)
-            if e not in self._streams or (number is not None and not self._may_ride(number)):
+            if e not in self._streams or (number is not None and number not in activation.inline):
                 left.append(parcel)
                 continue
             if number is None:
                 self.world.counts[step].records_in += len(born)
             else:
                 seconds = self._work(self._stations[number], len(born))
-                self.machine.learn(number, len(born), int(seconds * 1e9))
+                self.scheduler.learn(number, len(born), int(seconds * 1e9))
                 spent_s += seconds
-            parcels += self.world.made(step, born, at_s + spent_s)
+            parcels += self.world.made(step, born, self.world.now + spent_s)
         return left, spent_s
-
-    def _may_ride(self, number: int) -> bool:
-        return self._stations[number].one_sender and self.machine.may_ride(number)
 
     def close(self) -> None:
         """Count the time in which steps had nothing to do up to now."""
         for station in self._stations:
             self.world.counts[station.step].t_empty_ns += station.empty_ns(self.world.now)
-
-    def _relieve(self, number: int) -> None:
-        self._crowded.discard(number)
-        if not self._crowded:
-            held, self._held = self._held, []
-            for act in held:
-                self.world.at(self.world.now, act)

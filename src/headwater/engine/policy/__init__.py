@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headwater.engine.machine import Policy
 from headwater.engine.policy.longest_queue import LongestQueue
 from headwater.engine.policy.min_latency import MinLatency
 from headwater.engine.policy.min_memory import MinMemory
 from headwater.engine.policy.oldest_first import OldestFirst
 from headwater.engine.policy.random import Random
+from headwater.engine.scheduler import Policy
 from headwater.errors import RunError, listed, suggestion
 
 POLICIES: dict[str, type[Policy]] = {

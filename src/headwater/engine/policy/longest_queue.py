@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from headwater.engine.machine import Machine
+from collections.abc import Collection
+
+from headwater.engine.scheduler import Scheduler
 
 
 class LongestQueue:
     """Serves the instance with the most pending records; on a tie, the one that has been ready longest."""
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return the instance with the longest queue."""
-        return max(ready, key=machine.waiting.__getitem__)
+        return max(ready, key=scheduler.waiting.__getitem__)

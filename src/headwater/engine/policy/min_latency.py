@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.engine.machine import Machine
+from collections.abc import Collection
+
+from headwater.engine.scheduler import Scheduler
 
 #: Priorities follow the measured costs; they are worked out anew after this many decisions.
 _AFTER = 4096
@@ -15,24 +17,24 @@ class MinLatency:
         self._priority: list[tuple[float, ...]] = []
         self._until = 0
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return the instance with the least way to go."""
-        if machine.decisions >= self._until or not self._priority:
-            self._until = machine.decisions + _AFTER
-            depth = depths(machine)
+        if scheduler.decisions >= self._until or not self._priority:
+            self._until = scheduler.decisions + _AFTER
+            depth = depths(scheduler)
             self._priority = [
-                (depth[i], machine.cost_ns[i], -machine.out_ratio[i]) for i in range(len(machine.waiting))
+                (depth[i], scheduler.cost_ns[i], -scheduler.out_ratio[i]) for i in range(len(scheduler.waiting))
             ]
         return min(ready, key=self._priority.__getitem__)
 
 
-def depths(machine: Machine) -> list[int]:
+def depths(scheduler: Scheduler) -> list[int]:
     """Return how many instances lie between each one and the farthest sink behind it."""
-    depth = [-1] * len(machine.downstream)
+    depth = [-1] * len(scheduler.downstream)
 
     def of(i: int) -> int:
         if depth[i] < 0:
-            depth[i] = 1 + max((of(target) for target in machine.downstream[i]), default=-1)
+            depth[i] = 1 + max((of(target) for target in scheduler.downstream[i]), default=-1)
         return depth[i]
 
     return [of(i) for i in range(len(depth))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.engine.machine import Machine
+from collections.abc import Collection
+
+from headwater.engine.scheduler import Scheduler
 
 #: Priorities follow the measured costs; they are worked out anew after this many decisions.
 _AFTER = 4096
@@ -19,22 +21,22 @@ class MinMemory:
         self._slope: list[float] = []
         self._until = 0
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return the instance on the steepest stretch."""
-        if machine.decisions >= self._until or not self._slope:
-            self._until = machine.decisions + _AFTER
-            self._slope = [self._steepest(i, machine) for i in range(len(machine.waiting))]
-        return min(ready, key=lambda i: (-self._slope[i], machine.born_ns[i]))
+        if scheduler.decisions >= self._until or not self._slope:
+            self._until = scheduler.decisions + _AFTER
+            self._slope = [self._steepest(i, scheduler) for i in range(len(scheduler.waiting))]
+        return min(ready, key=lambda i: (-self._slope[i], scheduler.created_ns[i]))
 
-    def _steepest(self, start: int, machine: Machine) -> float:
+    def _steepest(self, start: int, scheduler: Scheduler) -> float:
         best = -float("inf")
         # the share of a record that is left, and the time it took, along the way with the greatest cost
         size, spent, at = 1.0, 0.0, start
         while True:
-            spent += size * max(machine.cost_ns[at], 1.0)
-            targets = machine.downstream[at]
-            size = size * machine.out_ratio[at] if targets else 0.0
+            spent += size * max(scheduler.cost_ns[at], 1.0)
+            targets = scheduler.downstream[at]
+            size = size * scheduler.out_ratio[at] if targets else 0.0
             best = max(best, (1.0 - size) / spent)
             if not targets:
                 return best
-            at = max(targets, key=machine.cost_ns.__getitem__)
+            at = max(targets, key=scheduler.cost_ns.__getitem__)

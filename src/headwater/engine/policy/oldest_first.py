@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.engine.machine import Machine
+from collections.abc import Collection
+
+from headwater.engine.scheduler import Scheduler
 
 #: Shares of work follow the measured costs; they are worked out anew after this many decisions.
 _AFTER = 1024
@@ -19,24 +21,25 @@ class OldestFirst:
     """
 
     def __init__(self) -> None:
+        self._head_start_ns: list[int] = []
         self._until = 0
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return the instance with the oldest head, head starts counted in."""
-        if machine.decisions >= self._until:
-            self._until = machine.decisions + _AFTER
-            machine.head_start_ns = [int(_HEAD_START_NS * share) for share in shares(machine)]
-            machine.due_ns = [born - head for born, head in zip(machine.born_ns, machine.head_start_ns, strict=True)]
-        return min(ready, key=machine.due_ns.__getitem__)
+        if scheduler.decisions >= self._until:
+            self._until = scheduler.decisions + _AFTER
+            self._head_start_ns = [int(_HEAD_START_NS * share) for share in shares(scheduler)]
+        created_ns, head_start_ns = scheduler.created_ns, self._head_start_ns
+        return min(ready, key=lambda i: created_ns[i] - head_start_ns[i])
 
 
-def shares(machine: Machine) -> list[float]:
+def shares(scheduler: Scheduler) -> list[float]:
     """Return each instance's share of the work that one record causes, by measured costs and selectivities."""
-    reach = [0.0 if senders else 1.0 for senders in machine.upstream]
+    reach = [0.0 if senders else 1.0 for senders in scheduler.upstream]
     work = []
-    for instance, targets in enumerate(machine.downstream):  # senders come before receivers
-        work.append(reach[instance] * machine.cost_ns[instance])
+    for instance, targets in enumerate(scheduler.downstream):  # senders come before receivers
+        work.append(reach[instance] * scheduler.cost_ns[instance])
         for target in targets:
-            reach[target] += reach[instance] * machine.out_ratio[instance]
+            reach[target] += reach[instance] * scheduler.out_ratio[instance]
     total = sum(work)
     return [each / total for each in work] if total else work

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random as Generator
 
-from headwater.engine.machine import Machine
+from headwater.engine.scheduler import Scheduler
 
 
 class Random:
@@ -13,6 +14,6 @@ class Random:
     def __init__(self, seed: int = 0) -> None:
         self._generator = Generator(seed)
 
-    def pick(self, ready: dict[int, None], machine: Machine) -> int:
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
         """Return an instance by lot."""
         return self._generator.choice(list(ready))

@@ -1,4 +1,4 @@
-"""The gate: which sources are held back, given how full the queues are that they feed. No thread, clock or lock in here."""
+"""The throttle: which sources are held back, given how full the queues are that they feed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 HIGH, LOW = 0.9, 0.4
 
 
-class Gate:
+class Throttle:
     """Holds a source while a queue is crowded that its records may come to; others are let through.
 
     Dead letters are a stream of the whole flow, but hold back only those from whom some have come.
 
-    >>> gate = Gate([[2], [3], [], []], sources=[0, 1])
-    >>> gate.grew(2, waiting=95, limit=100), sorted(gate.held)
+    >>> throttle = Throttle([[2], [3], [], []], sources=[0, 1])
+    >>> throttle.grew(2, waiting=95, limit=100), sorted(throttle.held)
     (True, [0])
-    >>> gate.shrank(2, waiting=30, limit=100), sorted(gate.held)
+    >>> throttle.shrank(2, waiting=30, limit=100), sorted(throttle.held)
     (True, [])
     """
 

@@ -1,0 +1,212 @@
+"""The scheduler: all that decides when a step runs, and nothing that does it.
+
+Events go in (`arrived`, `admit`, `finished`), decisions come out: which step instance a free worker runs next, on how many
+records, through which cheap steps these run on inline, which source is held, and how many workers are at it. There is no
+thread, clock or lock in here: workers drive it in production, the simulator drives the same object in virtual time, a test
+drives it in three lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from headwater.engine.scheduler.batch_size import Take, batch_size
+from headwater.engine.scheduler.throttle import Throttle
+
+#: A step that takes less than this costs about what deciding about it and queueing for it cost: it runs inline.
+INLINE_NS = 25_000
+#: An activation that takes longer than this runs beside any other. Shorter ones run one at a time: two workers that make
+#: short calls hand the interpreter's lock to and fro, and get less done than one.
+LONG_NS = 300_000
+#: An activation that should have been short and is not back after this waits for something: others go ahead.
+PATIENCE_NS = 20_000_000
+#: How fast measured costs and selectivities follow new measurements.
+_LEARNING = 0.1
+
+
+class Policy(Protocol):
+    """Chooses the instance that a free worker runs next."""
+
+    def pick(self, ready: Collection[int], scheduler: Scheduler) -> int:
+        """Return one of the ready instances; there is at least one."""
+
+
+class Activation(NamedTuple):
+    """What a worker is to do, or a source that hands over records: run them, then carry the results on inline."""
+
+    instance: int
+    records: int
+    #: instances that are reserved for this activation: what is sent to them does not pass their queues
+    inline: tuple[int, ...]
+    long: bool  #: whether it runs beside others
+    by_source: bool = False
+
+
+class Scheduler:
+    """Turns events into activations of instances numbered from 0, senders before receivers.
+
+    An instance is ready when records wait for it, nobody runs it, and no queue that it feeds is full. So every queue is
+    bounded by its limit plus what one activation may add, and since the graph runs one way something is always ready.
+
+    `single` tells which instances get all their records from one sender by one channel: only these can run inline, since
+    nobody else can come in between. By default the graph tells, and every instance that nobody feeds is a source.
+    """
+
+    def __init__(
+        self,
+        downstream: Sequence[Sequence[int]],
+        policy: Policy,
+        *,
+        take: Take = "all",
+        workers: int = 1,
+        limits: Sequence[int] | None = None,
+        single: Sequence[bool] | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        n = len(downstream)
+        self.policy, self.take, self.workers = policy, take, workers
+        self.waiting = [0] * n  #: records in each queue; a watermark without records counts as one
+        self.running = [False] * n  #: by a worker or a source, or reserved to be run inline
+        self.limits = list(limits) if limits is not None else [2**62] * n
+        self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average; 0 while nothing is known
+        self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
+        self.created_ns = [0] * n  #: when the record at the head of each queue was created
+        self.downstream = [sorted(set(targets)) for targets in downstream]
+        self.upstream: list[list[int]] = [[] for _ in range(n)]
+        for source, targets in enumerate(self.downstream):
+            for target in targets:
+                self.upstream[target].append(source)
+        if single is None:
+            single = [sum(targets.count(i) for targets in downstream) == 1 for i in range(n)]
+        self._inline_after = [[target for target in targets if single[target]] for targets in self.downstream]
+        self._blocked = [0] * n  #: how many of the queues that an instance feeds are full
+        self._full = [False] * n
+        self.ready: dict[int, None] = {}  #: used as a set that remembers the order of entering
+        sources = [i for i, senders in enumerate(self.upstream) if not senders]
+        self.throttle = throttle or Throttle(self.downstream, sources)
+        self.at_work = 0  #: workers with an activation
+        self._short = 0  #: short activations under way, those of sources counted in
+        self._short_ns = 0  #: when the last of them began
+        self.decisions = 0
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def arrived(self, instance: int, count: int, created_ns: int = 0) -> None:
+        """Take note that records, the oldest created at `created_ns`, were put into an instance's queue."""
+        waiting = self.waiting[instance]
+        if waiting == 0:
+            self.created_ns[instance] = created_ns
+            if not self.running[instance] and not self._blocked[instance]:
+                self.ready[instance] = None
+        self.waiting[instance] = waiting = waiting + count
+        limit = self.limits[instance]
+        if waiting >= limit and not self._full[instance]:
+            self._full[instance] = True
+            for source in self.upstream[instance]:
+                self._blocked[source] += 1
+                self.ready.pop(source, None)
+        self.throttle.grew(instance, waiting, limit)
+
+    def finished(self, activation: Activation, elapsed_ns: int = 0, out: int = 0, head_created_ns: int = 0) -> None:
+        """Take note that an activation is over: how long the instance itself took, and who is at the head of its queue."""
+        instance, records, inline, long, by_source = activation
+        if not long:
+            self._short -= 1
+        self.running[instance] = False
+        for each in inline:
+            self.running[each] = False
+            self._make_ready(each)
+        if by_source:
+            return
+        self.at_work -= 1
+        self.created_ns[instance] = head_created_ns
+        self.out_ratio[instance] += _LEARNING * (out / records - self.out_ratio[instance])
+        self.learn(instance, records, elapsed_ns)
+        self._make_ready(instance)
+
+    def learn(self, instance: int, count: int, elapsed_ns: int) -> None:
+        """Take note of what some records cost."""
+        cost, now = self.cost_ns[instance], elapsed_ns / count
+        self.cost_ns[instance] = cost + _LEARNING * (now - cost) if cost else now
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def next(self, now_ns: int = 0) -> Activation | None:
+        """Return what a free worker is to do, or None to let it rest."""
+        ready = self._servable(now_ns)
+        if not ready:
+            return None
+        self.decisions += 1
+        chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
+        del self.ready[chosen]
+        waiting = self.waiting[chosen]
+        count = batch_size(self.take, waiting)
+        self.waiting[chosen] = waiting = waiting - count
+        limit = self.limits[chosen]
+        if self._full[chosen] and waiting < limit:
+            self._full[chosen] = False
+            for source in self.upstream[chosen]:
+                self._blocked[source] -= 1
+                self._make_ready(source)
+        self.throttle.shrank(chosen, waiting, limit)
+        self.at_work += 1
+        return self._begin(chosen, count, now_ns)
+
+    def wants_worker(self, now_ns: int = 0) -> bool:
+        """Say whether one more worker would be given something to do."""
+        return bool(self._servable(now_ns))
+
+    def _servable(self, now_ns: int) -> Collection[int]:
+        """Return who of the ready may be served now: while something short is under way, only what is long."""
+        if not self.ready or self.at_work >= self.workers:
+            return ()
+        if not self._short or now_ns - self._short_ns > PATIENCE_NS:
+            return self.ready
+        return [i for i in self.ready if self._is_long(i, batch_size(self.take, self.waiting[i]))]
+
+    def _is_long(self, instance: int, records: int) -> bool:
+        return self.cost_ns[instance] * records > LONG_NS
+
+    def rest_ns(self) -> int | None:
+        """Return how long a worker that has nothing to do may sleep before it asks again; None until it is woken."""
+        return PATIENCE_NS if self._short else None
+
+    def admit(self, source: int, count: int, now_ns: int = 0) -> Activation | None:
+        """Let a source hand over records and run them on inline; None holds it, as long as `throttle` does.
+
+        Beside something short nothing runs inline: then the source only fills queues.
+        """
+        if source in self.throttle.held:
+            return None
+        if self._short or self.at_work >= self.workers:
+            return Activation(source, count, (), long=True, by_source=True)
+        return self._begin(source, count, now_ns, by_source=True)
+
+    def _begin(self, instance: int, count: int, now_ns: int, *, by_source: bool = False) -> Activation:
+        self.running[instance] = True
+        long = self._is_long(instance, count)
+        if not long:
+            self._short += 1
+            self._short_ns = now_ns
+        inline: list[int] = []
+        if self._inline_after[instance]:
+            self._reserve(instance, count * self.out_ratio[instance], inline)
+        return Activation(instance, count, tuple(inline), long, by_source)
+
+    def _reserve(self, sender: int, records: float, inline: list[int]) -> None:
+        """Set those apart behind a sender that are idle and cost less than a decision, and those behind them."""
+        for each in self._inline_after[sender]:
+            idle = not (self.waiting[each] or self.running[each] or self._blocked[each])
+            if idle and 0 < self.cost_ns[each] * records < INLINE_NS:
+                self.running[each] = True
+                inline.append(each)
+                self._reserve(each, records * self.out_ratio[each], inline)
+
+    def _make_ready(self, instance: int) -> None:
+        if self.waiting[instance] and not self.running[instance] and not self._blocked[instance]:
+            self.ready[instance] = None
+
+    def idle(self) -> bool:
+        """Say whether nothing waits and nothing runs."""
+        return not any(self.waiting) and not any(self.running)
