@@ -17,7 +17,9 @@ def missing(flow: Flow, report: Report) -> list[str]:
     for step in flow.steps.values():
         if not step.is_source:
             mine, given = steps[step.name], _given(flow, step, report)
-            if given != mine.records_in + mine.left:
+            # on Spark, a record that goes to every key counts in each bucket that has some
+            to_all = report.runner == "spark" and {"all", "key"} <= {put.grouping for put in step.inputs}
+            if given != mine.records_in + mine.left and not (to_all and given < mine.records_in):
                 found.append(f"{step.name!r} was given {given}, took {mine.records_in} and left {mine.left}")
     totals = {
         "records in": (
