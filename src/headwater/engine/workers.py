@@ -45,6 +45,7 @@ class WorkerPool(Run):
         self.limits = self.scheduler.limits
         self._work = threading.Condition(self.lock)
         self._sleeping = 0
+        self._watching = 0  #: those of them that look again by themselves
         self._held = self.throttle.held  #: the decision of the throttle that was last heeded
         self._decision_ns = 0
 
@@ -84,7 +85,11 @@ class WorkerPool(Run):
         self._work.notify_all()
 
     def _wake(self, now_ns: int) -> None:
-        if self._sleeping and self.scheduler.wants_worker(now_ns):
+        """Wake a worker if there is something for it to do, or for one that looks again if what runs does not come back."""
+        if not self._sleeping:
+            return
+        unwatched = self.scheduler.ready and not self._watching and self.scheduler.rest_ns() is not None
+        if unwatched or self.scheduler.wants_worker(now_ns):
             self._work.notify()
 
     def _worker(self) -> None:
@@ -185,8 +190,11 @@ class WorkerPool(Run):
 
     def _sleep(self) -> None:
         rest_ns = self.scheduler.rest_ns()
+        watches = rest_ns is not None
         self._sleeping += 1
+        self._watching += watches
         self._work.wait(None if rest_ns is None else rest_ns / 1e9)
+        self._watching -= watches
         self._sleeping -= 1
 
     def report(self) -> Report:

@@ -17,10 +17,10 @@ _INSTALLED = ("site-packages", "dist-packages", str(Path(traceback.__file__).res
 def told(error: BaseException) -> str:
     """Return what an error is, in a line, with the line of the user's own code that raised it, if any did."""
     said = f"{type(error).__name__}: {error}"
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        name = frame.filename
-        if not name.startswith(_PACKAGE) and not any(part in name for part in _INSTALLED):
-            return f"{said} ({Path(name).name}:{frame.lineno}, in {frame.name})"
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        path, ours = frame.f_code.co_filename, frame.f_globals.get("__name__", "").startswith("headwater.")
+        if not ours and not path.startswith(_PACKAGE) and not any(part in path for part in _INSTALLED):
+            return f"{said} ({Path(path).name}:{line}, in {frame.f_code.co_name})"
     return said
 
 
