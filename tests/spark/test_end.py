@@ -15,6 +15,7 @@ import pytest
 from headwater import Flow, io
 from headwater import spark as on_spark
 from headwater.errors import RunError
+from headwater.spark.checkpoint import Checkpoint
 
 ENDLESS = """
 from pathlib import Path
@@ -82,6 +83,16 @@ def test_whatever_breaks_while_a_run_is_closed_it_ends_and_gives_back_what_it_ho
     flow.read("r", io.Items([{"n": 1}])).write("out", io.Discard())
     run = on_spark.start(flow, checkpoint=tmp_path / "kept")
     monkeypatch.setattr(run._query, "stop", lambda: 1 / 0)
-    with pytest.raises(RunError, match="the run on Spark broke: ZeroDivisionError"):
+    with pytest.raises(RunError, match="the run on Spark broke: ZeroDivisionError") as broken:
         run.wait()
+    assert broken.value.report.to_json()["error"] == str(broken.value)
     run.checkpoint.lock()
+
+
+def test_what_java_has_against_starting_is_told_in_one_line(spark, tmp_path, monkeypatch):
+    flow = Flow("starting")
+    flow.read("r", io.Items([{"n": 1}])).write("out", io.Discard())
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Checkpoint, "query", tmp_path / "file" / "query")  # where Java cannot write
+    with pytest.raises(RunError, match=r"^Spark could not start the flow: [^\n]+$"):
+        on_spark.start(flow, checkpoint=tmp_path / "kept")

@@ -69,9 +69,9 @@ class SparkRun:
         except BaseException as error:
             with suppress(Exception):  # what broke first is what has to be told
                 self._close()
-            gone = self._java_gone(error)
-            if gone:
-                raise RunError(gone) from error
+            told = self._why_not_started(error)
+            if told:
+                raise RunError(told) from error
             raise
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
@@ -212,6 +212,16 @@ class SparkRun:
         told.__cause__ = error
         return told
 
+    def _why_not_started(self, error: BaseException) -> str:
+        """Say in one line what Java or the disk has against starting; nothing of errors that speak for themselves."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        gone = self._java_gone(error)
+        if gone or not isinstance(error, Py4JError | PySparkException | OSError):
+            return gone
+        return f"Spark could not start the flow: {cause_in(f'{type(error).__name__}: {error}')}"
+
     def _java_gone(self, error: BaseException) -> str:
         """Say how Java ended, if that is what an error comes of."""
         from py4j.protocol import Py4JError, Py4JJavaError
@@ -330,6 +340,7 @@ class SparkRun:
             dead_letters=self.tally.dead_letters,
             shed={f"buffer of {name!r} full": step.shed for name, step in last.steps.items() if step.shed},
             examples=self.tally.examples,
+            error=None if self.error is None else str(self.error),
             extra={"spark": progress(self._query, self.layout, last)},
         )
 
