@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.data.column import Text
 from headwater.flow import Flow
-from headwater.flow.column import Text
 from headwater.io import Collect
 from headwater.riot.etl import etl
 from headwater.riot.pred import pred

@@ -70,7 +70,7 @@ def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> It
 
 
 def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np.ndarray]:
-    from headwater.kernels.hashing import hash_int, place_of  # the same choice of whom to replace
+    from headwater.data.hashing import hash_int, place_of  # the same choice of whom to replace
 
     items, counts = kept[:PLACES].tolist(), kept[PLACES : 2 * PLACES].tolist()
     seen, used = int(kept[-2]), int(kept[-1])

@@ -2,11 +2,11 @@
 
 from headwater import Flow, Profile, StepProfile, Tumbling, agg, col, io
 from headwater import net as nets
-from headwater.place import Budget, Wishes, strategy
+from headwater.place import Budget, Constraints, strategy
 from headwater.place.account import account
 from headwater.place.from_flow import problem_of
+from headwater.place.render import render
 from headwater.place.repair import repair
-from headwater.place.tell import tell
 
 SEEN = {"lane": str, "speed": float, "at": "time"}
 
@@ -51,14 +51,14 @@ def question():
     """Three cameras in neighbouring quarters, lights beside the square, a map in a cloud."""
     net = nets.city(100_000, seed=3)
     pins = {"bridge": "cabinet-4/17", "square": "cabinet-4/60", "school": "cabinet-250/3"}
-    wishes = Wishes(pins=pins | {"dim lights": "cabinet-4/60", "map": "cloud-1"})
-    return problem_of(city(), net, measured(), 500.0, wishes=wishes)
+    wishes = Constraints(pins=pins | {"dim lights": "cabinet-4/60", "map": "cloud-1"})
+    return problem_of(city(), net, measured(), 500.0, constraints=wishes)
 
 
 def main(picture: str | None = None) -> None:
     problem = question()
     found = strategy("best")(problem, Budget(time_s=20))
-    print(tell(account(found)))
+    print(render(account(found)))
     # the busiest host that no step is pinned to fails: what must move, and where to?
     free = [int(d) for d in found.device if d not in problem.pinned]
     if free:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from headwater import Flow, Profile, StepProfile, Tumbling, agg, col, io
 from headwater import net as nets
-from headwater.place import Budget, Wishes, strategy
+from headwater.place import Budget, Constraints, strategy
 from headwater.place.account import account
 from headwater.place.from_flow import problem_of
-from headwater.place.tell import tell
+from headwater.place.render import render
 
 FIELDS = {"north": "field-03", "east": "field-16", "south": "field-36", "west": "field-18"}
 READING = {"plot": str, "moisture": float, "at": "time"}
@@ -52,12 +52,12 @@ def question():
     """Where should it run? Fields and valves are where they are; the ledger is rented."""
     net = nets.read(Path(__file__).with_name("farm.toml"))
     pins = FIELDS | {"valves": "field-18", "ledger": "cloud"}
-    return problem_of(farm(), net, measured(), 400.0, wishes=Wishes(pins=pins))
+    return problem_of(farm(), net, measured(), 400.0, constraints=Constraints(pins=pins))
 
 
 def main(picture: str | None = None) -> None:
     found = strategy("best")(question(), Budget(time_s=20))
-    print(tell(account(found)))
+    print(render(account(found)))
     if picture is not None:
         from headwater.place.picture import draw
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from headwater import Flow, Profile, StepProfile, Tumbling, agg, col, io
 from headwater import net as nets
 from headwater.errors import PlacementError
-from headwater.place import Budget, Wishes, strategy
+from headwater.place import Budget, Constraints, strategy
 from headwater.place.account import account
 from headwater.place.from_flow import problem_of
-from headwater.place.tell import tell
+from headwater.place.render import render
 
 SHAKE = {"machine": str, "shake": float, "at": "time"}
 
@@ -55,13 +55,13 @@ def question(anonymise: frozenset[str] = frozenset({"nameless"})):
     net = nets.read(Path(__file__).with_name("plant.toml"))
     pins = {"presses": "press-1", "painters": "paint-1", "stop": "press-1", "vendor": "vm"}
     keep = {"presses": "plant", "painters": "plant"}
-    wishes = Wishes(pins=pins, keep=keep, anonymise=anonymise)
-    return problem_of(plant(), net, measured(), {"presses": 8000.0, "painters": 4000.0}, wishes=wishes)
+    wishes = Constraints(pins=pins, keep=keep, anonymise=anonymise)
+    return problem_of(plant(), net, measured(), {"presses": 8000.0, "painters": 4000.0}, constraints=wishes)
 
 
 def main(picture: str | None = None) -> None:
     found = strategy("best")(question(), Budget(time_s=20))
-    print(tell(account(found)))
+    print(render(account(found)))
     print()
     try:
         question(anonymise=frozenset())

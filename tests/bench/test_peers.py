@@ -10,8 +10,8 @@ import pytest
 
 from headwater.bench import peers
 from headwater.bench.peers_equal import differences, read
+from headwater.data.column import Text
 from headwater.errors import RunError
-from headwater.flow.column import Text
 
 
 def script(name):

@@ -9,9 +9,9 @@ from brute import Brute, Happening, events_in, flatten
 from hypothesis import strategies as st
 
 from headwater.cep import syntax as s
-from headwater.cep.written import written
+from headwater.cep.printer import written
+from headwater.data.batch import END
 from headwater.flow import Batch, Flow, Schema
-from headwater.flow.batch import END
 from headwater.io import Items
 
 SCHEMA = Schema.of({"id": int, "key": str, "x": int, "y": float, "t": "time"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from headwater.data.batch import END, NO_WATERMARK
 from headwater.flow import Batch, Flow, Schema
-from headwater.flow.batch import END, NO_WATERMARK
 from headwater.flow.steps import EventTime
 from headwater.io import Items
 from headwater.operators import build

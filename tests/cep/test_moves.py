@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from headwater.cep import match, pairing, sliding, text, tumbling
 from headwater.cep import syntax as s
+from headwater.data.batch import END
 from headwater.flow import Flow
-from headwater.flow.batch import END
 from headwater.io import Items
 from headwater.operators import build
 from headwater.operators.operator import Select

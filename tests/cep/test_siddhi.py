@@ -14,8 +14,8 @@ import pytest
 from chains import SCHEMA, batch_of, rows_of
 
 from headwater.cep.match import MatchPlan
+from headwater.data.batch import END
 from headwater.flow import Flow
-from headwater.flow.batch import END
 from headwater.io import Items
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("siddhi_cases.jsonl").read_text().splitlines()]

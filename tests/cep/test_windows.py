@@ -15,8 +15,8 @@ from chains import SCHEMA, batch_of, happenings, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.data.batch import END
 from headwater.flow import Batch, Flow
-from headwater.flow.batch import END
 from headwater.io import Items
 from headwater.operators import build
 

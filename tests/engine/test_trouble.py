@@ -126,7 +126,7 @@ def test_a_full_flow_sheds_what_it_is_told_to_and_counts_it(on):
     opened = threading.Event()
     flow, out = held_up(Endless(limit=20_000), opened)
     run = engine.start(flow, on=on, queue_records=500, when_full="shed")
-    wait_until(lambda: run.sources[0].station.counters.shed > 0)
+    wait_until(lambda: run.sources[0].task.counters.shed > 0)
     opened.set()
     report = run.wait()
     kept = [r["n"] for r in out.records]

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 from hypothesis import strategies as st
 
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

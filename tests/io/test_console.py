@@ -1,8 +1,8 @@
 import pytest
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 from headwater.io import Console
 
 SCHEMA = Schema.of({"id": str, "x": float, "ok": bool})

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from io_strategies import batches, names, same, values
 
 from headwater import Flow, engine
+from headwater.data.schema import Schema
 from headwater.errors import InputError, RunError
-from headwater.flow.schema import Schema
 from headwater.io import Csv, Items, JsonLines, Parquet
 
 KINDS = [JsonLines, Csv, Parquet]
@@ -37,7 +37,7 @@ def everything(reader, limit=50):
 
 
 def numbered(count, start=0):
-    from headwater.flow.batch import Batch
+    from headwater.data.batch import Batch
 
     numbers = range(start, start + count)
     return Batch.of({"id": [f"s{n}" for n in numbers], "x": [n / 2 for n in numbers]}, ROWS)

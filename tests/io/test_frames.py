@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from io_strategies import batches, python_values, same, values
 
+from headwater.data.batch import Batch
+from headwater.data.frames import pack, unpack_frame
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
-from headwater.io.frames import pack, unpack_frame
 
 
 @given(batches({**values, "float": st.floats(), "any": python_values}))

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.data.batch import CREATED, EMITTED, Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import CREATED, EMITTED, Batch
-from headwater.flow.schema import Schema
 from headwater.io import Generate, Items, Replay, rates
 
 LETTERS = [{"id": letter, "x": number} for number, letter in enumerate("abcde")]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 from headwater.io import JsonLines
 
 SCHEMA = {"id": str, "x": float, "n": int, "ok": bool, "t": "time"}

@@ -1,8 +1,8 @@
 import pytest
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 from headwater.io import Collect, Discard, Failing, Items
 
 SCHEMA = Schema.of({"x": int})

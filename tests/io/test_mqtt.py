@@ -13,10 +13,10 @@ import pytest
 from broker import PATIENCE_S, Broker, Link, ScriptedBroker
 
 from headwater import Flow, engine
+from headwater.data.batch import CREATED, EMITTED, Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import CREATED, EMITTED, Batch
 from headwater.flow.endpoints import described
-from headwater.flow.schema import Schema
 from headwater.io import Collect, Items, Jdbc, Mqtt
 
 SCHEMA = Schema.of({"id": str, "n": int})

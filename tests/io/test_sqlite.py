@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from io_strategies import batches, names, same, values
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 from headwater.io import Sqlite
 
 SCHEMA = Schema.of({"id": str, "n": int})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.flow.batch import END, Batch
+from headwater.data.batch import END, Batch
 from headwater.operators import DEAD, Operator
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.errors import PlacementError
-from headwater.place import Budget, Objective, Wishes, strategy, violations, wished
+from headwater.place import Budget, Constraints, Objective, strategy, violations, wished
 from headwater.place.account import account
 from headwater.place.cases import ghosh, replica
 from headwater.place.explain import explain
 from headwater.place.fleet import Fleet, uses
 from headwater.place.picture import draw
+from headwater.place.render import render
 from headwater.place.repair import repair
-from headwater.place.tell import tell
 from headwater.place.what_if import front, headroom, least
 
 from .strategies import cep_problem, queue_problem, seeds
@@ -64,7 +64,7 @@ def test_the_next_best_alternative_is_not_better_and_a_forbidden_one_says_why():
 
 
 def test_a_battery_shows_its_hours_and_binds_when_it_is_nearly_empty():
-    problem = wished(cep_problem(5, size=6), Wishes(pins={"q1": "field/0"}))
+    problem = wished(cep_problem(5, size=6), Constraints(pins={"q1": "field/0"}))
     document = account(strategy("exact")(problem, None))
     hours = [row["hours_to_empty"] for row in document["devices"] if row.get("hours_to_empty")]
     assert hours
@@ -73,7 +73,7 @@ def test_a_battery_shows_its_hours_and_binds_when_it_is_nearly_empty():
 
 
 def test_the_account_in_words_names_steps_devices_and_the_proof():
-    text = tell(account(strategy("exact")(cep_problem(5, size=6), None)))
+    text = render(account(strategy("exact")(cep_problem(5, size=6), None)))
     assert "optimal by exact" in text
     assert "proven" in text
     assert "q1" in text

@@ -11,8 +11,8 @@ from headwater.net.device import DeviceClass
 from headwater.place import Budget, Model, strategy, violations
 from headwater.place.account import account
 from headwater.place.explain import explain
+from headwater.place.render import render
 from headwater.place.strategies import MODULES
-from headwater.place.tell import tell
 
 from .strategies import queue_problem
 
@@ -50,7 +50,7 @@ def test_a_device_that_has_nothing_of_something_is_left_alone(name, model, odd):
     if name in ("best", "exact", "brute-force", "anneal", "aels"):
         assert found.device is not None
         assert 0 not in problem.net.class_of[found.device]
-        assert tell(account(found))
+        assert render(account(found))
 
 
 def test_what_is_pinned_to_a_device_without_a_link_is_said_to_have_none():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headwater import net as nets
 from headwater.place import best, brute, exact, exact_aggregate, strategy
 from headwater.place.cases import veith
-from headwater.place.floor import floor
+from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
 from headwater.place.problem import Model, Taken
@@ -27,7 +27,7 @@ def test_no_placement_goes_below_the_floor(seed, model, measure):
     problem, goal = queue_problem(seed, n=5, net=SMALL, dense=True, model=model), Objective.parse(measure)
     forced = brute.solve(problem, Budget(objective=goal))
     if forced.device is not None:
-        assert floor(problem, goal) <= forced.value * (1 + 1e-9)
+        assert lower_bound(problem, goal) <= forced.value * (1 + 1e-9)
 
 
 @given(seeds)
@@ -36,7 +36,7 @@ def test_the_floor_holds_where_streams_have_times_of_their_own(seed):
     problem = cep_problem(seed % 100_000, size=6)
     forced = brute.solve(problem)
     if forced.device is not None:
-        assert 0 < floor(problem, forced.objective) <= forced.value
+        assert 0 < lower_bound(problem, forced.objective) <= forced.value
 
 
 @given(seeds, st.sampled_from([Model.SHARED, Model.ROUND_ROBIN]), st.sampled_from(["aggregate", "critical"]))
@@ -96,7 +96,7 @@ def test_a_gap_is_that_of_what_a_placement_can_change(measure):
     windows = np.where(np.arange(8) % 3 == 1, 5.0, 0.0)
     filled = dataclasses.replace(plain, window_s=windows)
     goal = Objective.parse(measure)
-    worst = dataclasses.replace(strategy("cloud-only")(filled, Budget(objective=goal)), bound=floor(filled, goal))
+    worst = dataclasses.replace(strategy("cloud-only")(filled, Budget(objective=goal)), bound=lower_bound(filled, goal))
     assert worst.device is not None
     optimum = strategy("exact")(filled, Budget(time_s=20, objective=goal))
     assert optimum.status == "optimal"
@@ -106,5 +106,5 @@ def test_a_gap_is_that_of_what_a_placement_can_change(measure):
     assert worst.gap > 5 * (worst.value - worst.bound) / worst.value
     if measure == "aggregate":
         alike = strategy("cloud-only")(plain, Budget(objective=goal))
-        alike = dataclasses.replace(alike, bound=floor(plain, goal))
+        alike = dataclasses.replace(alike, bound=lower_bound(plain, goal))
         assert worst.gap == pytest.approx(alike.gap, rel=1e-6)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from headwater import net as nets
 from headwater.errors import PlacementError
-from headwater.place import anneal, best, brute, exact, exact_aggregate, exact_latency, genetic, random_
-from headwater.place.arena import arena
+from headwater.place import anneal, best, brute, exact, exact_aggregate, exact_latency, genetic, random_search
 from headwater.place.cases import ghosh, replica
+from headwater.place.dense import dense
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
 from headwater.place.problem import Model
@@ -31,7 +31,7 @@ def test_brute_force_tries_as_many_assignments_as_the_r_bell_numbers_say(free, e
         "chain", 1, 1, (None, *["Fil 1.0"] * (free + 1)), tuple((i, i + 1) for i in range(free + 1)), seed=1
     )
     problem = ghosh.problem(dag, 100)
-    field = arena(problem, np.arange(len(problem.net)))
+    field = dense(problem, np.arange(len(problem.net)))
     assert brute.count(field, 10**9) == expected
     assert brute.count(field, 10**10, canonical=False) == (free + 2) ** free
 
@@ -114,7 +114,7 @@ def test_no_strategy_beats_exact_and_every_answer_is_valid(seed):
     small = Budget(seed=seed % 1000)
     answers = [
         genetic.solve(problem, small, least=300),
-        random_.solve(problem, small, trials=500),
+        random_search.solve(problem, small, trials=500),
         anneal.solve(problem, small, steps=3_000),
         best.solve(problem, small, prove=False),
     ]
@@ -173,7 +173,7 @@ def test_one_more_device_never_worsens_the_optimum(seed):
 
 def test_the_same_seed_gives_the_same_answer():
     problem = cep_problem(5, size=9)
-    for solve in (genetic.solve, anneal.solve, random_.solve):
+    for solve in (genetic.solve, anneal.solve, random_search.solve):
         a, b = solve(problem, Budget(seed=7)), solve(problem, Budget(seed=7))
         assert a.device.tolist() == b.device.tolist()
 

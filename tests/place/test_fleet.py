@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.net.device import DeviceClass
-from headwater.place import Budget, Model, Problem, Taken, Wishes, strategy, violations, wished
+from headwater.place import Budget, Constraints, Model, Problem, Taken, strategy, violations, wished
 from headwater.place.fleet import Fleet, uses
 
 from .strategies import queue_problem, seeds
@@ -33,11 +33,11 @@ def flow(name: str, model: Model, *, rate: float, service_s: float, steps: int =
         stream_bytes=np.full(steps, 10.0),
         pinned=np.full(n, -1),
     )
-    return wished(problem, Wishes(pins={"source": at}, **changes))
+    return wished(problem, Constraints(pins={"source": at}, **changes))
 
 
 def pinned_to(problem: Problem, device: str) -> Problem:
-    return wished(problem, Wishes(pins=dict.fromkeys(problem.steps, device)))
+    return wished(problem, Constraints(pins=dict.fromkeys(problem.steps, device)))
 
 
 def test_flows_that_together_break_round_robin_are_not_put_on_one_device():
@@ -98,7 +98,7 @@ def test_a_loss_is_mended_without_breaking_those_who_stay():
     fleet, budget = Fleet(NET), Budget(time_s=1)
     fleet.add(pinned_to(flow("stays", Model.SHARED, rate=100, service_s=2e-3, at_most={"critical": 2.6e-3}), "field/1"))
     moving = dataclasses.replace(flow("moves", Model.SHARED, rate=100, service_s=2e-3), pinned=np.full(2, -1))
-    moving = wished(moving, Wishes(closed=frozenset({"vm"})))
+    moving = wished(moving, Constraints(closed=frozenset({"vm"})))
     fleet.add(moving, budget)
     assert set(fleet.placed["moves"].by_name.values()) == {"field/0"}
     mended = fleet.lose("field/0", budget)["moves"]

@@ -6,7 +6,7 @@ import pytest
 from headwater import Flow, Profile, StepProfile, col, io
 from headwater import net as nets
 from headwater.errors import FlowError, PlacementError
-from headwater.place import Budget, Wishes, strategy
+from headwater.place import Budget, Constraints, strategy
 from headwater.place.from_flow import problem_of
 
 NET = nets.cloud_edge(1, 1, 2)
@@ -61,9 +61,9 @@ def test_a_profile_per_class_is_taken_as_measured_and_other_classes_are_not_used
     assert {int(NET.class_of[d]) for i, d in enumerate(found.device) if problem.solid[i]} == {1}
 
 
-def test_a_flow_is_placed_with_its_wishes():
-    wishes = Wishes(pins={"levels": "site-0/0", "archive": "cloud-0"}, together=(("sort", "both"),))
-    problem = problem_of(tanks(), NET, profile(), {"levels": 500.0}, wishes=wishes)
+def test_a_flow_is_placed_with_its_constraints():
+    constraints = Constraints(pins={"levels": "site-0/0", "archive": "cloud-0"}, together=(("sort", "both"),))
+    problem = problem_of(tanks(), NET, profile(), {"levels": 500.0}, constraints=constraints)
     found = strategy("exact")(problem, Budget(time_s=5))
     assert found.status == "optimal"
     assert found.by_name["sort"] == found.by_name["both"]

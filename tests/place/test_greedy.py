@@ -10,7 +10,7 @@ from headwater import net as nets
 from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, min_cost, tcep
 from headwater.place.aels_rp import Regions
 from headwater.place.aels_rp_la import near
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.cases import veith
 from headwater.place.descent import descend, foresee
 from headwater.place.problem import Problem
@@ -305,8 +305,8 @@ def test_the_short_list_breaks_ties_by_the_lowest_device_number():
         stream_hz=np.full(3, 10.0),
         stream_bytes=np.full(3, 10.0),
     )
-    board = Board(problem)
+    capacity = Capacity(problem)
     for step in (0, 1):
-        board.put(step, board.row(int(problem.pinned[step])))
-    listed = near(board, 2, Regions(problem), board.feasible(2))
-    assert sorted(board.device[listed].tolist()) == [0, 1, 2]
+        capacity.put(step, capacity.row(int(problem.pinned[step])))
+    listed = near(capacity, 2, Regions(problem), capacity.feasible(2))
+    assert sorted(capacity.device[listed].tolist()) == [0, 1, 2]

@@ -15,7 +15,7 @@ from headwater.cli import add_commands, app
 from headwater.cli.locate import find_flow
 from headwater.errors import HeadwaterError, PlacementError
 from headwater.net.edit import with_devices
-from headwater.place import Budget, Model, Objective, Wishes, best, exact, score, violations, wished
+from headwater.place import Budget, Constraints, Model, Objective, best, exact, score, violations, wished
 from headwater.place.explain import slower
 from headwater.place.fleet import Fleet
 from headwater.place.from_flow import problem_of
@@ -79,9 +79,9 @@ def farm(tmp_path, monkeypatch):
 
 
 def problem(net, name="tanks", rate=RATE, pins=None):
-    wishes = Wishes(pins=ENDS if pins is None else pins)
+    constraints = Constraints(pins=ENDS if pins is None else pins)
     flow = find_flow(f"{name}_flow.py")
-    return problem_of(flow, net, profile(name, state=1000), rate, model=Model.SHARED, wishes=wishes)
+    return problem_of(flow, net, profile(name, state=1000), rate, model=Model.SHARED, constraints=constraints)
 
 
 def run(*arguments):
@@ -273,7 +273,7 @@ def test_a_loss_moves_only_what_must_move(farm):
     ran = plan("--from", "old.json", "--lost", "barn/1", "--json", pins=pins)
     assert ran.exit_code == 0, ran.output
     document = json.loads(ran.stdout)
-    asked = wished(problem(farm, pins={"levels": "barn/0"}), Wishes(closed=frozenset({"barn/1"})))
+    asked = wished(problem(farm, pins={"levels": "barn/0"}), Constraints(closed=frozenset({"barn/1"})))
     before = np.array([farm.device(was[s]) for s in asked.steps])
     fewest = min(int((d != before).sum()) for _, d in everything(asked, Objective.parse("critical")))
     assert len(document["moves"]) == fewest

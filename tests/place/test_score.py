@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.errors import PlacementError
-from headwater.place.arena import arena
+from headwater.place.dense import dense
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.objective import Objective
 from headwater.place.problem import Model, Problem
@@ -118,7 +118,7 @@ def test_compiled_scores_equal_plain_ones(seed):
     for problem in (queue_problem(seed, dense=True), cep_problem(seed % 1000)):
         devices = np.arange(len(problem.net))
         for goal in (None, Objective.parse("critical")):
-            field = arena(problem, devices, goal)
+            field = dense(problem, devices, goal)
             device = np.where(
                 problem.pinned >= 0, problem.pinned, random.integers(len(devices), size=len(problem.steps))
             )

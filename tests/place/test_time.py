@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from headwater.place import Budget, brute, exact, exact_latency, strategy, violations
-from headwater.place.arena import arena
 from headwater.place.candidates import candidates
 from headwater.place.cases import ghosh
+from headwater.place.dense import dense
 from headwater.place.placement import Clock, slices
 
 from .strategies import cep_problem, queue_problem, seeds
@@ -36,7 +36,7 @@ class Ticking(Clock):
     [
         ("brute-force", "brute", {}),
         ("genetic", "genetic", {"least": 10**9, "most": 10**9}),
-        ("random", "random_", {"trials": 10**9}),
+        ("random", "random_search", {"trials": 10**9}),
         ("anneal", "anneal", {"steps": 10**9}),
     ],
 )
@@ -82,7 +82,7 @@ def test_the_first_round_in_which_a_search_is_compiled_is_not_counted():
 def test_assignments_are_counted_as_they_are_walked(seed):
     problem = queue_problem(seed, n=5, pinned=np.array([2, -1, -1, -1, -1]))
     equal = dataclasses.replace(problem, net=dataclasses.replace(problem.net, lan_s=np.zeros(len(problem.net))))
-    field = arena(equal, candidates(equal))
+    field = dense(equal, candidates(equal))
     seen = set()
     for place in product(range(len(field.device)), repeat=4):
         used: set[int] = set()

@@ -13,9 +13,9 @@ import headwater.place
 from headwater import net as nets
 from headwater.net.device import DeviceClass
 from headwater.place import violations
-from headwater.place.arena import arena
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.copies import with_copies
+from headwater.place.dense import dense
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.problem import Model, Problem, Taken
 from headwater.place.recount import Recount
@@ -86,7 +86,7 @@ def test_the_judge_and_the_scores_count_alike(case):
 @settings(max_examples=300, deadline=None)
 def test_the_judge_and_the_compiled_search_agree_on_what_is_valid(case):
     problem, device = case
-    field, out = arena(problem, np.arange(len(problem.net))), np.zeros(OUT)
+    field, out = dense(problem, np.arange(len(problem.net))), np.zeros(OUT)
     evaluate(field, device.astype(np.int64), *scratch(field), out)
     broken = violations(problem, device.tolist())
     assert (out[6] > 0) == bool(broken), [str(b) for b in broken]
@@ -98,13 +98,13 @@ def test_the_judge_and_the_compiled_search_agree_on_what_is_valid(case):
 @settings(max_examples=200, deadline=None)
 def test_a_board_puts_no_step_where_the_judge_would_object(case):
     problem, device = case
-    board = Board(dataclasses.replace(problem, at_most=()))
+    capacity = Capacity(dataclasses.replace(problem, at_most=()))
     for step in problem.order:
-        row = board.row(int(device[step]))
-        if not board.feasible(step)[row]:
+        row = capacity.row(int(device[step]))
+        if not capacity.feasible(step)[row]:
             return
-        board.put(step, row)
-    assert not violations(board.problem, device.tolist())
+        capacity.put(step, row)
+    assert not violations(capacity.problem, device.tolist())
 
 
 def test_the_judge_imports_nothing_that_it_judges():

@@ -11,11 +11,11 @@ import pytest
 
 from headwater import engine
 from headwater.cli.rewire import rewired
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Text
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow import draw
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Text
-from headwater.flow.schema import Schema
 from headwater.io import Collect
 from headwater.riot import flow_named
 from headwater.riot.generate import messages, stream

@@ -11,15 +11,15 @@ import pytest
 import reference
 
 from headwater import engine
+from headwater.data.batch import Batch
+from headwater.data.column import Text
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch
-from headwater.flow.column import Text
 from headwater.io import Collect, Items
-from headwater.kernels.bloom import BloomFilter
 from headwater.riot.city import CityStream
 from headwater.riot.datasets import CITY, FIT, GRID, TAXI, Dataset
 from headwater.riot.etl import etl
 from headwater.riot.generate import messages, stream
+from headwater.riot.kernels.bloom import BloomFilter
 from headwater.riot.labels import CLASSES
 from headwater.riot.model_folder import ModelFolder
 from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, load, save

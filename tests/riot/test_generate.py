@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.data.column import Text
 from headwater.errors import FlowError
-from headwater.flow.column import Text
-from headwater.kernels.senml import SenmlParser
+from headwater.io.senml.columns import SenmlParser
 from headwater.riot.city import CityStream
 from headwater.riot.datasets import DATASETS, dataset
 from headwater.riot.generate import messages, stream

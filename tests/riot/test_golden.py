@@ -96,8 +96,8 @@ def test_regressions_or_moments_equal_the_golden_ones(statistics):
 
 
 def test_distinct_counts_with_ten_bits_equal_the_golden_ones():
-    from headwater.flow.column import Text
-    from headwater.kernels.distinct import distinct_count
+    from headwater.data.column import Text
+    from headwater.riot.kernels.distinct import distinct_count
 
     rows = golden("pred.csv")
     sources, ranks = Text.of([row["source"] for row in rows]), np.zeros((1, 1025), np.int64)

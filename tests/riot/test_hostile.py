@@ -8,7 +8,7 @@ import time
 import pytest
 
 from headwater import engine
-from headwater.flow.column import Text
+from headwater.data.column import Text
 from headwater.io import Collect
 from headwater.riot.datasets import CITY
 from headwater.riot.etl import etl

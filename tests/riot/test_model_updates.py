@@ -11,8 +11,8 @@ import pytest
 
 from headwater import engine
 from headwater.bench.broker import broker
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.io import Collect, Mqtt
 from headwater.riot.announce import announce, announcements
 from headwater.riot.datasets import CITY

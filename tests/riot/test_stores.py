@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import engine
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 from headwater.operators import build
 from headwater.riot.blobs import BlobStore, PutBlobs, zip_stored, zipped
 from headwater.riot.chart import line_chart

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ModelError
-from headwater.kernels.split import best_split
 from headwater.riot import samples
+from headwater.riot.kernels.split import best_split
 from headwater.riot.labels import CLASSES, percentile, quartile_classes
 from headwater.riot.models import Leaf
 from headwater.riot.train_regression import train_regression

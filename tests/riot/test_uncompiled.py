@@ -11,9 +11,9 @@ from pathlib import Path
 if sys.argv[1] == "plain":
     sys.modules["numba"] = None
 from headwater import engine
-from headwater.flow.column import Text
+from headwater.data.column import Text
 from headwater.io import Collect
-from headwater.kernels.jit import COMPILED
+from headwater.data.jit import COMPILED
 from headwater.riot.etl import etl
 from headwater.riot.generate import messages, stream
 from headwater.riot.pred import pred

@@ -12,8 +12,8 @@ import pytest
 from both import RECORD_BY_RECORD, SMALL, Made, assert_same, by_key, multiset
 
 from headwater import Count, Session, Sliding, Tumbling, agg, col, engine, io
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.state import Cell
 from headwater.operators import Operator
 from headwater.spark.pruning import columns_used

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from headwater.flow.batch import END, Batch
+from headwater.data.batch import END, Batch
 from headwater.flow.steps import Read
 from headwater.operators.operator import DEAD, rejected
+from headwater.spark.envelope import FIRST_SINK, Envelope, in_order
 from headwater.spark.executor import Executor
-from headwater.spark.parcel import FIRST_SINK, Parcel, in_order
 from headwater.spark.stages import cut
 
 
@@ -39,10 +39,10 @@ def run(flow, *, buckets=3, batching=None, seed=0):
                 seq += 1
         for level in range(1, layout.levels + 1):
             rows = _level(layout, level, rows, states)
-        parcels = defaultdict(list)
+        envelopes = defaultdict(list)
         for _, target, _, frame in rows:
-            parcels[target].append(Parcel.unpack(frame))
-        for target, found in parcels.items():
+            envelopes[target].append(Envelope.unpack(frame))
+        for target, found in envelopes.items():
             out[layout.sinks[target - FIRST_SINK]] += in_order(found).batch.rows()
     return out
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater import Flow, io
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.operators.operator import partitions
 from headwater.spark import keyed
-from headwater.spark.parcel import COUNTS, Parcel
+from headwater.spark.envelope import COUNTS, Envelope
 from headwater.spark.stages import cut
 
 pytest.importorskip("pandas")
@@ -53,7 +53,7 @@ def played(here, given, state):
     frame = keyed._frame(given).assign(bucket=bucket)
     (made,) = keyed._on_bucket(here, 1)((bucket,), iter([frame]), state)
     frames = [frame for target, frame in zip(made["target"], made["frame"], strict=True) if target != COUNTS]
-    return [n for frame in frames for n in Parcel.unpack(frame).batch["seen"].tolist()]
+    return [n for frame in frames for n in Envelope.unpack(frame).batch["seen"].tolist()]
 
 
 def test_a_worker_goes_on_with_what_it_has_or_with_the_saved_state():
@@ -75,7 +75,7 @@ def test_what_a_failed_attempt_left_in_a_worker_is_not_used():
 
 def test_rows_on_their_way_to_a_later_level_pass_untouched():
     here, state = Here("a flow with a way through"), State()
-    given = [(-1, 1_000_000, 7, b"parcel"), (-1, 1_000_000, 8, b"another")]
+    given = [(-1, 1_000_000, 7, b"envelope"), (-1, 1_000_000, 8, b"another")]
     frame = keyed._frame(given).assign(bucket=-1)
     (made,) = keyed._on_bucket(here, 1)((-1,), iter([frame]), state)
     assert list(made.itertuples(index=False, name=None)) == [(0, *row[1:]) for row in given]

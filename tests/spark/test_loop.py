@@ -10,8 +10,8 @@ import pytest
 from headwater.bench import loop
 from headwater.bench.loop_figures import errors_by_second, rmse_between
 from headwater.bench.turning_city import TurningCity
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.riot.generate import messages
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from headwater import io
 from headwater.bench.broker import broker
+from headwater.data.batch import CREATED, END, Batch, concat_batches
+from headwater.data.frames import unpack_frame
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
-from headwater.flow.batch import CREATED, END, Batch, concat_batches
-from headwater.flow.schema import Schema
-from headwater.io.frames import unpack_frame
 from headwater.operators.operator import DEAD
 from headwater.riot.sources import MessageFile, Messages
 from headwater.spark import sources
 from headwater.spark.sources import _ranges, open_source
 from headwater.spark.sources import log as logs
-from headwater.spark.sources.feed import plain
+from headwater.spark.sources.control import Control
+from headwater.spark.sources.data_source import plain
 from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.ranges import Sizes
-from headwater.spark.sources.signals import Signals
 
 TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)
 XS = Schema.of({"id": int, "x": str})
@@ -223,12 +223,12 @@ def test_a_received_source_is_taken_up_where_it_was_left(tmp_path):
     while not logs.end_of(tmp_path).ended:
         pass
     receiver.close()
-    rows, rejects = by_ranges(LoggedRanges(tmp_path, TINY, ship=False))
+    rows, rejects = by_ranges(LoggedRanges(tmp_path, TINY, broadcast=False))
     assert [row["n"] for row in rows] == [n for n in range(40) if n != 5]
     assert [text for text, _ in rejects] == ["{'n': 'five'}"]
     again = Receiver("numbers", first, tmp_path, until_idle=False)
     again.close()
-    assert by_ranges(LoggedRanges(tmp_path, TINY, ship=True)) == (rows, rejects)
+    assert by_ranges(LoggedRanges(tmp_path, TINY, broadcast=True)) == (rows, rejects)
 
 
 def test_what_was_read_is_removed_from_the_log(tmp_path):
@@ -236,7 +236,7 @@ def test_what_was_read_is_removed_from_the_log(tmp_path):
     for n in range(6):
         writer.append(0, batch_of(n), n)
         writer.sync()
-    ranges = LoggedRanges(tmp_path, TINY, ship=False)
+    ranges = LoggedRanges(tmp_path, TINY, broadcast=False)
     end = ranges.advance(ranges.advance(ranges.start()))
     before = len(os.listdir(tmp_path))
     ranges.forget(end)
@@ -394,9 +394,9 @@ def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_pat
     columns = ["'t' AS topic", "0 AS partition", "value AS offset", "timestamp"]
     value = """CAST(concat('{"n": ', value, '}') AS BINARY) AS value"""
     made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
-    source, signals = io.Kafka("127.0.0.1:9092", "t", {"n": int}), Signals(tmp_path)
-    rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), signals)
-    signals.finish()
+    source, control = io.Kafka("127.0.0.1:9092", "t", {"n": int}), Control(tmp_path)
+    rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), control)
+    control.finish()
     taken = []
     query = rows.writeStream.foreachBatch(
         lambda frame, batch_id: taken.extend(frame.orderBy("seq").collect()) if not ended(taken) else None

@@ -138,10 +138,10 @@ def test_copies_of_records_are_refused():
 
 @pytest.mark.usefixtures("spark")
 def test_what_cannot_be_sent_is_refused_with_the_step(spark):
-    from headwater.spark.shipped import ship
+    from headwater.spark.broadcast import broadcast
 
     lock = threading.Lock()
     flow, read = started()
     read.map("locked", lambda record: record if lock.locked() else None).write("out", io.Discard())
     with pytest.raises(RunError, match=r"step 'locked' cannot run on Spark: what it uses cannot be sent"):
-        ship(spark, cut(flow, 4))
+        broadcast(spark, cut(flow, 4))

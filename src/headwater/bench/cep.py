@@ -20,9 +20,9 @@ from headwater import engine
 from headwater.bench.plots import figure
 from headwater.bench.prepared import Prepared
 from headwater.bench.rows import write_rows
+from headwater.data.batch import END
+from headwater.data.column import Array, Text
 from headwater.flow import Batch, Flow, Schema
-from headwater.flow.batch import END
-from headwater.flow.column import Array, Text
 from headwater.io import Discard
 from headwater.operators import Operator, build
 

@@ -15,7 +15,7 @@ import numpy as np
 from headwater import sim
 from headwater.bench import cep_complexity
 from headwater.bench.rows import write_rows
-from headwater.place import anneal, brute, exact_latency, genetic, random_
+from headwater.place import anneal, brute, exact_latency, genetic, random_search
 from headwater.place.cases import ghosh, replica
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -115,7 +115,7 @@ def _warm_up(dag: ghosh.Dag) -> None:
     problem = ghosh.problem(dag, 100)
     genetic.solve(problem, least=10)
     anneal.solve(problem, steps=100)
-    random_.solve(problem, trials=10)
+    random_search.solve(problem, trials=10)
     brute.solve(problem)
     exact_latency.solve(problem)
 
@@ -124,7 +124,7 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
     problem, budget = ghosh.problem(dag, rate, resources), Budget(time_s=time_s, seed=seed)
     hint = anneal.solve(problem, budget, steps=100_000, starts=2)
     proof = exact_latency.solve(problem, budget, hint=hint.device)
-    evolved, drawn = genetic.solve(problem, budget), random_.solve(problem, budget)
+    evolved, drawn = genetic.solve(problem, budget), random_search.solve(problem, budget)
     row: dict[str, Any] = {
         "dag": dag.name,
         "queries": len(dag.queries),
@@ -149,7 +149,7 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
         "ga_counts": _counts(problem, evolved),
     }
     if equal_trials:
-        row["rnd_750k_latency_s"] = random_.solve(problem, budget, trials=750_000).value
+        row["rnd_750k_latency_s"] = random_search.solve(problem, budget, trials=750_000).value
     if len(dag.queries) <= SMALL:
         forced = brute.solve(problem, budget)
         same = forced.status == proof.status and (forced.device is None or abs(forced.value - proof.value) < 1e-8)

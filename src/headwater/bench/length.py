@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.data.batch import Batch
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow, Schema
-from headwater.flow.batch import Batch
 from headwater.riot.etl import etl
 from headwater.riot.pred import pred
 from headwater.riot.sources import generated

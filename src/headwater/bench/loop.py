@@ -19,8 +19,8 @@ from headwater.bench.broker import broker
 from headwater.bench.demo import Numbered
 from headwater.bench.loop_figures import counts_over_time, errors_by_second, picture, rmse_between
 from headwater.bench.turning_city import TurningCity
+from headwater.data.batch import Batch
 from headwater.flow import Flow, Schema, Stream
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Source
 from headwater.io import Collect, Mqtt, ParquetTable
 from headwater.riot.announce import announcements

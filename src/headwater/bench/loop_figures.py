@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from headwater.bench.plots import figure
-from headwater.flow.batch import CREATED, Batch
-from headwater.flow.column import Array
+from headwater.data.batch import CREATED, Batch
+from headwater.data.column import Array
 from headwater.metrics import Report
 
 Series = tuple[list[float], list[float]]  #: seconds and values

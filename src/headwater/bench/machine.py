@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from headwater.bench import cep, energy
+from headwater.bench.operations import PER_TURN, operate
+from headwater.data.jit import COMPILED
 from headwater.errors import RunError
-from headwater.kernels.jit import COMPILED
-from headwater.kernels.operations import PER_TURN, operate
 from headwater.net.device import DeviceClass
 from headwater.net.net import Net
 from headwater.net.wan import Gateways

@@ -18,10 +18,10 @@ import numpy as np
 
 from headwater import engine
 from headwater.bench.prepared import Prepared
-from headwater.engine.station import Station
 from headwater.flow import Batch, Flow, Schema, col
 from headwater.io import Discard
 from headwater.operators import build
+from headwater.operators.task import Task
 
 STEPS, BATCH = 10, 50
 _SPAN = 100  #: batches between switching measurements on and off
@@ -41,23 +41,23 @@ class _Last(Discard):
 
 
 class _Switching(Prepared):
-    """Hands out batches and switches the measurements of the stations that they go to on and off."""
+    """Hands out batches and switches the measurements of the tasks that they go to on and off."""
 
     def __init__(self, batches: list[Batch]) -> None:
         super().__init__(batches, _SCHEMA)
-        self.stations: list[Station] = []
+        self.tasks: list[Task] = []
         self.spans: list[tuple[bool, float]] = []  #: whether it was measured, and how long it took
         self._left, self._began = _SPAN, 0.0
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next batch."""
         self._left -= 1
-        if self._left == 0 and self.stations:
-            now, measured = time.perf_counter(), self.stations[0].measure
+        if self._left == 0 and self.tasks:
+            now, measured = time.perf_counter(), self.tasks[0].measure
             if self._began:
                 self.spans.append((measured, now - self._began))
-            for station in self.stations:
-                station.measure = not measured
+            for task in self.tasks:
+                task.measure = not measured
             self._left, self._began = _SPAN, now
         self._left = self._left or _SPAN
         return super().read(limit, timeout_s)
@@ -146,7 +146,7 @@ def _switched(batches: list[Batch]) -> list[float]:
     """Return how long spans without measurements took, over their neighbours with."""
     source, sink = _Switching(batches), _Last()
     running = engine.start(_flow(source, sink))
-    source.stations = running.stations
+    source.tasks = running.tasks
     running.wait()
     assert sink.last is not None
     _check(sink.last)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from headwater.bench import handwritten
+from headwater.data.column import Text
 from headwater.flow import Flow
-from headwater.flow.column import Text
 from headwater.io import Collect, Parquet
 from headwater.metrics import Report
 from headwater.riot.city import CityStream

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from headwater.bench import handwritten
+from headwater.data.column import Array, nullable
 from headwater.flow import Batch, Flow
-from headwater.flow.column import Array, nullable
 from headwater.flow.state import Cell, Rows
 from headwater.io import Collect, Discard, Parquet
-from headwater.kernels.regression import sliding_regression
 from headwater.metrics import Report
+from headwater.riot.kernels.regression import sliding_regression
 from headwater.riot.scans import Interpolate, Kalman
 
 STEPS = ("kalman", "interpolation", "sliding regression")

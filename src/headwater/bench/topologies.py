@@ -10,8 +10,8 @@ from random import Random
 
 import numpy as np
 
+from headwater.data.batch import Batch
 from headwater.flow import Flow, Stream
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Source
 from headwater.io import Discard
 from headwater.operators import Operator, Output
@@ -23,7 +23,7 @@ LEAST_COST_S, MOST_COST_S = 0.1e-6, 10e-6
 @cache
 def rounds_per_second() -> float:
     """Measure how many rounds of busy work this machine does in a second; the best of several tries."""
-    from headwater.kernels.work import spin
+    from headwater.bench.work import spin
 
     values = np.arange(64)
     spin(values, 10)
@@ -39,7 +39,7 @@ class Work(Operator):
     """Computes for a set time per record, without the GIL, and passes the records on."""
 
     def __init__(self, cost_s: float) -> None:
-        from headwater.kernels.work import spin
+        from headwater.bench.work import spin
 
         self.cost_s = cost_s
         self._spin, self._rounds = spin, max(1, round(cost_s * rounds_per_second()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.data.column import Column, Text
 from headwater.flow import Batch, Flow
-from headwater.flow.column import Column, Text
 from headwater.io import Generate
 from headwater.riot.city import CityStream
 from headwater.riot.datasets import CITY

@@ -15,10 +15,10 @@ import numpy as np
 
 from headwater.cep.chunk import Chunk, Part
 from headwater.cep.clock import Clock, split_off
-from headwater.flow.batch import CREATED, END, Batch, concat_batches
-from headwater.flow.column import Array, Column
+from headwater.data.batch import CREATED, END, Batch, concat_batches
+from headwater.data.column import Array, Column
+from headwater.data.schema import Schema
 from headwater.flow.expr import Expr
-from headwater.flow.schema import Schema
 from headwater.operators.expression import compiled, fallible
 from headwater.operators.keyed import joined
 from headwater.operators.keys import KeySlots

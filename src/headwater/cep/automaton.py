@@ -9,8 +9,8 @@ from typing import Literal
 from headwater.cep import syntax as s
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Translator, attributes, conjuncts
+from headwater.data.schema import Schema, Type
 from headwater.errors import QueryError, listed, suggestion
-from headwater.flow.schema import Schema, Type
 
 
 @dataclass(frozen=True)

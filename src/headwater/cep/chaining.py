@@ -10,9 +10,9 @@ from headwater.cep.automaton import Automaton, ChainReader, Pair, Take, Wait, co
 from headwater.cep.complaint import complaint
 from headwater.cep.match import MatchPlan
 from headwater.cep.selecting import Selection, Selector
+from headwater.data.schema import Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
-from headwater.flow.schema import Schema, Type
 from headwater.flow.stream import Stream
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, parts
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Nullable, Text, parts
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.flow.batch import END, NO_WATERMARK, Batch
-from headwater.flow.column import Array, Nullable
+from headwater.data.batch import END, NO_WATERMARK, Batch
+from headwater.data.column import Array, Nullable
 from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.operator import dead_letters
 

@@ -11,11 +11,11 @@ import numpy as np
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Take, Wait
 from headwater.cep.expressions import Translator, attributes
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text, parts
+from headwater.cep.kernels import waiting as k
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Text, parts
+from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.flow.expr import Expr
-from headwater.flow.schema import NUMERIC, Schema, Type
-from headwater.kernels import cep_waiting as k
 from headwater.operators.expression import compiled
 
 _OPS = {"==": k.EQ, "!=": k.NE, "<": k.LT, "<=": k.LE, ">": k.GT, ">=": k.GE}

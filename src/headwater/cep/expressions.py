@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 from headwater.cep import syntax as s
 from headwater.cep.complaint import complaint
 from headwater.cep.functions import AGGREGATES, FUNCTIONS
-from headwater.cep.written import value as shown
+from headwater.cep.printer import value as shown
+from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError, suggestion
 from headwater.flow.expr import Call, Column, Expr, Literal
-from headwater.flow.schema import NUMERIC, Schema, Type
 from headwater.operators.expression import compiled_single
 
 _NAMES = {

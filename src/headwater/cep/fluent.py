@@ -19,7 +19,7 @@ from typing import Any, Literal
 from headwater.cep import syntax as s
 from headwater.cep.formulas import Reference, value_of
 from headwater.cep.parse import span_of
-from headwater.cep.written import written
+from headwater.cep.printer import written
 from headwater.errors import QueryError
 from headwater.flow.expr import Column, Expr
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from headwater.cep import syntax as s
+from headwater.data.schema import Schema, Type
 from headwater.errors import FlowError, QueryError
 from headwater.flow.expr import Call, Column, Expr, Literal, expr
-from headwater.flow.schema import Schema, Type
 
 _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "remainder": "%", "eq": "==", "ne": "!=", "lt": "<",

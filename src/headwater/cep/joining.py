@@ -11,9 +11,9 @@ from headwater.cep.expressions import Translator, attributes, conjuncts
 from headwater.cep.pairing import JoinPlan
 from headwater.cep.selecting import Selector
 from headwater.cep.windowing import extent
+from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
-from headwater.flow.schema import NUMERIC, Schema, Type
 from headwater.flow.stream import Stream
 
 if TYPE_CHECKING:

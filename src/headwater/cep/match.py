@@ -8,17 +8,17 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.arrivals import Arrivals
-from headwater.cep.attempts import AttemptMatcher, Places, attempts
 from headwater.cep.automaton import Automaton
 from headwater.cep.chunk import Chunk
 from headwater.cep.compared import comparisons
 from headwater.cep.general import GeneralMatcher
-from headwater.cep.indexed import PatternMatcher
+from headwater.cep.interpreter import FOREVER
+from headwater.cep.nfa import AttemptMatcher, Places, attempts
+from headwater.cep.pattern_matcher import PatternMatcher
 from headwater.cep.plain import SequenceMatcher, own_reads
 from headwater.cep.projection import Projection
-from headwater.cep.tokens import FOREVER
-from headwater.flow.batch import NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Array
+from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Array
 from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.keyed import joined, with_letters
 from headwater.operators.operator import Operator, Output, Select

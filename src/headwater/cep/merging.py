@@ -8,8 +8,8 @@ import numpy as np
 
 from headwater.cep.arrivals import Arrivals
 from headwater.cep.chunk import Chunk
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from headwater.cep.arrivals import Arrivals
 from headwater.cep.chunk import Chunk
+from headwater.cep.kernels.join import pair
 from headwater.cep.projection import Projection
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Column, Nullable, Text, empty
+from headwater.data.keys import KeyIndex
+from headwater.data.schema import DTYPES, Schema, Type
 from headwater.errors import RecordError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Column, Nullable, Text, empty
 from headwater.flow.expr import Expr
-from headwater.flow.schema import DTYPES, Schema, Type
-from headwater.kernels.cep_join import pair
-from headwater.kernels.keys import KeyIndex
 from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.keyed import joined, with_letters

@@ -20,10 +20,10 @@ from headwater.cep.selecting import Selection, Selector
 from headwater.cep.sliding import SlidingPlan
 from headwater.cep.tumbling import TumblingPlan
 from headwater.cep.windowing import Extent, extent
+from headwater.data.schema import Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
-from headwater.flow.schema import Schema, Type
 from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggregate
 from headwater.flow.stream import Stream
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.expr import Expr
-from headwater.flow.schema import Schema
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.operator import computed
 

@@ -8,12 +8,12 @@ from headwater.cep import syntax as s
 from headwater.cep.complaint import complaint
 from headwater.cep.expressions import Resolve, Translator
 from headwater.cep.functions import AGGREGATES
+from headwater.cep.printer import value as shown
 from headwater.cep.projection import Projection
-from headwater.cep.written import value as shown
+from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.expr import Column, Expr
-from headwater.flow.schema import NUMERIC, Schema, Type
 
 
 @dataclass

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from headwater.cep.clock import Clock, split_off
-from headwater.cep.follow import Moves, following
+from headwater.cep.incremental import Moves, following
+from headwater.cep.kernels import slide as k
 from headwater.cep.projection import Projection
+from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
+from headwater.data.column import Array, Column
+from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
-from headwater.flow.column import Array, Column
-from headwater.flow.schema import Schema
-from headwater.kernels import cep_slide as k
 from headwater.operators.accumulate import unfit
 from headwater.operators.count_window import keys_batch
 from headwater.operators.keyed import joined, with_letters

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.column import Array, Column, Nullable, Text, parts
-from headwater.flow.schema import DTYPES, Type
-from headwater.kernels.keys import KeyIndex
+from headwater.data.column import Array, Column, Nullable, Text, parts
+from headwater.data.keys import KeyIndex
+from headwater.data.schema import DTYPES, Type
 
 _ROOM = 1024
 

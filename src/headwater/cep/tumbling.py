@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from headwater.cep.clock import Clock, split_off
+from headwater.cep.kernels.tumble import batches_by_length, batches_by_time, sessions
 from headwater.cep.projection import Projection
+from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
+from headwater.data.column import Array, Column
+from headwater.data.keys import KeyIndex
+from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.batch import CREATED, END, NO_WATERMARK, Batch
-from headwater.flow.column import Array, Column
-from headwater.flow.schema import Schema
-from headwater.kernels.cep_tumble import batches_by_length, batches_by_time, sessions
-from headwater.kernels.keys import KeyIndex
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.keyed import joined, with_letters

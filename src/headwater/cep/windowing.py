@@ -8,8 +8,8 @@ from typing import Literal
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type
 from headwater.cep.complaint import complaint
+from headwater.data.schema import Schema
 from headwater.errors import suggestion
-from headwater.flow.schema import Schema
 
 #: name → what it is called in a message when its arguments are wrong
 _FORMS = {

@@ -94,7 +94,7 @@ def _python() -> Check:
 
 
 def _compiler() -> Check:
-    from headwater.kernels.jit import COMPILED
+    from headwater.data.jit import COMPILED
 
     seen = "kernels run compiled" if COMPILED else "kernels run as plain Python, slowly"
     return Check("compiled kernels", COMPILED, seen, "pip install numba", needed=False)

@@ -11,20 +11,20 @@ import typer
 from headwater import net as nets
 from headwater.cli.placed import read_placement
 from headwater.cli.question import MODEL as DEFAULT_MODEL
-from headwater.cli.question import number, of_file, pairs, question_of, whole, with_wishes
+from headwater.cli.question import number, of_file, pairs, question_of, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
 from headwater.net.net import Net
-from headwater.place import Budget, Objective, Placement, Problem, Wishes, strategy
+from headwater.place import Budget, Constraints, Objective, Placement, Problem, strategy
 from headwater.place.account import account
 from headwater.place.compared import compared, mended, tell_compared, tell_mended
 from headwater.place.joined import parted
+from headwater.place.render import render
 from headwater.place.repair import repair
 from headwater.place.strategies import MODULES
-from headwater.place.tell import tell
 from headwater.place.why import tell_why
 from headwater.place.why import why as reasons
 
@@ -120,7 +120,7 @@ def plan(
 
     headwater plan flow.py net.toml --from plan.json --lost barn/1 --rate 2000
     """
-    wishes = Wishes(
+    constraints = Constraints(
         pins=pairs("--pin", pin),
         together=tuple(tuple(text.split(",")) for text in together or ()),
         keep=pairs("--keep", keep),
@@ -136,13 +136,13 @@ def plan(
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
 
     if problem is not None:
-        first = with_wishes(of_file(problem, case, rate, resources), numbers, wishes)
+        first = with_constraints(of_file(problem, case, rate, resources), numbers, constraints)
     else:
         assert net is not None
         where = nets.read(net)
         larger = with_added(where, add or [])
         question = question_of(flows, rate, profile, measured_on, model)
-        first = question.on(where, numbers, wishes, places=before is None)
+        first = question.on(where, numbers, constraints, places=before is None)
     with progress("placing"):
         if before is not None:
             old = read_placement(before, first)
@@ -150,7 +150,7 @@ def plan(
             found = repair(first, old, budget)
             document = account(found) | mended(old, found)
         elif add:
-            found = solve(question.on(larger, numbers, wishes), budget)
+            found = solve(question.on(larger, numbers, constraints), budget)
             document = compared(solve(first, budget), found) | {"added": add}
         else:
             found = solve(first, budget)
@@ -194,10 +194,10 @@ def _told(document: dict[str, Any]) -> list[str]:
     lines = []
     if "before" in document:
         lines += [f"with {', '.join(document['added'])}", *tell_compared(document), ""]
-        lines.append(tell(document["after"] | {k: document[k] for k in ("explanation",) if k in document}))
+        lines.append(render(document["after"] | {k: document[k] for k in ("explanation",) if k in document}))
     else:
         lines += [*tell_mended(document), ""] if "moves" in document else []
-        lines.append(tell(document))
+        lines.append(render(document))
     if "why" in document:
         lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]
     return lines

@@ -14,7 +14,7 @@ from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
-from headwater.place import Model, Problem, Wishes, wished
+from headwater.place import Constraints, Model, Problem, wished
 from headwater.place.copies import with_copies
 from headwater.place.joined import joined
 
@@ -40,7 +40,7 @@ class Question:
         self,
         net: Net,
         copies: Mapping[str, int] | None = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         *,
         places: bool = True,
     ) -> Problem:
@@ -51,7 +51,7 @@ class Question:
         from headwater.place.from_flow import require_places
 
         each = [self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)]
-        asked = with_wishes(joined(each), copies, wishes)
+        asked = with_constraints(joined(each), copies, constraints)
         if places:
             several = len(self.flows) > 1
             require_places(
@@ -108,24 +108,24 @@ def asked_for(
     resources: str,
     *,
     copies: Mapping[str, int] | None = None,
-    wishes: Wishes | None = None,
+    constraints: Constraints | None = None,
     places: bool = True,
 ) -> Problem:
     """The problem that a command line describes: a flow on a net, or a dataflow of a file; `places` as in `Question.on`."""
     if problem is not None:
-        return with_wishes(of_file(problem, case, rate, resources), copies, wishes)
+        return with_constraints(of_file(problem, case, rate, resources), copies, constraints)
     if flow is None or net is None:
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     where = nets.read(net)
     question = question_of([flow], rate, [profile] if profile else None, measured_on, model)
-    return question.on(where, copies, wishes, places=places)
+    return question.on(where, copies, constraints, places=places)
 
 
-def with_wishes(asked: Problem, copies: Mapping[str, int] | None, wishes: Wishes | None) -> Problem:
-    """The problem with steps in copies and with wishes, both by the names of a command line."""
+def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
+    """The problem with steps in copies and with constraints, both by the names of a command line."""
     for step, count in (copies or {}).items():
         asked = with_copies(asked, _step_named(step, asked), count)
-    return wished(asked, _named(wishes, asked)) if wishes else asked
+    return wished(asked, _named(constraints, asked)) if constraints else asked
 
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
@@ -200,8 +200,8 @@ def _step_named(name: str, problem: Problem) -> str:
     return meant[0] if meant else name  # an unknown one is told by the problem, with what it has
 
 
-def _named(wishes: Wishes, problem: Problem) -> Wishes:
-    """Wishes with every step by its full name."""
+def _named(constraints: Constraints, problem: Problem) -> Constraints:
+    """Constraints with every step by its full name."""
 
     def full(given: Mapping[str, T]) -> dict[str, T]:
         return {_step_named(name, problem): value for name, value in given.items()}
@@ -210,11 +210,11 @@ def _named(wishes: Wishes, problem: Problem) -> Wishes:
         return [_step_named(name, problem) for name in names]
 
     return replace(
-        wishes,
-        pins=full(wishes.pins),
-        keep=full(wishes.keep),
-        together=tuple(tuple(each(group)) for group in wishes.together),
-        anonymise=frozenset(each(wishes.anonymise)),
+        constraints,
+        pins=full(constraints.pins),
+        keep=full(constraints.keep),
+        together=tuple(tuple(each(group)) for group in constraints.together),
+        anonymise=frozenset(each(constraints.anonymise)),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from headwater.flow.moments import moments_as_text
+from headwater.data.timestamps import moments_as_text
 from headwater.metrics import Report, Sample, StepMetrics
 
 console = Console(width=None if sys.stdout.isatty() else 140)

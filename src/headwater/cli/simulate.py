@@ -33,7 +33,7 @@ from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.net.arrays import Ints
-from headwater.place import Model, Problem, Wishes, strategy, violations
+from headwater.place import Constraints, Model, Problem, strategy, violations
 from headwater.place.strategies import MODULES
 from headwater.sim.settings import RUNNERS
 
@@ -82,9 +82,19 @@ def simulate(
     queues = sim.Options(seconds, seed, coming, kind)
     engine = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers, runner=runner)
     solve, budget = strategy(strategy_name), search(time_s, 0.0, seed, objective)
-    wishes = Wishes(pins=pairs("--pin", pin))
+    pinned = Constraints(pins=pairs("--pin", pin))
     asked = asked_for(
-        flow, net, rate, profile, measured_on, model, problem, case, resources, wishes=wishes, places=placement is None
+        flow,
+        net,
+        rate,
+        profile,
+        measured_on,
+        model,
+        problem,
+        case,
+        resources,
+        constraints=pinned,
+        places=placement is None,
     )
     mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
     if placement is not None:

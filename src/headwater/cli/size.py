@@ -26,7 +26,7 @@ from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.duration import microseconds
-from headwater.place import Budget, Placement, Problem, Wishes, strategy
+from headwater.place import Budget, Constraints, Placement, Problem, strategy
 from headwater.place.account import account
 from headwater.place.explain import slower
 from headwater.place.reach import reach
@@ -77,8 +77,8 @@ def size(
     target_s = microseconds(latency) / 1e6 if latency is not None else None
     budget = search(time_s, 0.0, seed, None)
     where = nets.read(Path(given[-1]))
-    wishes = Wishes(pins=pairs("--pin", pin), keep=pairs("--keep", keep), closed=frozenset(close or ()))
-    asked = question_of(given[:-1], rate, profile, measured_on, model).on(where, wishes=wishes)
+    constraints = Constraints(pins=pairs("--pin", pin), keep=pairs("--keep", keep), closed=frozenset(close or ()))
+    asked = question_of(given[:-1], rate, profile, measured_on, model).on(where, constraints=constraints)
     with progress("sizing"):
         found = (
             least(asked, fewest, latency_s=target_s, budget=budget)

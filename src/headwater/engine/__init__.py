@@ -1,8 +1,8 @@
 """Runs a flow on one device: `scheduler/` decides, `workers` does; `threads` is the baseline that leaves it to the system.
 
-`plan` lays out instances and routes, `station` is one instance at work, `queue` its FIFO, `source` a source at work,
-`run` what both runners share, `policy/` one scheduling idea per file, `options` what can be chosen, `profiler` what steps
-cost.
+`run` is what both runners share, `source` a source at work, `policy/` one scheduling idea per file, `options` what can be
+chosen, `profiler` what steps cost. What they run, and where it sends its records, is `operators.task` and
+`operators.execution_graph`.
 """
 
 from __future__ import annotations

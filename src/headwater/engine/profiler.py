@@ -8,9 +8,9 @@ from collections import defaultdict
 
 import numpy as np
 
+from headwater.data.batch import END, Batch
+from headwater.data.column import Array
 from headwater.errors import RunError
-from headwater.flow.batch import END, Batch
-from headwater.flow.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Profile, StepProfile
 from headwater.flow.steps import (

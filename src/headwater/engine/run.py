@@ -9,22 +9,23 @@ from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
 
+from headwater.data.batch import Batch
 from headwater.engine.options import Options
-from headwater.engine.plan import Plan
-from headwater.engine.scheduler import Activation
+from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
-from headwater.engine.station import Delivery, Station
 from headwater.engine.warm import load_kernels
 from headwater.errors import RunError
-from headwater.flow.batch import Batch
 from headwater.flow.flow import Flow
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
 from headwater.operators import build
+from headwater.operators.execution_graph import ExecutionGraph
+from headwater.operators.queue import Delivery
+from headwater.operators.task import Task
 
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 5
-_LONG_S = 10.0  #: a turn that takes longer is spoken of
+_LONG_S = 10.0  #: an activation that takes longer is spoken of
 
 
 class Run(ABC):
@@ -37,11 +38,11 @@ class Run(ABC):
 
     def __init__(self, flow: Flow, options: Options) -> None:
         self.flow, self.options = flow, options
-        self.plan = Plan.of(flow)
-        load_kernels(self.plan)
+        self.graph = ExecutionGraph.of(flow)
+        load_kernels(self.graph)
         self.lock = threading.Lock()  #: guards the throttle, the end and, in the worker pool, all queues
         self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
-        self.throttle = self.plan.throttle()
+        self.throttle = Throttle(self.graph.downstream(), self.graph.sources(), self.graph.dead_letters())
         self.aborted = False
         self.stopping = threading.Event()
         self.done = threading.Event()
@@ -51,29 +52,29 @@ class Run(ABC):
         self.shed: dict[str, int] = {}
         self._backpressure_ns = 0
         self._held_since = 0
-        self.stations = self._build()
-        self.limits = [options.queue_records] * len(self.stations)
-        self._puts = [0] * len(self.stations)
-        self._to_end = sum(1 for station in self.stations if station.operator is not None)
-        self.sources = [SourceThread(self, s) for s in self.stations if s.instance.step.is_source]
+        self.tasks = self._build()
+        self.limits = [options.queue_records] * len(self.tasks)
+        self._puts = [0] * len(self.tasks)
+        self._to_end = sum(1 for task in self.tasks if task.operator is not None)
+        self.sources = [SourceThread(self, s) for s in self.tasks if s.instance.step.is_source]
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def _build(self) -> list[Station]:
+    def _build(self) -> list[Task]:
         """Make the running form of every instance; what cannot open says so before anything has started."""
-        stations: list[Station] = []
+        tasks: list[Task] = []
         try:
-            for instance in self.plan.instances:
+            for instance in self.graph.instances:
                 operator = None if instance.step.is_source else build(instance.step)
-                station = Station(instance, operator, measure=self.options.measure)
-                station.on_dead = partial(self._note_dead, instance.index)
-                stations.append(station)
+                task = Task(instance, operator, measure=self.options.measure)
+                task.on_dead = partial(self._note_dead, instance.index)
+                tasks.append(task)
         except Exception:
-            for station in stations:
-                if station.operator is not None:
-                    station.operator.close()
+            for task in tasks:
+                if task.operator is not None:
+                    task.operator.close()
             raise
-        return stations
+        return tasks
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -86,8 +87,8 @@ class Run(ABC):
             self._close()
             raise
         now = time.perf_counter_ns()
-        for station in self.stations:
-            station.counters.started_ns = station.counters.empty_since_ns = now
+        for task in self.tasks:
+            task.counters.started_ns = task.counters.empty_since_ns = now
         self._began_ns = now
         self._threads = self.make_threads()
         self._threads += [threading.Thread(target=s.loop, name=s.thread_name, daemon=True) for s in self.sources]
@@ -166,30 +167,30 @@ class Run(ABC):
             log.error(said)
             self.error = self.error or RunError(said, step=hanging[0].name)
 
-    def _hanging(self) -> list[Station]:
+    def _hanging(self) -> list[Task]:
         """Return those whose thread, or a worker, has not come back; none but after an abort."""
         alive = {thread.name for thread in self._threads if thread.is_alive()}
-        at_work = [station for station in self.stations if station.in_hand is not None] if alive else []
+        at_work = [task for task in self.tasks if task.in_hand is not None] if alive else []
         # a source's thread that is alive hangs in a step that its records rode into, or in its reader
-        return at_work or [source.station for source in self.sources if source.thread_name in alive]
+        return at_work or [source.task for source in self.sources if source.thread_name in alive]
 
     def _close(self) -> None:
         """Close what was opened, but for what a thread still is in."""
         self._closed = True
         hanging = self._hanging()
         for source in self.sources:
-            if source.station not in hanging:
+            if source.task not in hanging:
                 source.close()
-        for station in self.stations:
-            if station.operator is not None and station not in hanging:
+        for task in self.tasks:
+            if task.operator is not None and task not in hanging:
                 try:
-                    station.operator.close()
+                    task.operator.close()
                 except Exception as error:
-                    station.lost(getattr(error, "records", 0))
+                    task.lost(getattr(error, "records", 0))
                     if self.error is None:
-                        self.error = RunError(f"step {station.name!r} could not finish: {error}", step=station.name)
+                        self.error = RunError(f"step {task.name!r} could not finish: {error}", step=task.name)
 
-    def ended(self, station: Station) -> None:
+    def ended(self, task: Task) -> None:
         """Take note that an instance has seen its last record; called with the lock held."""
         self._to_end -= 1
         if self._to_end == 0:
@@ -233,7 +234,7 @@ class Run(ABC):
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""
         end = self.options.seconds
-        seen: dict[Station, tuple[int, float]] = {}  #: the turn that each is at, and since when
+        seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
             self._warn_of_hanging(seen)
@@ -241,19 +242,19 @@ class Run(ABC):
                 self.stop()
                 end = None
 
-    def _warn_of_hanging(self, seen: dict[Station, tuple[int, float]]) -> None:
-        """Say, once for each turn, that a step has been at it for long."""
+    def _warn_of_hanging(self, seen: dict[Task, tuple[int, float]]) -> None:
+        """Say, once for each activation, that a step has been at it for long."""
         now = time.monotonic()
-        for station in self.stations:
-            turn, since = seen.get(station, (-1, now))
-            if station.in_hand is None or station.turn != turn:
-                seen[station] = station.turn, now
+        for task in self.tasks:
+            activation, since = seen.get(task, (-1, now))
+            if task.in_hand is None or task.activation != activation:
+                seen[task] = task.activation, now
             elif now - since >= _LONG_S:
                 log.warning(
                     "step %s has been at the same %d records for %.0f s; does it hang?",
-                    station.name, station.in_hand, now - since,
+                    task.name, task.in_hand, now - since,
                 )  # fmt: skip
-                seen[station] = station.turn, float("inf")
+                seen[task] = task.activation, float("inf")
 
     def _until_next(self, end: float | None) -> float:
         return self.options.sample_s if end is None else max(0.001, min(self.options.sample_s, end - self._elapsed_s()))
@@ -268,35 +269,35 @@ class Run(ABC):
         latency, emit_latency = Histogram(), Histogram()
         out: dict[str, int] = {}
         with self.lock:
-            queued = [self.waiting(index) for index in range(len(self.stations))]
+            queued = [self.waiting(index) for index in range(len(self.tasks))]
             in_hand = self._in_hand()
             backpressure = self._backpressure_ns + (now - self._held_since if self._held_since else 0)
-        for station, queue, hand in zip(self.stations, queued, in_hand, strict=True):
-            metrics = station.metrics(now)
+        for task, queue, hand in zip(self.tasks, queued, in_hand, strict=True):
+            metrics = task.metrics(now)
             metrics.queue, metrics.in_hand = queue, hand
-            steps[station.name] = steps[station.name].plus(metrics) if station.name in steps else metrics
-            if station.instance.step.is_sink:
-                since_created, since_emitted = station.latencies.histograms()
+            steps[task.name] = steps[task.name].plus(metrics) if task.name in steps else metrics
+            if task.instance.step.is_sink:
+                since_created, since_emitted = task.latencies.histograms()
                 latency.merge(since_created)
                 emit_latency.merge(since_emitted)
-                out[station.name] = steps[station.name].records_out
+                out[task.name] = steps[task.name].records_out
         for source in self.sources:
-            steps[source.station.name].queue = source.held
-        read = sum(s.station.counters.records_in for s in self.sources)
+            steps[source.task.name].queue = source.held
+        read = sum(s.task.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
         return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9)
 
     def waiting(self, index: int) -> int:
         """Return how many records are in the queue of an instance; called with the lock held."""
-        return self.stations[index].waiting()
+        return self.tasks[index].waiting()
 
     def _in_hand(self) -> list[int]:
         """Return, for each instance, the records that a worker has in hand for it or carries to it."""
-        found = [(station.in_hand or 0) + station.given_up for station in self.stations]
-        for station in self.stations:
-            for to, _, batch, _, count in list(station.carried):
-                if batch is not None:
-                    found[to] += count
+        found = [(task.in_hand or 0) + task.given_up for task in self.tasks]
+        for task in self.tasks:
+            for delivery in list(task.carried):
+                if delivery.batch is not None:
+                    found[delivery.to] += delivery.size
         return found
 
     def report(self) -> Report:
@@ -309,7 +310,7 @@ class Run(ABC):
             seconds=((ended or time.perf_counter_ns()) - self._began_ns) / 1e9,
             last=last,
             samples=list(self.samples),
-            dead_letters=sum(station.counters.dead for station in self.stations),
+            dead_letters=sum(task.counters.dead for task in self.tasks),
             shed=dict(self.shed),
             left=sum(step.left for step in last.steps.values()),
             error=None if self.error is None else str(self.error),

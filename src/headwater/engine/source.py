@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING
 
 from headwater.clock import now_ns
-from headwater.engine.station import Delivery, ExitError, Station
+from headwater.data.batch import CREATED, END, Batch
 from headwater.errors import HeadwaterError, InputError, RunError
-from headwater.flow.batch import CREATED, END, Batch
 from headwater.flow.endpoints import Reader
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
 from headwater.operators.operator import rejected
+from headwater.operators.queue import Delivery
+from headwater.operators.task import ExitError, Task
 
 if TYPE_CHECKING:
     from headwater.engine.run import Run
@@ -30,10 +31,10 @@ _MOST = 2000  #: records that a source with a backlog hands over at once, unless
 class SourceThread:
     """Reads one source and hands its batches to the first steps."""
 
-    def __init__(self, run: Run, station: Station) -> None:
-        self.run, self.station = run, station
+    def __init__(self, run: Run, task: Task) -> None:
+        self.run, self.task = run, task
         self.held = 0  #: records that were read and not handed over: in hand, or spilled
-        self.thread_name = f"read {station.name}"
+        self.thread_name = f"read {task.name}"
         self._reader: Reader | None = None
         self._spilled: SpillFile | None = None
         self._dropped = 0
@@ -41,7 +42,7 @@ class SourceThread:
 
     def open(self) -> None:
         """Open the reader; raises what the source has to say."""
-        kind = self.station.instance.step.kind
+        kind = self.task.instance.step.kind
         assert isinstance(kind, Read)
         self._reader = kind.source.open(self._reject)
 
@@ -63,16 +64,14 @@ class SourceThread:
         except ExitError as error:  # a step that the records rode through
             self.run.fail(error)
         except HeadwaterError as error:
-            self.run.fail(RunError(f"source {self.station.name!r} stopped: {error}", step=self.station.name))
+            self.run.fail(RunError(f"source {self.task.name!r} stopped: {error}", step=self.task.name))
         except Exception as error:
-            log.exception("source %s broke", self.station.name)
-            self.run.fail(RunError(f"source {self.station.name!r} broke: {told(error)}", step=self.station.name))
+            log.exception("source %s broke", self.task.name)
+            self.run.fail(RunError(f"source {self.task.name!r} broke: {told(error)}", step=self.task.name))
         except BaseException as error:  # sys.exit(), an interrupt: nobody else would hear of it
-            self.run.fail(
-                ExitError(f"source {self.station.name!r} ended the run: {told(error)}", step=self.station.name)
-            )
+            self.run.fail(ExitError(f"source {self.task.name!r} ended the run: {told(error)}", step=self.task.name))
         deliveries: list[Delivery] = []
-        self.station.send_mark(END, deliveries)
+        self.task.send_watermark(END, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
     def _read_all(self) -> None:
@@ -88,7 +87,7 @@ class SourceThread:
             chunk = least if batch.length < chunk else min(2 * chunk, most)
             if batch.length:
                 self.held += batch.length
-                self.station.took(batch.length)
+                self.task.took(batch.length)
                 self._emit(batch)
             elif self._spilled:
                 self._unspill(wait=False)
@@ -110,17 +109,17 @@ class SourceThread:
         """Send a batch on its way unless the source is held; once the run is aborted it stays here."""
         if self.run.aborted:
             return True
-        activation = self.run.admit(self.station.instance.index, batch.length)
+        activation = self.run.admit(self.task.instance.index, batch.length)
         if activation is None:
             return False
-        made = self.station.emit(batch)
+        made = self.task.emit(batch)
         self.held -= batch.length
         self.run.emitted(activation, made, int(batch.stamps[0, CREATED]))
-        self.station.carried = []
+        self.task.carried = []
         return True
 
     def _wait_and_hand_over(self, batch: Batch) -> None:
-        run, source = self.run, self.station.instance.index
+        run, source = self.run, self.task.instance.index
         while not self._hand_over(batch):
             with run.lock:
                 while source in run.throttle.held and not run.aborted:
@@ -129,21 +128,21 @@ class SourceThread:
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
         with self.run.lock:
-            full = self.run.throttle.reason(self.station.instance.index)
-        reason = f"queue of {self.run.stations[full].name!r} full" if full is not None else "queue full"
+            full = self.run.throttle.reason(self.task.instance.index)
+        reason = f"queue of {self.run.tasks[full].name!r} full" if full is not None else "queue full"
         self.held -= batch.length
         self._count_shed(reason, batch.length)
-        self._warn("source %s sheds records: %s; %d so far", self.station.name, reason, self.run.shed[reason])
+        self._warn("source %s sheds records: %s; %d so far", self.task.name, reason, self.run.shed[reason])
 
     def _note_dropped(self, dropped: int) -> None:
         """Count what the reader itself had no room for: it came in, and went no further."""
         if dropped > self._dropped:
-            self.station.took(dropped - self._dropped)
-            self._count_shed(f"buffer of {self.station.name!r} full", dropped - self._dropped)
+            self.task.took(dropped - self._dropped)
+            self._count_shed(f"buffer of {self.task.name!r} full", dropped - self._dropped)
             self._dropped = dropped
 
     def _count_shed(self, reason: str, count: int) -> None:
-        self.station.counters.shed += count
+        self.task.counters.shed += count
         with self.run.lock:
             self.run.shed[reason] = self.run.shed.get(reason, 0) + count
 
@@ -154,7 +153,7 @@ class SourceThread:
                 self._spill(batch)
                 return
             except InputError as error:
-                self._warn("source %s waits, since it cannot spill more: %s", self.station.name, error)
+                self._warn("source %s waits, since it cannot spill more: %s", self.task.name, error)
             if not self._spilled:
                 self._wait_and_hand_over(batch)
                 return
@@ -179,10 +178,10 @@ class SourceThread:
         """Hand over what was spilled, oldest first, as far as there is room."""
         spilled = self._spilled
         while spilled and not self.run.aborted:
-            if not wait and self.station.instance.index in self.run.throttle.held:
+            if not wait and self.task.instance.index in self.run.throttle.held:
                 return
             self._wait_and_hand_over(spilled.popleft())
 
     def _reject(self, text: str, error: str) -> None:
-        deliveries = self.station.reject(rejected(self.station.name, text, error))
+        deliveries = self.task.reject(rejected(self.task.name, text, error))
         self.run.deliver(deliveries, time.perf_counter_ns(), now_ns())

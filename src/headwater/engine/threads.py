@@ -14,14 +14,14 @@ from collections.abc import Callable
 import numpy as np
 
 from headwater.engine.options import Options
-from headwater.engine.queue import Entry
 from headwater.engine.run import Run
 from headwater.engine.scheduler import Activation, batch_size
 from headwater.engine.scheduler.throttle import HIGH, LOW
-from headwater.engine.station import Delivery, ExitError, Station
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.operators.broken import told
+from headwater.operators.queue import Delivery, Entry
+from headwater.operators.task import ExitError, Task
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ class ThreadPerStep(Run):
 
     def __init__(self, flow: Flow, options: Options) -> None:
         super().__init__(flow, options)
-        self._boxes = [_Box() for _ in self.stations]
+        self._boxes = [_Box() for _ in self.tasks]
 
     def make_threads(self) -> list[threading.Thread]:
         """Return a thread for each instance that has an operator."""
         return [
-            threading.Thread(target=self._loop, args=(i, station), name=station.name, daemon=True)
-            for i, station in enumerate(self.stations)
-            if station.operator is not None
+            threading.Thread(target=self._loop, args=(i, task), name=task.name, daemon=True)
+            for i, task in enumerate(self.tasks)
+            if task.operator is not None
         ]
 
     def wake_all(self) -> None:
@@ -64,14 +64,15 @@ class ThreadPerStep(Run):
 
     def deliver(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
         """Put entries into their queues, waiting while one is full."""
-        for to, channel, batch, watermark, count in deliveries:
-            limit = self.learn_limit(to, batch)
-            box, station = self._boxes[to], self.stations[to]
+        for delivery in deliveries:
+            to = delivery.to
+            limit = self.learn_limit(to, delivery.batch)
+            box, task = self._boxes[to], self.tasks[to]
             with box.lock:
-                while box.waiting >= limit and not self.aborted and not station.ended:
+                while box.waiting >= limit and not self.aborted and not task.ended:
                     box.room.wait()
-                station.put((channel, batch, watermark, now_ns, count, created_ns))
-                box.waiting += count
+                task.put(delivery.entry(now_ns, created_ns))
+                box.waiting += delivery.size
                 box.work.notify()
                 crowded = box.waiting >= HIGH * limit and to not in self.throttle.crowded
             if crowded:
@@ -83,29 +84,29 @@ class ThreadPerStep(Run):
             if changed(index, self._boxes[index].waiting, self.limits[index]):
                 self.heed_throttle()
 
-    def _loop(self, index: int, station: Station) -> None:
+    def _loop(self, index: int, task: Task) -> None:
         np.seterr(all="ignore")
         try:
-            while not station.ended:
-                entries = self._take(index, station)
+            while not task.ended:
+                entries = self._take(index, task)
                 if not entries:
                     return
-                deliveries, _ = station.run(entries)
+                deliveries, _ = task.run(entries)
                 now_ns = time.perf_counter_ns()
                 if deliveries:
-                    self.deliver(deliveries, now_ns, entries[0][5])
-                station.carried = []
+                    self.deliver(deliveries, now_ns, entries[0].created_ns)
+                task.carried = []
                 with self._boxes[index].lock:
-                    station.rest(now_ns)
+                    task.rest(now_ns)
             with self.lock:
-                self.ended(station)
+                self.ended(task)
         except ExitError as error:
             self.fail(error)
         except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
-            log.exception("step %s broke", station.name)
-            self.fail(RunError(f"step {station.name!r} broke: {told(error)}", step=station.name))
+            log.exception("step %s broke", task.name)
+            self.fail(RunError(f"step {task.name!r} broke: {told(error)}", step=task.name))
 
-    def _take(self, index: int, station: Station) -> list[Entry]:
+    def _take(self, index: int, task: Task) -> list[Entry]:
         box = self._boxes[index]
         with box.lock:
             while not box.waiting:
@@ -115,7 +116,7 @@ class ThreadPerStep(Run):
             if self.aborted:
                 return []
             count = batch_size(self.options.take, box.waiting)
-            entries = station.queue.take(count)
+            entries = task.queue.take(count)
             box.waiting -= count
             box.room.notify_all()
             relieved = index in self.throttle.crowded and box.waiting < LOW * self.limits[index]

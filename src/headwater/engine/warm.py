@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.engine.plan import Plan
-from headwater.flow.batch import Batch
-from headwater.flow.column import Text
+from headwater.data.batch import Batch
+from headwater.data.column import Text
+from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import partitions
 
 
-def load_kernels(plan: Plan) -> None:
+def load_kernels(graph: ExecutionGraph) -> None:
     """Run the kernels of text, key and partition columns once, on nothing."""
     has_text = False
-    for step in {instance.step.name: instance.step for instance in plan.instances}.values():
+    for step in {instance.step.name: instance.step for instance in graph.instances}.values():
         for given in step.inputs:
             nothing = Batch.none(given.schema)
             has_text = has_text or "text" in dict(given.schema.fields).values()

@@ -8,22 +8,23 @@ import time
 
 import numpy as np
 
+from headwater.data.batch import NO_WATERMARK
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
 from headwater.engine.run import Run
 from headwater.engine.scheduler import Activation, Scheduler
-from headwater.engine.station import Delivery, ExitError
 from headwater.errors import RunError
-from headwater.flow.batch import NO_WATERMARK
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 from headwater.operators.broken import told
+from headwater.operators.queue import Delivery
+from headwater.operators.task import ExitError
 
 log = logging.getLogger(__name__)
 
 _TIME_EVERY = 256  #: one decision of so many is timed
 #: takes the place of what was run inline, in the list of what a worker carries
-_GONE: Delivery = (-1, 0, None, NO_WATERMARK, 0)
+_GONE = Delivery(-1, 0, None, NO_WATERMARK, 0)
 
 
 class WorkerPool(Run):
@@ -34,12 +35,12 @@ class WorkerPool(Run):
     def __init__(self, flow: Flow, options: Options) -> None:
         super().__init__(flow, options)
         self.scheduler = Scheduler(
-            self.plan.downstream(),
+            self.graph.downstream(),
             policy_named(options.policy),
             take=options.take,
             workers=options.workers,
             limits=self.limits,
-            single=[len(instance.channel_ports) == 1 for instance in self.plan.instances],
+            single=[len(instance.channel_ports) == 1 for instance in self.graph.instances],
             throttle=self.throttle,
         )
         self.limits = self.scheduler.limits
@@ -131,57 +132,58 @@ class WorkerPool(Run):
 
     def _activate(self, activation: Activation, now_ns: int) -> int:
         """Run a step on what it is given, without the lock, and carry what it made to where it goes."""
-        station = self.stations[activation.instance]
-        entries = station.queue.take(activation.records)
+        task = self.tasks[activation.instance]
+        entries = task.queue.take(activation.records)
         self._heed_throttle()
         if activation.long:
             self._wake(now_ns)
         self.lock.release()
         try:
             start_ns = time.perf_counter_ns()
-            deliveries, out = station.run(entries)
+            deliveries, out = task.run(entries)
             elapsed_ns = time.perf_counter_ns() - start_ns
             if activation.inline:
                 deliveries = self._run_inline(activation.inline, deliveries)
         finally:
             self.lock.acquire()
         now_ns = time.perf_counter_ns()
-        self._put(deliveries, now_ns, entries[0][5])
-        station.carried = []
-        station.rest(now_ns)
+        self._put(deliveries, now_ns, entries[0].created_ns)
+        task.carried = []
+        task.rest(now_ns)
         self._finished(activation, elapsed_ns, out)
-        if station.ended:
-            self.ended(station)
+        if task.ended:
+            self.ended(task)
         return now_ns
 
     def _run_inline(self, inline: tuple[int, ...], deliveries: list[Delivery]) -> list[Delivery]:
         """Run records on through the steps that are reserved for them; return what is left to be put into queues."""
         left: list[Delivery] = []
         for i, delivery in enumerate(deliveries):  # grows while we walk along it
-            to = delivery[0]
+            to = delivery.to
             if to not in inline:
                 left.append(delivery)
                 continue
             deliveries[i] = _GONE
-            elapsed_ns = self.stations[to].run_inline(delivery, deliveries)
+            elapsed_ns = self.tasks[to].run_inline(delivery, deliveries)
             if elapsed_ns:
-                self.scheduler.learn(to, delivery[4], elapsed_ns)
+                self.scheduler.learn(to, delivery.size, elapsed_ns)
         return left
 
     def _put(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
-        stations, arrived = self.stations, self.scheduler.arrived
-        for to, channel, batch, watermark, count in deliveries:
-            self.learn_limit(to, batch)
-            stations[to].put((channel, batch, watermark, now_ns, count, created_ns))
-            arrived(to, count, created_ns)
+        tasks, arrived = self.tasks, self.scheduler.arrived
+        for delivery in deliveries:
+            to = delivery.to
+            self.learn_limit(to, delivery.batch)
+            tasks[to].put(delivery.entry(now_ns, created_ns))
+            arrived(to, delivery.size, created_ns)
         self._heed_throttle()
 
     def _finished(self, activation: Activation, elapsed_ns: int = 0, out: int = 0) -> None:
-        head_ns = self.stations[activation.instance].queue.head_born_ns()
+        head_ns = self.tasks[activation.instance].queue.head_created_ns()
         self.scheduler.finished(activation, elapsed_ns, out, head_ns)
         for each in activation.inline:
-            if self.stations[each].ended:
-                self.ended(self.stations[each])
+            if self.tasks[each].ended:
+                self.ended(self.tasks[each])
 
     def _heed_throttle(self) -> None:
         if self.throttle.held is not self._held:

@@ -1,16 +1,16 @@
 """What to compute, as plain data: flows, streams, expressions, schemas, windows, profiles. Nothing here runs.
 
-`flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `schema`, `column` and `batch` the data,
-`codec` its bytes, `moments` time as text, `windows` and `aggregates` the window language, `state` the form of vectorised
-keyed steps, `endpoints` what a source and a sink are, `profile` what steps cost, `draw` the pictures.
+`flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `windows` and `aggregates` the window
+language, `state` the form of vectorised keyed steps, `endpoints` what a source and a sink are, `profile` what steps cost,
+`draw` the pictures.
 """
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Nullable, Text
+from headwater.data.batch import Batch
+from headwater.data.column import Nullable, Text
+from headwater.data.schema import Schema
 from headwater.flow.expr import Expr, coalesce, col, greatest, least, when
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile, StepProfile
-from headwater.flow.schema import Schema
 from headwater.flow.state import Cell, Scan
 from headwater.flow.stream import KeyedStream, Stream
 from headwater.flow.windows import Count, Session, Sliding, Tumbling

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError
 from headwater.flow.called import called
 from headwater.flow.expr import Column, Expr
-from headwater.flow.schema import NUMERIC, Schema, Type
 
 Of = str | Expr
 

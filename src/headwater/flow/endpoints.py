@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 
 Reject = Callable[[str, str], None]  #: takes a record as text and why it cannot be read
 Refused = dict[int, str]  #: rows of a batch that cannot be written, and why

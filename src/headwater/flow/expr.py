@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from headwater.data.schema import NUMERIC, TYPES, Schema, Type, type_name
 from headwater.errors import FlowError, suggestion
-from headwater.flow.schema import NUMERIC, TYPES, Schema, Type, type_name
 
 _INFIX = {
     "add": "+",

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
 from headwater.flow.endpoints import Source
 from headwater.flow.places import check_places
-from headwater.flow.schema import Schema
 from headwater.flow.steps import DeadLetters, Input, Kind, Read, Step
 
 if TYPE_CHECKING:

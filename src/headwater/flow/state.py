@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column
 
 
 @dataclass(frozen=True, slots=True)

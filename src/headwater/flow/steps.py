@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.called import called
 from headwater.flow.endpoints import Sink, Source, described, writers_of
 from headwater.flow.expr import Expr
-from headwater.flow.schema import Schema
 from headwater.flow.state import Scan
 from headwater.flow.windows import Window
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Fields, Schema, Type
 from headwater.errors import FlowError, listed
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.batch import Batch
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Sink
 from headwater.flow.expr import Column, Expr, expr
 from headwater.flow.flow import Flow, _users_line
-from headwater.flow.schema import Fields, Schema, Type
 from headwater.flow.state import Scan
 from headwater.flow.steps import (
     Apply,

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Column, Text, column_of, nullable, parts
+from headwater.data.schema import DTYPES, Schema, Type
 from headwater.errors import InputError, listed
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Column, Text, column_of, nullable, parts
-from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.io.records import json_texts
 
 #: What each type is in Arrow; `any` is JSON text in a field that is marked.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from headwater.data.batch import Batch
+from headwater.data.schema import NUMERIC, Schema
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import NUMERIC, Schema
 from headwater.io.fields import texts_of_column
 from headwater.io.records import json_lines
 from headwater.io.sifting import sifted

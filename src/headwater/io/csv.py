@@ -8,11 +8,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, overload
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError, listed, suggestion
-from headwater.flow.batch import Batch, stamped
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.places import Place
-from headwater.flow.schema import Fields, Schema
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.sifting import sifted

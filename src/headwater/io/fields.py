@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headwater.flow.column import Column, Nullable, Text, column_of
-from headwater.flow.moments import is_moment, micros_of_text, moments_as_text
-from headwater.flow.schema import DTYPES, Type
+from headwater.data.column import Column, Nullable, Text, column_of
+from headwater.data.schema import DTYPES, Type
+from headwater.data.timestamps import is_moment, micros_of_text, moments_as_text
 from headwater.io.records import json_texts, short_floats
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Column, Text, parts
+from headwater.data.schema import DTYPES, Fields, Schema, Type
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Column, Text, parts
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
 from headwater.flow.places import Place, place_of
-from headwater.flow.schema import DTYPES, Fields, Schema, Type
 from headwater.io.clock import Clock, SteadyClock
-from headwater.io.pace import Pace, PacedReader, Take
+from headwater.io.open_loop import OpenLoop, OpenLoopReader, Take
 from headwater.io.rates import Rate, rate_of
 
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
@@ -55,7 +55,7 @@ class Generate:
         clock: Clock | None = None,
     ) -> None:
         self.make = make
-        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        self.pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         self._schema = _checked(Schema.of(schema), time)
 
     @property
@@ -63,10 +63,10 @@ class Generate:
         """The columns of the records."""
         return self._schema
 
-    def open(self, reject: Reject, position: int | None = None) -> PacedReader:
+    def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
         """Start making records, or go on after the first `position` of them."""
         take, most = self.numbered(reject)
-        return PacedReader(take, self.schema, self.pace, position, most)
+        return OpenLoopReader(take, self.schema, self.pace, position, most)
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
@@ -107,7 +107,7 @@ class Replay:
         clock: Clock | None = None,
     ) -> None:
         self.records, self.loop = records, loop
-        self.pace = Pace(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        self.pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         schema = _schema_of(records) if isinstance(records, Batch) else records.schema
         self._schema = _checked(schema, time)
 
@@ -116,10 +116,10 @@ class Replay:
         """The columns of the records."""
         return self._schema
 
-    def open(self, reject: Reject, position: int | None = None) -> PacedReader:
+    def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
         """Load the records and start handing them out, or go on after the first `position` of them."""
         take, most = self.numbered(reject)
-        return PacedReader(take, self.schema, self.pace, position, most)
+        return OpenLoopReader(take, self.schema, self.pace, position, most)
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""

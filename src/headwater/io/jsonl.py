@@ -7,11 +7,11 @@ from typing import Any, overload
 
 import msgspec
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.places import Place
-from headwater.flow.schema import Fields, Schema
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
 from headwater.io.sifting import sifted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
+from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError
-from headwater.flow.schema import Fields, Schema
 from headwater.io.urls import shown
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Fields, Schema, Type
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Reject
-from headwater.flow.schema import Fields, Schema, Type
 
 
 class Items:

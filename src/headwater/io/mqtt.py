@@ -10,11 +10,11 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Reject
 from headwater.flow.places import Place
-from headwater.flow.schema import Fields, Schema
 from headwater.io.urls import shown
 
 if TYPE_CHECKING:

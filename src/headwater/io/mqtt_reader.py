@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headwater.clock import now_ns
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Column, Text, parts
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Column, Text, parts
 from headwater.flow.endpoints import Reject
 from headwater.io.mqtt import Mqtt, text_column
 from headwater.io.mqtt_connection import Connection

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 
 _LONGEST = 65_535  # bytes: a length has two
 #: what a topic to publish to must not hold, and what lets a broker drop the connection: control and non-characters

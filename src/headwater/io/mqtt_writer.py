@@ -6,10 +6,10 @@ from collections import deque
 from threading import Condition, Thread
 from typing import Any
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.mqtt import Mqtt, text_column
 from headwater.io.mqtt_connection import Connection
 from headwater.io.mqtt_topic import Topic

@@ -9,11 +9,11 @@ from errno import EISDIR
 from pathlib import Path
 from typing import IO, Any, overload
 
+from headwater.data.batch import Batch, concat_batches, stamped
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, concat_batches, stamped
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.places import Place
-from headwater.flow.schema import Schema
 from headwater.io.files import explained, hold
 from headwater.io.sifting import storable
 

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from headwater.data.column import Array
 from headwater.errors import FlowError
-from headwater.flow.column import Array
 from headwater.flow.duration import Duration, microseconds
 
 

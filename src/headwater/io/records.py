@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Column, Nullable, Text, column_of, parts
+from headwater.data.schema import DTYPES, Schema, Type
+from headwater.data.timestamps import is_moment, micros, moments_as_text
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Column, Nullable, Text, column_of, parts
-from headwater.flow.moments import is_moment, micros, moments_as_text
-from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.io.memory import guessed_type
 
 Refuse = Callable[[int, bytes, str], None]  #: takes the number of a text, the text and why it is no record

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.records import json_texts
 
 Encoded = TypeVar("Encoded")

@@ -10,10 +10,10 @@ from typing import IO
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.frames import PREFIX, pack, unpack
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.io.files import explained, write_all
-from headwater.io.frames import PREFIX, pack, unpack
 
 _SEGMENT_BYTES = 16 * 2**20
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
+from headwater.data.batch import Batch
+from headwater.data.column import Column, checked_value
+from headwater.data.schema import Fields, Schema, Type
+from headwater.data.timestamps import moments_as_text
 from headwater.errors import FlowError, InputError, listed, suggestion
-from headwater.flow.batch import Batch
-from headwater.flow.column import Column, checked_value
 from headwater.flow.endpoints import Refused, Reject
-from headwater.flow.moments import moments_as_text
 from headwater.flow.places import Place
-from headwater.flow.schema import Fields, Schema, Type
 from headwater.io.fields import column_of_texts
 from headwater.io.records import guessed_kind, json_texts
 from headwater.io.sifting import attempted

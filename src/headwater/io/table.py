@@ -11,12 +11,12 @@ from secrets import token_hex
 
 import numpy as np
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Text, parts
+from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Text, parts
 from headwater.flow.endpoints import Refused
 from headwater.flow.places import Place
-from headwater.flow.schema import Schema
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
 from headwater.io.sifting import storable, without

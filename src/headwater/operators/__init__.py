@@ -1,14 +1,15 @@
 """What a step does to a batch: the running form of each kind of step, shared by all runners.
 
-`operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join` and
-`write` are the kinds; `expression` and `accumulate` are what they compute with, by `whole` (whole numbers that fit), `texts`
-and `cast`; `snapshot` is how state becomes bytes.
+`execution_graph` lays out the instances of a flow, `task` is one of them at work, with its `queue` and its `counters`.
+`operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join`
+and `write` are the kinds; `expression` and `accumulate` are what they compute with, by `whole` (whole numbers that fit),
+`texts` and `cast`; `broken` finds the records that break a step, `snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations
 
+from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.schema import Schema
 from headwater.flow.steps import (
     Apply,
     DeadLetters,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
+from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
-from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.operators.broken import told
 from headwater.operators.expression import compiled
 from headwater.operators.whole import MOST

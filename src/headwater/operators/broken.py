@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from headwater.data.batch import Batch
 from headwater.errors import RecordError
-from headwater.flow.batch import Batch
 from headwater.operators.operator import DEAD, Output, dead_letters, split_off_broken
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.column import Text
-from headwater.flow.moments import moments_as_text
-from headwater.flow.schema import DTYPES, Type
+from headwater.data.column import Text
+from headwater.data.schema import DTYPES, Type
+from headwater.data.timestamps import moments_as_text
 from headwater.operators.whole import LEAST, MOST, Answer, fits
 
 _TRUTH = {"true": True, "false": False}
@@ -69,7 +69,7 @@ def _parsed(values: Any, target: Type) -> Answer:
 
 def _moments(texts: Text) -> Answer:
     """Read ISO 8601; a whole number is microseconds since 1970, as in files."""
-    from headwater.kernels.iso import read_moments
+    from headwater.data.iso_text import read_moments
 
     out, valid = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     read_moments(texts.data, np.ascontiguousarray(texts.offsets), out, valid)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, column_of, concat, parts
-from headwater.flow.schema import DTYPES, Schema
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Nullable, Text, column_of, concat, parts
+from headwater.data.schema import DTYPES, Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
 from headwater.operators.accumulate import Accumulators, beyond, unfit
@@ -244,14 +244,14 @@ def _ragged(aggregate: Any, window: Array, there: Array, out: Any) -> Column:
 
 
 def _positions(slots: Array, counts: Array) -> Array:
-    from headwater.kernels.windows import positions
+    from headwater.operators.kernels.windows import positions
 
     found: Array = positions(slots, counts)
     return found
 
 
 def _windows(slots: Array, values: Array, ring: Array, rows: Array, seen: Array) -> Array:
-    from headwater.kernels import windows
+    from headwater.operators.kernels import windows
 
     slide = getattr(windows.slide, "py_func", windows.slide) if values.dtype == object else windows.slide
     out: Array = slide(slots, values, ring, seen, rows, np.empty((len(rows), ring.shape[1]), ring.dtype))

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Nullable, Text, nullable, parts
+from headwater.data.schema import DTYPES, Schema, Type
 from headwater.errors import FlowError, RecordError
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, nullable, parts
 from headwater.flow.expr import Call, Expr, Literal
 from headwater.flow.expr import Column as ColumnExpr
-from headwater.flow.schema import DTYPES, Schema, Type
 from headwater.operators.cast import as_kind, converter
 from headwater.operators.texts import text_function
 from headwater.operators.whole import WHOLE, Answer

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Array, Column
-from headwater.flow.schema import Schema
+from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Array, Column
+from headwater.data.schema import Schema
 from headwater.flow.steps import Join
 from headwater.operators.count_window import chosen_slots
 from headwater.operators.keyed import split_off_keyless
@@ -119,7 +119,7 @@ class _Side:
         return self._slots[: self.rows.length]
 
     def add(self, batch: Batch, slots: Array, keys: int) -> None:
-        from headwater.kernels.match import chain
+        from headwater.operators.kernels.match import chain
 
         start, stop = self.rows.length, self.rows.length + batch.length
         self.rows = concat_batches([self.rows, batch]) if start else batch
@@ -132,7 +132,7 @@ class _Side:
         chain(slots, start, self._head, self._following)
 
     def partners(self, slots: Array, times: Array, within: int) -> tuple[Array, Array]:
-        from headwater.kernels.match import pairs
+        from headwater.operators.kernels.match import pairs
 
         self._head = _room(self._head, int(slots.max()) + 1, -1)
         room = 4 * len(slots)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Text
+from headwater.data.schema import Schema
 from headwater.errors import SnapshotError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Text
-from headwater.flow.schema import Schema
 from headwater.flow.state import Cell
 from headwater.flow.steps import KeyedScan, Process
 from headwater.operators.broken import told, without_the_broken

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text, parts
-from headwater.flow.schema import Schema
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Text, parts
+from headwater.data.schema import Schema
 
 _KINDS = {"text": "text", "float": "float", "float32": "float"}
 
@@ -26,7 +26,7 @@ class KeySlots:
         self._used = 0
 
     def _new(self) -> Any:
-        from headwater.kernels.keys import KeyIndex
+        from headwater.data.keys import KeyIndex
 
         return KeyIndex(*(_KINDS.get(kind, "int") for kind in self._types)) if self.names else None  # type: ignore[arg-type]
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Nullable, Text
 from headwater.errors import RecordError, SnapshotError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Nullable, Text
 from headwater.flow.flow import DEAD_LETTER_SCHEMA
 
 #: What comes out: one batch for the main output, or several, each with the number of its output; None is nothing.
@@ -70,7 +70,7 @@ class Select:
 
 def partitions(columns: list[Array | Text], of: int) -> Array:
     """Return the partition of each key, the same on every machine and in every run."""
-    from headwater.kernels.hashing import partition_hash
+    from headwater.data.hashing import partition_hash
 
     parts: Array = partition_hash(columns) % of
     return parts

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import NO_WATERMARK, Batch
-from headwater.flow.column import Array, Column, column_of
-from headwater.flow.schema import Schema
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.column import Array, Column, column_of
+from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Session
 from headwater.operators.accumulate import Accumulators

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.data.codec import decode, encode
 from headwater.errors import SnapshotError
-from headwater.flow.codec import decode, encode
 
 VERSION = 2
 
 
 def packed(kind: str, state: dict[str, Any]) -> bytes:
-    """Encode state: it comes back as it is; `headwater.flow.codec` says of what it may be made."""
+    """Encode state: it comes back as it is; `headwater.data.codec` says of what it may be made."""
     try:
         return encode([VERSION, kind, state])
     except TypeError as error:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import CREATED, Batch
+from headwater.data.column import Column, checked_value, column_of
+from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.batch import CREATED, Batch
-from headwater.flow.column import Column, checked_value, column_of
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Filter, Map, Select, Split
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.operator import Operator, Output

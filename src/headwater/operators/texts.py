@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.column import Text
+from headwater.data.column import Text
 
 #: By the name that the function has in expressions; Python's meaning is the one that counts.
 _MEANING: dict[str, Callable[..., Any]] = {

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from headwater.clock import latest_ns
-from headwater.flow.batch import NO_WATERMARK, Batch
-from headwater.flow.column import Array, Column, Nullable
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.column import Array, Column, Nullable
+from headwater.data.timestamps import FIRST_US
 from headwater.flow.duration import written
-from headwater.flow.moments import FIRST_US
 from headwater.flow.steps import EventTime
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.snapshot import packed, unpacked

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.flow.batch import NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Array, Column
-from headwater.flow.schema import Schema
+from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Array, Column
+from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators.accumulate import Accumulators

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Writer
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Write
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 

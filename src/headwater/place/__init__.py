@@ -2,27 +2,28 @@
 
 problem         what is asked: steps, streams, net, and the model of time
 from_flow       a problem from a flow, its profile and a net
-wishes          pins, company, trust, targets
+constraints     pins, company, trust, targets
 strategies      all strategies by name; each is a file of its own
-score           what an answer is worth; fast_score and board are the same in the forms that searches need
+score           what an answer is worth; fast_score and capacity are the same in the forms that searches need
 verify          whether an answer counts, reckoned independently (recount)
-account, tell   the answer explained, as data and in words; picture draws it
+account, render the answer explained, as data and in words; picture draws it
 explain         why nothing fits
 fleet, repair   several flows on one net; mending after a loss
 what_if         the least that meets a target
 cases/          the published problems
 """
 
+from headwater.place.constraints import Constraints, wished
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Model, Problem, Taken
 from headwater.place.score import Score, score
 from headwater.place.strategies import strategy
 from headwater.place.verify import Violation, violations
-from headwater.place.wishes import Wishes, wished
 
 __all__ = [
     "Budget",
+    "Constraints",
     "Model",
     "Objective",
     "Placement",
@@ -30,7 +31,6 @@ __all__ = [
     "Score",
     "Taken",
     "Violation",
-    "Wishes",
     "score",
     "strategy",
     "violations",

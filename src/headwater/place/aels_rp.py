@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.net.arrays import Flags, Floats
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -15,8 +15,8 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     """Place steps in deployment order, each in its region."""
     regions = Regions(problem)
 
-    def rule(board: Board, step: int) -> int | None:
-        return choose(board, step, regions, board.feasible(step))
+    def rule(capacity: Capacity, step: int) -> int | None:
+        return choose(capacity, step, regions, capacity.feasible(step))
 
     return grow(problem, "aels-rp", budget or Budget(), rule)
 
@@ -41,21 +41,21 @@ class Regions:
         self.edge = [bool(sinks - cloud) for sinks in self.feeds]
 
 
-def choose(board: Board, step: int, regions: Regions, fits: Flags) -> int | None:
+def choose(capacity: Capacity, step: int, regions: Regions, fits: Flags) -> int | None:
     """The best of the fitting rows for a step in its region."""
-    clouds = board.problem.net.is_cloud[board.kind]
+    clouds = capacity.problem.net.is_cloud[capacity.kind]
     if not regions.edge[step]:
-        return board.best(_to_sinks(board, regions.feeds[step]), fits & clouds)
-    cost = board.cost(step, board.upstream(step))
-    row = board.best(cost, fits & ~clouds)
-    return row if row is not None else board.best(cost, fits & clouds)
+        return capacity.best(_to_sinks(capacity, regions.feeds[step]), fits & clouds)
+    cost = capacity.cost(step, capacity.upstream(step))
+    row = capacity.best(cost, fits & ~clouds)
+    return row if row is not None else capacity.best(cost, fits & clouds)
 
 
-def _to_sinks(board: Board, sinks: frozenset[int]) -> Floats:
+def _to_sinks(capacity: Capacity, sinks: frozenset[int]) -> Floats:
     """Latency from each row to the cloud sinks that a step feeds; 0 on the sink's own host."""
-    problem, total = board.problem, np.zeros(board.rows)
+    problem, total = capacity.problem, np.zeros(capacity.rows)
     for sink in sorted(sinks):
         host = int(problem.pinned[sink])
-        far = board.wan_row(int(problem.net.zone_of(host)))[board.zone] + problem.net.lan_s[host] + board.lan_s
-        total += np.where(board.device == host, 0.0, far)
+        far = capacity.wan_row(int(problem.net.zone_of(host)))[capacity.zone] + problem.net.lan_s[host] + capacity.lan_s
+        total += np.where(capacity.device == host, 0.0, far)
     return total

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.kernels.jit import kernel
+from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
-from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
+from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
@@ -33,7 +33,7 @@ def solve(
     if begin is not None:
         devices = np.union1d(devices, begin)
     goal = budget.goal(problem)
-    field = arena(problem, devices, goal)
+    field = dense(problem, devices, goal)
     best, found = None, np.full(len(goal.levels), np.inf)
     levels = [np.array([goal.weights(level)[m] for m in MEASURES]) for level in range(len(goal.levels))]
     clouds = np.flatnonzero(problem.net.is_cloud[problem.net.class_of[devices]])
@@ -62,7 +62,7 @@ def solve(
 
 
 @kernel
-def _cost(field: Arena, weights: Floats, place: Ints, scale: float, sums: Floats, until: Floats, out: Floats) -> float:
+def _cost(field: Dense, weights: Floats, place: Ints, scale: float, sums: Floats, until: Floats, out: Floats) -> float:
     evaluate(field, place, sums, until, out)
     value = 0.0
     for measure in range(6):
@@ -71,7 +71,7 @@ def _cost(field: Arena, weights: Floats, place: Ints, scale: float, sums: Floats
 
 
 def _cooled(
-    field: Arena, weights: Floats, clouds: Ints, begin: Ints, steps: int, seed: int, clock: Clock
+    field: Dense, weights: Floats, clouds: Ints, begin: Ints, steps: int, seed: int, clock: Clock
 ) -> tuple[Ints, float]:
     """The best that one slow cooling comes by, and its cost; infinite if nothing valid."""
     random, free, (sums, until) = np.random.default_rng(seed), field.free, scratch(field)
@@ -94,7 +94,7 @@ def _cooled(
 
 @kernel
 def _anneal(
-    field: Arena,
+    field: Dense,
     weights: Floats,
     clouds: Ints,
     place: Ints,
@@ -145,7 +145,7 @@ def _anneal(
 
 
 @kernel
-def _neighbour_column(field: Arena, place: Ints, step: int, random: np.random.Generator) -> int:
+def _neighbour_column(field: Dense, place: Ints, step: int, random: np.random.Generator) -> int:
     """The column of a random neighbour of a step in the graph; its own if it has none."""
     chosen, seen = place[step], 0
     for e in range(len(field.tail)):

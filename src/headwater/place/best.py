@@ -7,7 +7,7 @@ import math
 
 from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, tcep
 from headwater.place.descent import descend, foresee
-from headwater.place.floor import floor
+from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import AGGREGATE
 from headwater.place.placement import Budget, Clock, Placement, failed, moves
 from headwater.place.problem import Model, Problem
@@ -41,7 +41,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
         reason = foresee(problem, budget).reason or f"no strategy found a valid placement of '{problem.name}'"
         return failed(problem, "best", budget, clock.spent_s, reason)
     if found.status != "optimal":
-        bound = min(found.value, max(found.bound, floor(problem, found.objective)))
+        bound = min(found.value, max(found.bound, lower_bound(problem, found.objective)))
         found = dataclasses.replace(found, bound=bound)
     return dataclasses.replace(found, strategy="best", seconds=clock.spent_s)
 

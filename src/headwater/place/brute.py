@@ -6,13 +6,13 @@ from math import comb
 
 import numpy as np
 
+from headwater.data.jit import kernel
 from headwater.errors import PlacementError
-from headwater.kernels.jit import kernel
 from headwater.net.arrays import Floats, Ints
-from headwater.place.arena import Arena, arena
 from headwater.place.candidates import FEW, candidates
+from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.floor import floor
+from headwater.place.lower_bound import lower_bound
 from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
@@ -29,7 +29,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, canonical: bool = T
     """
     budget = budget or Budget()
     clock, devices = Clock(budget), candidates(problem)
-    field = arena(problem, devices, budget.goal(problem))
+    field = dense(problem, devices, budget.goal(problem))
     size = count(field, MOST + 1, canonical)
     if size > MOST:
         raise PlacementError(
@@ -45,13 +45,13 @@ def solve(problem: Problem, budget: Budget | None = None, *, canonical: bool = T
     if not np.isfinite(walk.value[0]):
         reason = f"none of {walk.tried:,} assignments of '{problem.name}' is valid"
         return failed(problem, "brute-force", budget, clock.spent_s, reason, proven=whole, notes=notes)
-    bound = 0.0 if whole else floor(problem, goal)
+    bound = 0.0 if whole else lower_bound(problem, goal)
     return judged(
         problem, "brute-force", devices[walk.best], budget, clock.spent_s, optimal=whole, bound=bound, notes=notes
     )
 
 
-def count(field: Arena, limit: int, canonical: bool = True) -> int:
+def count(field: Dense, limit: int, canonical: bool = True) -> int:
     """How many assignments brute force would try, or `limit` if more; counted, not walked.
 
     Of n steps on m equal devices, those that differ by more than a swap are the ways to part n things into at most m heaps.
@@ -66,7 +66,7 @@ def count(field: Arena, limit: int, canonical: bool = True) -> int:
     return min(limit, ways[free])
 
 
-def _families(field: Arena) -> list[int]:
+def _families(field: Dense) -> list[int]:
     """How many devices there are of each sort of equals."""
     first, sizes = list[int](), dict[int, int]()
     for column, twin in enumerate(field.twin.tolist()):
@@ -87,7 +87,7 @@ def _partings(things: int, heaps: int) -> list[int]:
 class _Walk:
     """A walk over all assignments, depth first, that can be stopped and taken up again."""
 
-    def __init__(self, field: Arena, weights: Floats, canonical: bool) -> None:
+    def __init__(self, field: Dense, weights: Floats, canonical: bool) -> None:
         self._field, self._weights, self._canonical = field, weights, canonical
         self._place, self._used = field.fixed.copy(), np.zeros(field.service.shape[1], np.int64)
         self._scratch = scratch(field)
@@ -113,7 +113,7 @@ class _Walk:
 
 @kernel
 def _enumerate(
-    field: Arena,
+    field: Dense,
     weights: Floats,
     canonical: bool,
     limit: int,

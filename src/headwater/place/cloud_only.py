@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -13,7 +13,7 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     return grow(problem, "cloud-only", budget or Budget(), cheapest_cloud)
 
 
-def cheapest_cloud(board: Board, step: int) -> int | None:
+def cheapest_cloud(capacity: Capacity, step: int) -> int | None:
     """The cloud row where the step and its inputs take least."""
-    clouds = board.problem.net.is_cloud[board.kind]
-    return board.best(board.cost(step, board.upstream(step)), board.feasible(step) & clouds)
+    clouds = capacity.problem.net.is_cloud[capacity.kind]
+    return capacity.best(capacity.cost(step, capacity.upstream(step)), capacity.feasible(step) & clouds)

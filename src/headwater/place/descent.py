@@ -1,13 +1,13 @@
 """Descent: move one step at a time to where it, its inputs and its outputs take least, until none moves.
 
 Under queue time the aggregate latency is a sum over steps and streams, so the best device for a step with
-the others fixed is exact, and found over the whole net from the board's few rows.
+the others fixed is exact, and found over the whole net from the capacity's few rows.
 """
 
 from __future__ import annotations
 
 from headwater.net.arrays import Ints
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Clock, Placement, judged
 from headwater.place.problem import Problem
@@ -16,37 +16,37 @@ ROUNDS = 50
 
 
 def foresee(problem: Problem, budget: Budget | None = None) -> Placement:
-    """Grow a placement like AELS, but with pinned steps on the board from the start and paths as weights."""
+    """Grow a placement like AELS, but with pinned steps on the capacity from the start and paths as weights."""
     return grow(problem, "foresee", budget or Budget(), cheapest_between, pins_first=True)
 
 
-def cheapest_between(board: Board, step: int) -> int | None:
+def cheapest_between(capacity: Capacity, step: int) -> int | None:
     """The row where a step, its inputs and its outputs take least, weighted by the paths through them."""
-    own = float(board.problem.step_paths[step])
-    return board.best(board.cost(step, board.around(step), own), board.feasible(step))
+    own = float(capacity.problem.step_paths[step])
+    return capacity.best(capacity.cost(step, capacity.around(step), own), capacity.feasible(step))
 
 
 def descend(problem: Problem, device: Ints, budget: Budget | None = None) -> Placement:
     """Improve a valid placement until no single move helps."""
     budget = budget or Budget()
-    clock, board = Clock(budget), Board(problem)
+    clock, capacity = Clock(budget), Capacity(problem)
     for step in problem.order:
-        board.put(step, board.row(int(device[step])))
+        capacity.put(step, capacity.row(int(device[step])))
     free = [step for step in problem.order if problem.pinned[step] < 0]
     for _ in range(ROUNDS):
-        moves = sum(_moved(board, step) for step in free)
+        moves = sum(_moved(capacity, step) for step in free)
         if not moves or clock.left_s == 0:
             break
-    return judged(problem, "descent", board.placed(), budget, clock.spent_s)
+    return judged(problem, "descent", capacity.placed(), budget, clock.spent_s)
 
 
-def _moved(board: Board, step: int) -> bool:
+def _moved(capacity: Capacity, step: int) -> bool:
     """Move a step to its best row; say whether that is better than where it was."""
-    before = int(board.at[step])
-    board.lift(step)
-    own = float(board.problem.step_paths[step])
-    cost, fits = board.cost(step, board.around(step), own), board.feasible(step)
-    row = board.best(cost, fits)
+    before = int(capacity.at[step])
+    capacity.lift(step)
+    own = float(capacity.problem.step_paths[step])
+    cost, fits = capacity.cost(step, capacity.around(step), own), capacity.feasible(step)
+    row = capacity.best(cost, fits)
     better = row is not None and row != before and cost[row] < cost[before] * (1 - 1e-12)
-    board.put(step, row if better and row is not None else before)
+    capacity.put(step, row if better and row is not None else before)
     return better

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from headwater.place import anneal, brute, exact_aggregate, exact_latency
-from headwater.place.arena import arena
 from headwater.place.candidates import FEW, candidates
-from headwater.place.floor import floor
+from headwater.place.dense import dense
+from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Clock, Placement, judged, moves
 from headwater.place.problem import Model, Problem
@@ -46,7 +46,9 @@ def _bounded(found: Placement) -> Placement:
     """Give an answer without a proof at least the bound that needs no search."""
     if found.device is None or found.status == "optimal":
         return found
-    return dataclasses.replace(found, bound=min(found.value, max(found.bound, floor(found.problem, found.objective))))
+    return dataclasses.replace(
+        found, bound=min(found.value, max(found.bound, lower_bound(found.problem, found.objective)))
+    )
 
 
 def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placement:
@@ -67,7 +69,7 @@ def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placemen
 
 
 def _few(problem: Problem) -> bool:
-    return len(problem.net) <= FEW and brute.count(arena(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH
+    return len(problem.net) <= FEW and brute.count(dense(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH
 
 
 def _annealed(problem: Problem, budget: Budget) -> Placement:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
-from headwater.place.floor import fixed
+from headwater.place.lower_bound import fixed
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Problem
 from headwater.place.program import Program

@@ -18,7 +18,7 @@ import numpy as np
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.net import Net
-from headwater.place.floor import floor
+from headwater.place.lower_bound import lower_bound
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
 from headwater.place.score import score
@@ -116,7 +116,7 @@ def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -
     if status == "INFEASIBLE":
         reason = "proven to have no valid placement"
     elif hint is not None and not violations(problem, hint.tolist()):
-        return judged(problem, "exact", hint, budget, clock.spent_s, bound=floor(problem, budget.goal(problem)))
+        return judged(problem, "exact", hint, budget, clock.spent_s, bound=lower_bound(problem, budget.goal(problem)))
     proven = status == "INFEASIBLE"
     return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.place import best
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.copies import with_copies
 from headwater.place.placement import Budget, Clock
 from headwater.place.problem import Problem
@@ -42,11 +42,13 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
     def fits(changed: Problem) -> bool:
         return _any(changed, probe)
 
-    board = Board(problem)
+    capacity = Capacity(problem)
     apart = no_route(problem)
     alone = [apart] if apart else []
     alone += [
-        why_not(board, step) for step in np.flatnonzero(problem.pinned < 0).tolist() if not board.feasible(step).any()
+        why_not(capacity, step)
+        for step in np.flatnonzero(problem.pinned < 0).tolist()
+        if not capacity.feasible(step).any()
     ]
     relaxations = [text for find in RELAXATIONS if clock.left_s > 0 for text in find(problem, fits)]
     steps = _conflict(problem, fits, clock)

@@ -14,8 +14,8 @@ from headwater.flow.steps import DeadLetters
 from headwater.net.arrays import Floats, Ints
 from headwater.net.device import KNOWN
 from headwater.net.net import Net
+from headwater.place.constraints import Constraints, wished
 from headwater.place.problem import Model, Problem
-from headwater.place.wishes import Wishes, wished
 
 FREE = StepProfile(time_s=0.0)
 
@@ -28,14 +28,14 @@ def problem_of(
     *,
     measured_ips: float | None = None,
     model: Model = Model.ENGINE,
-    wishes: Wishes | None = None,
+    constraints: Constraints | None = None,
 ) -> Problem:
     """Ask where the steps of a flow should run.
 
     `rates_hz` is what each source brings, or one number for all. `profile` was measured on one device,
     whose speed is that of the class it names or `measured_ips`; times on other classes scale with their
     instructions per second. Give one profile per class where they were measured. A class without a profile
-    is then not used. A source stands where `wishes` pin it, or else where the net has a sensor of its name; see
+    is then not used. A source stands where `constraints` pin it, or else where the net has a sensor of its name; see
     `require_places`.
     """
     for one in [profile] if isinstance(profile, Profile) else profile.values():
@@ -76,12 +76,12 @@ def problem_of(
         stream_to=np.array(heads, np.int64),
         stream_hz=np.array(stream_hz, np.float64),
         stream_bytes=np.array(stream_bytes, np.float64),
-        pinned=_sensors(flow, net, wishes),
+        pinned=_sensors(flow, net, constraints),
         overhead_s=np.where(np.isfinite(service), per_batch, 0.0),
         charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
         memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
     )
-    return wished(problem, wishes) if wishes else problem
+    return wished(problem, constraints) if constraints else problem
 
 
 def require_places(problem: Problem, sources: Iterable[str]) -> None:
@@ -94,10 +94,10 @@ def require_places(problem: Problem, sources: Iterable[str]) -> None:
             )
 
 
-def _sensors(flow: Flow, net: Net, wishes: Wishes | None) -> Ints:
+def _sensors(flow: Flow, net: Net, constraints: Constraints | None) -> Ints:
     """Where the net has sensors of a flow's sources, unless these are wished elsewhere; −1 for all other steps."""
     standing = dict(net.sensors)
-    asked = wishes.pins if wishes else {}
+    asked = constraints.pins if constraints else {}
     return np.array(
         [standing.get(s.name, -1) if s.is_source and s.name not in asked else -1 for s in flow.in_order()], np.int64
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.kernels.jit import kernel
+from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
-from headwater.place.arena import Arena, arena
 from headwater.place.candidates import candidates
+from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate_all, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
 from headwater.place.problem import Problem
@@ -35,7 +35,7 @@ def solve(
     """Evolve assignments until the best has not changed in the last half of the generations."""
     budget = budget or Budget()
     clock, devices = Clock(budget), candidates(problem)
-    field = arena(problem, devices, budget.goal(problem))
+    field = dense(problem, devices, budget.goal(problem))
     weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
     evolution = _Evolution(field, weights, budget.seed, literal=literal)
     for generations in slices(clock, most):
@@ -52,7 +52,7 @@ def solve(
 class _Evolution:
     """A population that can be left and taken up again."""
 
-    def __init__(self, field: Arena, weights: Floats, seed: int, *, literal: bool) -> None:
+    def __init__(self, field: Dense, weights: Floats, seed: int, *, literal: bool) -> None:
         self._field, self._weights, self._literal = field, weights, literal
         self._random = np.random.default_rng(seed)
         columns = field.service.shape[1]
@@ -83,7 +83,7 @@ class _Evolution:
 
 @kernel
 def _evolve(
-    field: Arena,
+    field: Dense,
     weights: Floats,
     random: np.random.Generator,
     literal: bool,

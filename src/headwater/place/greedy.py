@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Problem
 from headwater.place.why_not import why_not
 
-Rule = Callable[[Board, int], int | None]
+Rule = Callable[[Capacity, int], int | None]
 """Names the row for a free step, or None when nothing fits."""
 
 
@@ -25,19 +25,19 @@ def grow(
     """Place the steps in order, pinned ones where they are pinned, the others by the rule.
 
     Papers place a pinned sink when its turn comes and never look at its link; the verifier does. With
-    `pins_first` all pinned steps are on the board from the start, so that the rule sees them.
+    `pins_first` all pinned steps are on the capacity from the start, so that the rule sees them.
     """
-    clock, board, looked_at = Clock(budget), Board(problem), 0
+    clock, capacity, looked_at = Clock(budget), Capacity(problem), 0
     sequence = problem.order if order is None else order
     if pins_first:
         sequence = sorted(sequence, key=lambda step: problem.pinned[step] < 0)
     for step in sequence:
         pin = int(problem.pinned[step])
-        row = board.row(pin) if pin >= 0 else rule(board, step)
+        row = capacity.row(pin) if pin >= 0 else rule(capacity, step)
         if row is None:
-            reason = why_not(board, step)
+            reason = why_not(capacity, step)
             return failed(problem, strategy, budget, clock.spent_s, reason, notes={"rows": looked_at})
-        looked_at += board.rows if pin < 0 else 0
-        board.put(step, row)
+        looked_at += capacity.rows if pin < 0 else 0
+        capacity.put(step, row)
     spent_s = clock.spent_s  # the judge's time is not the strategy's
-    return judged(problem, strategy, board.placed(), budget, spent_s, notes={"rows": looked_at})
+    return judged(problem, strategy, capacity.placed(), budget, spent_s, notes={"rows": looked_at})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -18,11 +18,11 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     return grow(problem, "min-cost", budget or Budget(), cheapest_to_rent, pins_first=True)
 
 
-def cheapest_to_rent(board: Board, step: int) -> int | None:
+def cheapest_to_rent(capacity: Capacity, step: int) -> int | None:
     """The fitting row with the lowest price per hour, among these the one that is nearest to its neighbours."""
-    fits = board.feasible(step)
+    fits = capacity.feasible(step)
     if not fits.any():
         return None
-    price = np.array([c.price_per_hour for c in board.problem.net.classes])[board.kind]
+    price = np.array([c.price_per_hour for c in capacity.problem.net.classes])[capacity.kind]
     cheapest = fits & (price == price[fits].min())
-    return board.best(board.cost(step, board.around(step)), cheapest)
+    return capacity.best(capacity.cost(step, capacity.around(step)), cheapest)

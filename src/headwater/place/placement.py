@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.net.arrays import Ints
-from headwater.place.floor import fixed
+from headwater.place.lower_bound import fixed
 from headwater.place.objective import Objective, usual
 from headwater.place.problem import Problem
 from headwater.place.routes import no_route

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -22,21 +22,21 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     return grow(problem, "r-storm", budget or Budget(), nearest_in_needs)
 
 
-def nearest_in_needs(board: Board, step: int) -> int | None:
+def nearest_in_needs(capacity: Capacity, step: int) -> int | None:
     """The fitting row with the least distance to the step's needs and to the device of the first step."""
-    problem, kind = board.problem, board.kind
+    problem, kind = capacity.problem, capacity.kind
     classes = problem.net.classes
     load = np.where(np.isfinite(problem.load[step]), problem.load[step], 0.0)[kind]
     speed = np.array([c.cpu_ips for c in classes])
-    processor = speed[kind] * (1 - board.busy - load) / speed.max()
+    processor = speed[kind] * (1 - capacity.busy - load) / speed.max()
     memory = np.array([c.memory_bytes for c in classes])
     bounded = np.where(np.isfinite(memory), memory, 0.0)
-    left = bounded[kind] - np.where(np.isfinite(memory)[kind], board.memory + problem.memory_bytes[step], 0.0)
-    placed = np.flatnonzero(board.at >= 0)
-    away = np.full(board.rows, OTHER_ZONE)
+    left = bounded[kind] - np.where(np.isfinite(memory)[kind], capacity.memory + problem.memory_bytes[step], 0.0)
+    placed = np.flatnonzero(capacity.at >= 0)
+    away = np.full(capacity.rows, OTHER_ZONE)
     if len(placed):
-        first = int(board.at[next(s for s in problem.order if board.at[s] >= 0)])
-        away[board.zone == board.zone[first]] = SAME_ZONE
+        first = int(capacity.at[next(s for s in problem.order if capacity.at[s] >= 0)])
+        away[capacity.zone == capacity.zone[first]] = SAME_ZONE
         away[first] = 0.0
     distance = np.sqrt(processor**2 + (left / max(bounded.max(), 1.0)) ** 2 + away**2)
-    return board.best(distance, board.feasible(step))
+    return capacity.best(distance, capacity.feasible(step))

@@ -8,7 +8,7 @@ import numpy as np
 
 from headwater.net.arrays import Ints
 from headwater.place import best
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.descent import cheapest_between
 from headwater.place.placement import Budget, Clock, Placement, judged
 from headwater.place.problem import Problem
@@ -77,18 +77,18 @@ def _widening(problem: Problem, before: Ints) -> list[list[int]]:
 
 
 def _refill(problem: Problem, before: Ints, lifted: list[int]) -> Ints | None:
-    board = Board(problem)
+    capacity = Capacity(problem)
     for step in problem.order:
         if step not in lifted or problem.pinned[step] >= 0:
             pin = int(problem.pinned[step])
-            board.put(step, board.row(pin if pin >= 0 else int(before[step])))
+            capacity.put(step, capacity.row(pin if pin >= 0 else int(before[step])))
     for step in problem.order:
-        if board.at[step] < 0:
-            row = cheapest_between(board, step)
+        if capacity.at[step] < 0:
+            row = cheapest_between(capacity, step)
             if row is None:
                 return None
-            board.put(step, row)
-    return board.placed()
+            capacity.put(step, row)
+    return capacity.placed()
 
 
 def _improve(problem: Problem, device: Ints, before: Ints, spare_moves: int) -> Ints:
@@ -100,14 +100,14 @@ def _improve(problem: Problem, device: Ints, before: Ints, spare_moves: int) -> 
     for _ in range(spare_moves):
         value, best_device = goal.value(score(problem, device)), None
         for step in np.flatnonzero((problem.pinned < 0) & (device == before)).tolist():
-            board = Board(problem)
+            capacity = Capacity(problem)
             for other in problem.order:
                 if other != step:
-                    board.put(other, board.row(int(device[other])))
-            row = cheapest_between(board, step)
+                    capacity.put(other, capacity.row(int(device[other])))
+            row = cheapest_between(capacity, step)
             if row is not None:
                 moved = device.copy()
-                moved[step] = board.device[row]
+                moved[step] = capacity.device[row]
                 worth = goal.value(score(problem, moved))
                 if worth < value * (1 - 1e-9) and not violations(problem, moved.tolist()):
                     value, best_device = worth, moved

@@ -28,7 +28,7 @@ MODULES = {
     "min-cost": "min_cost",
     "brute-force": "brute",
     "genetic": "genetic",
-    "random": "random_",
+    "random": "random_search",
     "anneal": "anneal",
     "exact": "exact",
     "best": "best",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.net.nearest import nearest
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -21,24 +21,24 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     return grow(problem, "tcep", budget or Budget(), middle_or_cloud, order=order)
 
 
-def middle_or_cloud(board: Board, step: int) -> int | None:
+def middle_or_cloud(capacity: Capacity, step: int) -> int | None:
     """The row of the middle device, or else of the first fitting cloud."""
-    row = board.row(middle(board))
-    fits = board.feasible(step)
+    row = capacity.row(middle(capacity))
+    fits = capacity.feasible(step)
     if fits[row]:
         return row
-    clouds = np.flatnonzero(fits & board.problem.net.is_cloud[board.kind])
-    return int(clouds[np.argmin(board.device[clouds])]) if len(clouds) else None
+    clouds = np.flatnonzero(fits & capacity.problem.net.is_cloud[capacity.kind])
+    return int(clouds[np.argmin(capacity.device[clouds])]) if len(clouds) else None
 
 
-def middle(board: Board) -> int:
+def middle(capacity: Capacity) -> int:
     """The device in the middle of all, ranked by free instructions per second, equals by number.
 
     Devices without load come in blocks of one class, so the ranking is counted, not sorted.
     """
-    net, used = board.problem.net, board.device[board.groups :]
+    net, used = capacity.problem.net, capacity.device[capacity.groups :]
     speed = np.array([c.cpu_ips for c in net.classes])
-    free = speed[net.class_of[used]] * (1 - board.busy[board.groups :])
+    free = speed[net.class_of[used]] * (1 - capacity.busy[capacity.groups :])
     place, untouched = len(net) // 2, {}
     for kind in range(len(net.classes)):
         untouched[kind] = len(nearest(net).of_kind(kind)) - int((net.class_of[used] == kind).sum())
@@ -48,20 +48,20 @@ def middle(board: Board) -> int:
         kinds = [k for k in untouched if speed[k] == value]
         count = len(at_value) + sum(untouched[k] for k in kinds)
         if place < count:
-            return _nth(board, place, at_value.tolist(), kinds)
+            return _nth(capacity, place, at_value.tolist(), kinds)
         place -= count
     raise AssertionError("the middle of a non-empty ranking exists")
 
 
-def _nth(board: Board, place: int, used: list[int], kinds: list[int]) -> int:
+def _nth(capacity: Capacity, place: int, used: list[int], kinds: list[int]) -> int:
     """The device at `place`, by number, among used ones of a value and all untouched ones of some classes."""
-    index, taken = nearest(board.problem.net), np.sort(board.device[board.groups :])
-    low, high = 0, len(board.problem.net) - 1
+    index, taken = nearest(capacity.problem.net), np.sort(capacity.device[capacity.groups :])
+    low, high = 0, len(capacity.problem.net) - 1
     while low < high:  # how many of the asked-for devices have a number of at most `middle`?
         guess = (low + high) // 2
         count = sum(device <= guess for device in used)
         for kind in kinds:
-            own = taken[board.problem.net.class_of[taken] == kind]
+            own = taken[capacity.problem.net.class_of[taken] == kind]
             count += int(np.searchsorted(index.of_kind(kind), guess, side="right"))
             count -= int(np.searchsorted(own, guess, side="right"))
         low, high = (low, guess) if count > place else (guess + 1, high)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
 from headwater.place.placement import Budget, Placement
 from headwater.place.problem import Problem
@@ -21,7 +21,7 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
     return grow(problem, "tcep-original", budget or Budget(), smallest, order=order)
 
 
-def smallest(board: Board, step: int) -> int | None:
+def smallest(capacity: Capacity, step: int) -> int | None:
     """The fitting row with the least free instructions per second."""
-    speed = np.array([c.cpu_ips for c in board.problem.net.classes])
-    return board.best(speed[board.kind] * (1 - board.busy), board.feasible(step))
+    speed = np.array([c.cpu_ips for c in capacity.problem.net.classes])
+    return capacity.best(speed[capacity.kind] * (1 - capacity.busy), capacity.feasible(step))

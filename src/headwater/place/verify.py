@@ -41,7 +41,7 @@ def violations(problem: Problem, device: Sequence[int]) -> list[Violation]:
         return [Violation("pin", str(outside[0]), outside[0], len(problem.net), text)]
     count = Recount(problem, [int(d) for d in device])
     return [
-        *_wishes(count),
+        *_constraints(count),
         *_processors(count),
         *_memory(count),
         *_links(count),
@@ -50,7 +50,7 @@ def violations(problem: Problem, device: Sequence[int]) -> list[Violation]:
     ]
 
 
-def _wishes(count: Recount) -> list[Violation]:
+def _constraints(count: Recount) -> list[Violation]:
     problem, where, out = count.problem, count.device, []
     net = problem.net
     for i, name in enumerate(problem.steps):

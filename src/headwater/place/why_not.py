@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.net.arrays import Flags
-from headwater.place.board import Board
+from headwater.place.capacity import Capacity
 
 _WHY = {
     "closed": "all are lost or closed",
@@ -24,34 +24,34 @@ _WHY = {
 }
 
 
-def why_not(board: Board, step: int) -> str:
+def why_not(capacity: Capacity, step: int) -> str:
     """Say which constraint keeps a step from every device, given what is placed."""
-    left, name = np.ones(board.rows, bool), board.problem.steps[step]
-    for kind, satisfied in board.limits(step):
+    left, name = np.ones(capacity.rows, bool), capacity.problem.steps[step]
+    for kind, satisfied in capacity.limits(step):
         if not (left & satisfied).any():
-            return f"no device can hold step '{name}': {_WHY[kind]}{_most(board, step, kind, left)}"
+            return f"no device can hold step '{name}': {_WHY[kind]}{_most(capacity, step, kind, left)}"
         left &= satisfied
     return f"step '{name}' fits"
 
 
-def _most(board: Board, step: int, kind: str, left: Flags) -> str:
+def _most(capacity: Capacity, step: int, kind: str, left: Flags) -> str:
     """What is needed, and what the freest of the devices left could give."""
-    rows, problem = np.flatnonzero(left), board.problem
+    rows, problem = np.flatnonzero(left), capacity.problem
     if not len(rows):
         return ""
     if kind == "memory":
         limit = np.array([c.memory_bytes for c in problem.net.classes])
-        free = limit[board.kind] - board.memory
+        free = limit[capacity.kind] - capacity.memory
         row = int(rows[np.argmax(free[rows])])
         needed = problem.memory_bytes[step] / 1e6
-        at = problem.net.device_name(int(board.device[row]))
+        at = problem.net.device_name(int(capacity.device[row]))
         return f"; it needs {needed:,.1f} MB, the most free is {free[row] / 1e6:,.1f} MB on '{at}'"
     if kind in ("cpu", "rate"):
-        fills = problem.load[step][board.kind]
-        row = int(rows[np.argmin((board.busy + fills)[rows])])
-        at = problem.net.device_name(int(board.device[row]))
+        fills = problem.load[step][capacity.kind]
+        row = int(rows[np.argmin((capacity.busy + fills)[rows])])
+        at = problem.net.device_name(int(capacity.device[row]))
         return (
             f"; at {problem.rate_hz[step]:,.0f} records/s it would fill {100 * fills[row]:,.0f} % "
-            f"of '{at}', which is {100 * board.busy[row]:,.0f} % busy"
+            f"of '{at}', which is {100 * capacity.busy[row]:,.0f} % busy"
         )
     return ""

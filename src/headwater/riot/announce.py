@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import write_whole
-from headwater.flow.schema import Schema
 from headwater.io import Mqtt
 from headwater.riot.models import Model
 

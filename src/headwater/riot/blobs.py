@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.urls import shown
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from headwater.data.batch import Batch
+from headwater.data.column import Text
 from headwater.flow import Flow
-from headwater.flow.batch import Batch
-from headwater.flow.column import Text
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.stream import Stream
 from headwater.io import Discard
-from headwater.kernels.bloom import BloomFilter
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.filters import BloomCheck, RangeFilter, known_ids
 from headwater.riot.instances import counted
+from headwater.riot.kernels.bloom import BloomFilter
 from headwater.riot.notes import notes_of
 from headwater.riot.parse import ParseObservations, ParseRows, observation_schema, row_schema
 from headwater.riot.rows import Annotate, JoinObservations, WriteSenml

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Text, nullable, parts
-from headwater.kernels.bloom import BloomFilter
-from headwater.kernels.ranges import inside
+from headwater.data.batch import Batch
+from headwater.data.column import Text, nullable, parts
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater.riot.datasets import Dataset
+from headwater.riot.kernels.bloom import BloomFilter
+from headwater.riot.kernels.ranges import inside
 
 
 class RangeFilter:

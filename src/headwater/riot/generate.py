@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headwater.flow.column import Column, Text
-from headwater.kernels.weave import Weaver, decimal_texts
+from headwater.data.column import Column, Text
+from headwater.data.text_format import Weaver, decimal_texts
 from headwater.riot.datasets import Dataset, dataset
 
 

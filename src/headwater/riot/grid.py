@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.column import Column, Text
 from headwater.errors import FlowError
-from headwater.flow.column import Column, Text
 from headwater.riot.datasets import GRID
 from headwater.riot.draws import Blocks, Ints
 

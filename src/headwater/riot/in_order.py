@@ -9,12 +9,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Text
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Text
 from headwater.flow.endpoints import Sink, write_whole
 from headwater.flow.places import Place, place_of
-from headwater.flow.schema import Schema
 
 
 class InOrder:

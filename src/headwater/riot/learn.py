@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Text, concat
+from headwater.data.schema import Schema
+from headwater.data.text_format import Weaver
 from headwater.errors import InputError, ModelError
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Text, concat
-from headwater.flow.schema import Schema
-from headwater.kernels.csv import CsvSplitter
-from headwater.kernels.weave import Weaver
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater.riot.datasets import Dataset
+from headwater.riot.kernels.csv import CsvSplitter
 from headwater.riot.labels import CLASSES, quartile_classes
 from headwater.riot.models import Model, save
 from headwater.riot.parse import csv_columns

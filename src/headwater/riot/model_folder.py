@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Text
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Text
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Reject
-from headwater.flow.schema import Schema
 
 _NAMES = Schema.of({"model": str})
 

@@ -83,7 +83,7 @@ class TreeModel:
 
     def predict(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class number of each record; `features[a, i]` is column a of record i."""
-        from headwater.kernels.tree import classify
+        from headwater.riot.kernels.tree import classify
 
         out = np.empty(features.shape[1], np.int64)
         classify(features, self._attribute, self._threshold, self._low, self._high, out)

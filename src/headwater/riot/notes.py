@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.flow.column import Text
-from headwater.kernels.hashing import partition_hash
+from headwater.data.column import Text
+from headwater.data.hashing import partition_hash
 from headwater.riot import samples
 from headwater.riot.datasets import Dataset
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from headwater.clock import latest_ns
-from headwater.flow.batch import Batch, concat_batches
-from headwater.flow.column import Array, Column, Text
-from headwater.flow.schema import Schema
-from headwater.kernels.csv import CsvSplitter
-from headwater.kernels.senml import Kind, SenmlParser
-from headwater.kernels.xml import XmlParser
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, Column, Text
+from headwater.data.schema import Schema
+from headwater.io.senml.columns import Kind, SenmlParser
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater.riot.datasets import Dataset
+from headwater.riot.kernels.csv import CsvSplitter
+from headwater.riot.kernels.xml import XmlParser
 
 
 def row_schema(dataset: Dataset) -> Schema:

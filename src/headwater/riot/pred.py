@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from headwater.data.schema import Schema
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink, Source
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Apply, Input
 from headwater.flow.stream import Stream
 from headwater.io import Discard

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Text
+from headwater.data.schema import Schema
 from headwater.errors import ModelError
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text
-from headwater.flow.schema import Schema
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked

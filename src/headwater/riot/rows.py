@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Nullable, Text, nullable, parts
+from headwater.data.keys import KeyIndex
+from headwater.data.text_format import Weaver, decimal_texts, float32_texts
 from headwater.errors import SnapshotError
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Nullable, Text, nullable, parts
-from headwater.kernels.keys import KeyIndex
-from headwater.kernels.pieces import Pieces
-from headwater.kernels.weave import Weaver, decimal_texts, float32_texts
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.riot.datasets import Dataset
+from headwater.riot.kernels.pieces import Pieces
 
 
 class JoinObservations(Operator):

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from headwater.data.column import Text
 from headwater.errors import InputError
-from headwater.flow.column import Text
 from headwater.riot.datasets import Dataset
 from headwater.riot.models import Model, from_weka
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text, parts
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Text, parts
+from headwater.data.text_format import decimal_texts, float32_rows, float32_texts
 from headwater.flow.state import Cell, Rows
-from headwater.kernels.average import block_average
-from headwater.kernels.distinct import distinct_count
-from headwater.kernels.interpolate import interpolate
-from headwater.kernels.kalman import kalman
-from headwater.kernels.moment import second_moment
-from headwater.kernels.regression import sliding_regression
-from headwater.kernels.weave import decimal_texts, float32_rows, float32_texts
+from headwater.riot.kernels.average import block_average
+from headwater.riot.kernels.distinct import distinct_count
+from headwater.riot.kernels.interpolate import interpolate
+from headwater.riot.kernels.kalman import kalman
+from headwater.riot.kernels.moment import second_moment
+from headwater.riot.kernels.regression import sliding_regression
 
 
 class Interpolate:

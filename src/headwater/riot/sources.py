@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Array, Column, Text
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Array, Column, Text
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject
 from headwater.flow.places import Place
-from headwater.flow.schema import Schema
 from headwater.io import Generate
 from headwater.io.rates import Rate
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from headwater.data.column import Text
+from headwater.data.schema import Schema
 from headwater.flow import Flow
-from headwater.flow.column import Text
 from headwater.flow.endpoints import Sink, Source
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Input, Write
 from headwater.flow.stream import Stream
 from headwater.io import Discard
-from headwater.kernels.bloom import BloomFilter
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.filters import KnownSensors
 from headwater.riot.instances import counted
+from headwater.riot.kernels.bloom import BloomFilter
 from headwater.riot.parse import ParseObservations, ParseRows, observation_schema, row_schema
 from headwater.riot.scans import DistinctCount, Kalman, SecondMoment, SlidingRegression
 from headwater.riot.wide_stats import WideDistinct, WideKalman, WideMoment, WideRegression

@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
-from headwater.flow.schema import Schema
 
 _SQL_TYPES = {"int": "INTEGER", "time": "INTEGER", "bool": "INTEGER", "float": "REAL", "float32": "REAL"}
 

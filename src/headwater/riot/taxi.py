@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.column import Column, Text
+from headwater.data.text_format import decimal_texts
 from headwater.errors import FlowError
-from headwater.flow.column import Column, Text
-from headwater.kernels.weave import decimal_texts
 from headwater.riot.datasets import TAXI
 from headwater.riot.draws import Blocks, Ints, Marginal, correlated, names
 

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headwater.data.column import Array, Text
+from headwater.data.schema import Schema
+from headwater.data.text_format import Weaver, decimal_texts
 from headwater.flow import Flow
-from headwater.flow.column import Array, Text
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Sink, Source
-from headwater.flow.schema import Schema
 from headwater.io import Discard, Generate, Items
 from headwater.io.rates import Rate
-from headwater.kernels.weave import Weaver, decimal_texts
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.generate import stream
 from headwater.riot.instances import counted

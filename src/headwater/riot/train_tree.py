@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.errors import ModelError
-from headwater.kernels.split import best_split
+from headwater.riot.kernels.split import best_split
 from headwater.riot.models import Fork, Leaf, TreeModel
 
 _LEAST_RECORDS = 2  # in each leaf

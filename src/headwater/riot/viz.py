@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from headwater.data.batch import END, Batch, stamped
+from headwater.data.column import Array, Column, Text
+from headwater.data.schema import Schema
+from headwater.data.text_format import float32_rows
 from headwater.flow import Flow
-from headwater.flow.batch import END, Batch, stamped
-from headwater.flow.column import Array, Column, Text
 from headwater.flow.endpoints import Sink, Source
-from headwater.flow.schema import Schema
 from headwater.flow.state import Rows
 from headwater.flow.steps import Apply, Input
 from headwater.flow.stream import Stream
 from headwater.io import Discard
-from headwater.kernels.weave import float32_rows
 from headwater.operators import Operator, Output
 from headwater.operators.operator import Select
 from headwater.operators.snapshot import packed, unpacked

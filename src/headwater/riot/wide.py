@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, nullable
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, nullable
 from headwater.flow.state import Cell, Rows
-from headwater.kernels.bloom import BloomFilter
-from headwater.kernels.interpolate import fill_rows
-from headwater.kernels.ranges import blank_outside
 from headwater.riot.datasets import Dataset
+from headwater.riot.kernels.bloom import BloomFilter
+from headwater.riot.kernels.interpolate import fill_rows
+from headwater.riot.kernels.ranges import blank_outside
 
 # In these rows a missing value is a NaN, which no message can hold: one array then says all there is to say.
 

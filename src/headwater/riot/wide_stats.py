@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Array, Column, Text
+from headwater.data.batch import Batch
+from headwater.data.column import Array, Column, Text
+from headwater.data.text_format import decimal_texts, float32_rows, float32_texts
 from headwater.flow.state import Cell, Rows
-from headwater.kernels.distinct import distinct_count
-from headwater.kernels.weave import decimal_texts, float32_rows, float32_texts
-from headwater.kernels.wide import kalman_rows, moment_rows, regression_rows
+from headwater.riot.kernels.distinct import distinct_count
+from headwater.riot.kernels.wide import kalman_rows, moment_rows, regression_rows
 
 
 def values_of(batch: Batch, names: Sequence[str]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.kernels.jit import kernel
+from headwater.data.jit import kernel
 from headwater.net.arrays import Floats
 
 

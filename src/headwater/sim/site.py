@@ -69,7 +69,7 @@ class ThreadPerStep(Scheduler):
         return self.ready if self.at_work < self.workers else ()
 
 
-class Station:
+class StepQueue:
     """A step on a device: its queue, and when it last had something to do."""
 
     def __init__(self, step: int) -> None:
@@ -152,7 +152,7 @@ class Site:
             limits=[options.queue_records] * len(queued),
             single=[n == 1 and not away for n, away in zip(senders, remote, strict=True)],
         )
-        self._stations = [Station(step) for step in queued]
+        self._queues = [StepQueue(step) for step in queued]
         self._lock_free_s = 0.0
         self._stalls: tuple[list[float], list[float]] = ([], [])
         if options.stalls is not None:
@@ -215,7 +215,7 @@ class Site:
 
     def _put(self, step: int, born: Floats) -> None:
         number = self._number[step]
-        self._stations[number].put(born, self.world.now, self.world.counts[step])
+        self._queues[number].put(born, self.world.now, self.world.counts[step])
         self.scheduler.arrived(number, len(born), int(born[0] * 1e9))
 
     def _send(self, parcels: list[Parcel]) -> None:
@@ -245,33 +245,33 @@ class Site:
 
     def _begin(self, activation: Activation) -> None:
         """Let a worker take records, work through them, and carry on what needs no activation of its own."""
-        station, world = self._stations[activation.instance], self.world
-        entries = station.take(activation.records)
+        queue, world = self._queues[activation.instance], self.world
+        entries = queue.take(activation.records)
         start_s = self._locked(world.options.costs.turn_s)
-        station.began(entries, start_s, world.counts[station.step])
+        queue.began(entries, start_s, world.counts[queue.step])
         taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
-        seconds = self._work(station, len(taken))
+        seconds = self._work(queue, len(taken))
 
         def done() -> None:
-            made = world.made(station.step, taken, world.now)
-            out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[station.step]))
+            made = world.made(queue.step, taken, world.now)
+            out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[queue.step]))
             left, spent_s = self._run_inline(activation, made)
             world.at(self.after(world.now, spent_s), lambda: finish(left, out))
 
         def finish(left: list[Parcel], out: int) -> None:
             self._send(left)
-            station.finished(world.now)
-            self.scheduler.finished(activation, int(seconds * 1e9), out, station.head_ns())
+            queue.finished(world.now)
+            self.scheduler.finished(activation, int(seconds * 1e9), out, queue.head_ns())
             self._wake()
 
         world.at(self.after(max(world.now, start_s), seconds), done)
 
-    def _work(self, station: Station, records: int) -> float:
+    def _work(self, queue: StepQueue, records: int) -> float:
         """The seconds that a batch takes in a step, counted."""
-        world, step = self.world, station.step
+        world, step = self.world, queue.step
         compute_s = float(world.start_s[step] + records * world.work_s[step])
         seconds = compute_s + world.options.costs.ride_s
-        station.worked(records, seconds, world.counts[step])
+        queue.worked(records, seconds, world.counts[step])
         return seconds
 
     def _run_inline(self, activation: Activation, parcels: list[Parcel]) -> tuple[list[Parcel], float]:
@@ -287,7 +287,7 @@ class Site:
             if number is None:
                 self.world.counts[step].records_in += len(born)
             else:
-                seconds = self._work(self._stations[number], len(born))
+                seconds = self._work(self._queues[number], len(born))
                 self.scheduler.learn(number, len(born), int(seconds * 1e9))
                 spent_s += seconds
             parcels += self.world.made(step, born, self.world.now + spent_s)
@@ -295,5 +295,5 @@ class Site:
 
     def close(self) -> None:
         """Count the time in which steps had nothing to do up to now."""
-        for station in self._stations:
-            self.world.counts[station.step].t_empty_ns += station.empty_ns(self.world.now)
+        for queue in self._queues:
+            self.world.counts[queue.step].t_empty_ns += queue.empty_ns(self.world.now)

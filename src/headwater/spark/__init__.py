@@ -1,11 +1,12 @@
 """Runs a flow on Spark; the only folder that imports pyspark.
 
-`nature` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `wiring` joins the steps of a
-stage, `executor` runs them, `exits` is where their records leave and `parcel` what moves between stages; none of these needs
-Spark. `shipped` brings a flow to workers, `keyed` makes stages Spark's operators, `query` is a run, `tally` its counts,
-`progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`, `gateway`, `interpreter`, `java` and
-`niofs` start Spark; `sources` and `sinks` are how it reads and writes, and `pruning` what it need not read. `columns` makes
-Spark's Columns of expressions; `train` and `train_run` train with MLlib.
+`partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `wiring` joins the
+steps of a stage, `executor` runs them, `exits` is where their records leave and `envelope` what moves between stages;
+none of these needs Spark. `broadcast` brings a flow to workers, `keyed` makes stages Spark's operators, `query` is a
+run, `tally` its counts, `progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`,
+`gateway`, `interpreter`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes, and
+`pruning` what it need not read. `columns` makes Spark's Columns of expressions; `train` and `train_run` train with
+MLlib.
 """
 
 from __future__ import annotations

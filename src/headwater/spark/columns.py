@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from headwater.data.schema import Schema, Type
 from headwater.flow.expr import Call, Expr, Literal
 from headwater.flow.expr import Column as Named
-from headwater.flow.schema import Schema, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,6 +1,6 @@
 """Runs one stage in one place, step after step, on what comes for one bucket; no threads, no queues, no Spark.
 
-Steps are the engine's own stations, so broken records, event time and counts are what they are there.
+Steps are the engine's own tasks, so broken records, event time and counts are what they are there.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headwater.engine.counters import Counters
-from headwater.engine.queue import Entry as Queued
-from headwater.engine.station import Delivery, Station
-from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch
+from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch
 from headwater.flow.steps import EventTime
 from headwater.operators import DEAD, Operator, build
+from headwater.operators.counters import Counters
+from headwater.operators.queue import Delivery
+from headwater.operators.queue import Entry as Queued
 from headwater.operators.snapshot import unpacked
+from headwater.operators.task import Task
+from headwater.spark.envelope import LAST, PIECE, SUB, Envelope, Row, in_order
 from headwater.spark.exits import Exits
-from headwater.spark.parcel import LAST, PIECE, SUB, Parcel, Row, in_order
 from headwater.spark.stages import Layout, Stage
 from headwater.spark.tally import COUNTED
 from headwater.spark.wiring import wired
@@ -43,12 +44,12 @@ class Executor:
         self.operators = {
             name: given.get(name) or build(layout.flow.steps[name])
             for name in stage.steps
-            if layout.natures[name].place not in ("source", "sink")
+            if layout.partitionings[name].place not in ("source", "sink")
         }
         self._exits = Exits(layout, stage)
         is_first = bucket is None or bucket == stage.first_bucket
         wiring = wired(layout, stage, self.operators, self._exits, self._note_dead, is_first=is_first)
-        self.stations, self._channels, self._learning = wiring.stations, wiring.channels, wiring.learning
+        self.tasks, self._channels, self._learning = wiring.tasks, wiring.channels, wiring.learning
         self._at = 0  #: the place in the order that is being worked on
         self._given = 0  #: the last place that was given to a record of the source
         self._emitted_ns = 0
@@ -77,7 +78,7 @@ class Executor:
 
     def emit(self, batch: Batch, port: int) -> None:
         """Take what the source has read: records, or dead letters; an empty batch with the watermark END is its last."""
-        station = self.stations[self.stage.steps[0]]
+        task = self.tasks[self.stage.steps[0]]
         if batch.length:
             if not self._emitted_ns:
                 self._emitted_ns = int(batch.stamps[0, EMITTED])
@@ -86,22 +87,22 @@ class Executor:
             self._at = self._given = int(stamps[-1, EMITTED])
             placed = Batch(batch.columns, batch.length, stamps)
             if port == DEAD:
-                self._run(station.reject(placed))
+                self._run(task.reject(placed))
             else:
-                station.took(placed.length)
-                self._run(station.emit(placed))
+                task.took(placed.length)
+                self._run(task.emit(placed))
         if batch.watermark == END:
             self.ended = True
             deliveries: list[Delivery] = []
-            station.send_mark(END, deliveries)
+            task.send_watermark(END, deliveries)
             self._run(deliveries)
 
     def take(self, frames: Iterable[tuple[int, bytes]]) -> Iterator[Row]:
         """Run the stage on what has come for its bucket in a micro-batch, (target, frame) each, in the source's order."""
-        ways: dict[tuple[int, int], list[Parcel]] = defaultdict(list)
+        ways: dict[tuple[int, int], list[Envelope]] = defaultdict(list)
         for target, frame in frames:
-            parcel = Parcel.unpack(frame)
-            ways[target, parcel.sender].append(parcel)
+            envelope = Envelope.unpack(frame)
+            ways[target, envelope.sender].append(envelope)
         self._begin(0)
         given = {way: in_order(ways[way]) for way in sorted(ways)}
         if len(given) == 1:
@@ -110,63 +111,63 @@ class Executor:
             self._enter_in_turn(given)
         yield from self._flush()
 
-    def _enter(self, way: tuple[int, int], parcel: Parcel) -> None:
+    def _enter(self, way: tuple[int, int], envelope: Envelope) -> None:
         """Take the records of one stream, with the marks among them."""
-        self._emitted_ns = self._emitted_ns or parcel.emitted_ns
-        for place, watermark in parcel.marks:
-            self._enter_up_to(way, parcel, place)
+        self._emitted_ns = self._emitted_ns or envelope.emitted_ns
+        for place, watermark in envelope.marks:
+            self._enter_up_to(way, envelope, place)
             self._mark(way, place, watermark)
-        self._enter_up_to(way, parcel, LAST)
+        self._enter_up_to(way, envelope, LAST)
 
-    def _enter_in_turn(self, given: dict[tuple[int, int], Parcel]) -> None:
+    def _enter_in_turn(self, given: dict[tuple[int, int], Envelope]) -> None:
         """Take several streams in turn, from mark to mark, so that none runs ahead of the others in time.
 
         Where event time does not matter, a turn has so many records that what one stream tells is not long in coming.
         """
-        places = {place for parcel in given.values() for place in parcel.places()}
+        places = {place for envelope in given.values() for place in envelope.places()}
         if not any(self.layout.entries[entry].timed for entry, _ in given):
-            for parcel in given.values():
-                places.update(parcel.every(_TURN))
+            for envelope in given.values():
+                places.update(envelope.every(_TURN))
         for place in sorted(places):
-            for way, parcel in given.items():
-                self._emitted_ns = self._emitted_ns or parcel.emitted_ns
-                self._enter_up_to(way, parcel, place)
-            for way, parcel in given.items():
-                for at, watermark in parcel.marks:
+            for way, envelope in given.items():
+                self._emitted_ns = self._emitted_ns or envelope.emitted_ns
+                self._enter_up_to(way, envelope, place)
+            for way, envelope in given.items():
+                for at, watermark in envelope.marks:
                     if at == place:
                         self._mark(way, place, watermark)
 
-    def _enter_up_to(self, way: tuple[int, int], parcel: Parcel, place: int) -> None:
-        batch = parcel.taken_up_to(place)
+    def _enter_up_to(self, way: tuple[int, int], envelope: Envelope, place: int) -> None:
+        batch = envelope.taken_up_to(place)
         if batch is not None:
             self._at = int(batch.stamps[-1, EMITTED])
-            self._run([(*to, batch, NO_WATERMARK, batch.length) for to in self._channels[way]])
+            self._run([Delivery(*to, batch, NO_WATERMARK, batch.length) for to in self._channels[way]])
 
     def _mark(self, way: tuple[int, int], place: int, watermark: int) -> None:
         self._at = place
-        self._run([(*to, None, watermark, 1) for to in self._channels[way]])
+        self._run([Delivery(*to, None, watermark, 1) for to in self._channels[way]])
 
     # -- records on their way -----------------------------------------------------------------------------------------
 
     def _run(self, given: list[Delivery]) -> None:
         """Walk records and marks through the steps, each to the end of its way before the next begins."""
-        stations, waiting = list(self.stations.values()), given[::-1]
+        tasks, waiting = list(self.tasks.values()), given[::-1]
         with np.errstate(all="ignore"):
             while waiting:
                 to, channel, batch, watermark, count = waiting.pop()
                 if batch is not None and watermark != NO_WATERMARK:
                     # the step before has set the time: the mark has its place behind these records
                     self._at = int(batch.stamps[-1, EMITTED]) | self._subs
-                    waiting.append((to, channel, None, watermark, 1))
+                    waiting.append(Delivery(to, channel, None, watermark, 1))
                     watermark = NO_WATERMARK
-                if to >= len(stations):
-                    self._exits.leave(to - len(stations), batch, watermark, self._at)
+                if to >= len(tasks):
+                    self._exits.leave(to - len(tasks), batch, watermark, self._at)
                     continue
-                entry = channel, batch, watermark, time.perf_counter_ns(), count, 0
+                entry = Queued(channel, batch, watermark, time.perf_counter_ns(), count, 0)
                 if (to, channel) in self._learning:
-                    made = _learned(stations[to], entry)
+                    made = _learned(tasks[to], entry)
                 else:
-                    made, _ = stations[to].run([entry])
+                    made, _ = tasks[to].run([entry])
                 if batch is None:
                     made = [self._placed(delivery) for delivery in made]
                 waiting += made[::-1]
@@ -178,7 +179,7 @@ class Executor:
             return delivery
         stamps = batch.stamps.copy()
         stamps[:, EMITTED] = self._at
-        return to, channel, Batch(batch.columns, batch.length, stamps, batch.watermark), watermark, count
+        return Delivery(to, channel, Batch(batch.columns, batch.length, stamps, batch.watermark), watermark, count)
 
     def _flush(self) -> Iterator[Row]:
         """Hand over what has left the stage."""
@@ -194,25 +195,25 @@ class Executor:
 
     def save(self) -> bytes:
         """Return the state of all steps as bytes."""
-        saved = {name: station.save() for name, station in self.stations.items()}
+        saved = {name: task.save() for name, task in self.tasks.items()}
         self._state_bytes = {name: len(each["state"]) for name, each in saved.items() if each["state"]}
         return msgspec.msgpack.encode(saved)
 
     def load(self, data: bytes) -> None:
         """Go on from saved state."""
         for name, saved in msgspec.msgpack.decode(data).items():
-            self.stations[name].load(saved)
+            self.tasks[name].load(saved)
 
     def reset_counts(self) -> None:
         """Start counting anew."""
         self.examples = []
-        for station in self.stations.values():
-            station.counters = Counters(time.perf_counter_ns())
+        for task in self.tasks.values():
+            task.counters = Counters(time.perf_counter_ns())
 
     def counts(self) -> bytes:
         """Return what the steps have counted, as bytes, and start anew."""
         told = {
-            "steps": {name: _counted(station) for name, station in self.stations.items()},
+            "steps": {name: _counted(task) for name, task in self.tasks.items()},
             "examples": self.examples,
             "ended": self.stage.steps[0] if self.ended else None,
             "watermarks": self._watermarks(),
@@ -231,15 +232,15 @@ class Executor:
         self.examples += batch.rows()[: _EXAMPLES - len(self.examples)]
 
 
-def _learned(station: Station, entry: Queued) -> list[Delivery]:
+def _learned(task: Task, entry: Queued) -> list[Delivery]:
     """Let a copy of a step take what all its copies take: the first alone counts it, and tells what came of it."""
-    counters, on_dead = station.counters, station.on_dead
-    station.counters, station.on_dead = Counters(time.perf_counter_ns()), lambda letters: None
-    made, _ = station.run([entry])
-    station.counters, station.on_dead = counters, on_dead
-    return [delivery for delivery in made if delivery[2] is None]
+    counters, on_dead = task.counters, task.on_dead
+    task.counters, task.on_dead = Counters(time.perf_counter_ns()), lambda letters: None
+    made, _ = task.run([entry])
+    task.counters, task.on_dead = counters, on_dead
+    return [delivery for delivery in made if delivery.batch is None]
 
 
-def _counted(station: Station) -> dict[str, Any]:
-    metrics = station.metrics(time.perf_counter_ns())
+def _counted(task: Task) -> dict[str, Any]:
+    metrics = task.metrics(time.perf_counter_ns())
     return {name: getattr(metrics, name) for name in COUNTED}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.flow.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
-from headwater.flow.column import Array
+from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Array
 from headwater.operators.operator import spread
-from headwater.spark.parcel import FIRST_SINK, LAST, SUB, Parcel, Row, pieces
+from headwater.spark.envelope import FIRST_SINK, LAST, SUB, Envelope, Row, pieces
 from headwater.spark.stages import Entry, Layout, Stage
 
 _SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
@@ -68,10 +68,10 @@ class Exits:
         self, bucket: int, target: int, batch: Batch | None, marks: list[_Mark], emitted_ns: int
     ) -> Iterator[Row]:
         for part in pieces(batch) if batch is not None else ():
-            yield bucket, target, _first(part), Parcel(self._stage.number, emitted_ns, part, marks).pack()
+            yield bucket, target, _first(part), Envelope(self._stage.number, emitted_ns, part, marks).pack()
             marks = []
         if marks:
-            yield bucket, target, LAST, Parcel(self._stage.number, emitted_ns, None, marks).pack()
+            yield bucket, target, LAST, Envelope(self._stage.number, emitted_ns, None, marks).pack()
 
     def _to_sink(self, target: int, batch: Batch, emitted_ns: int) -> Iterator[Row]:
         staging = self._layout.stagings.get(self._layout.sinks[target - FIRST_SINK])
@@ -86,8 +86,8 @@ class Exits:
             return
         said = staging.write([batch])
         some = batch.of_columns({}).take(np.arange(0, batch.length, -(-batch.length // _SAMPLE)))
-        parcel = Parcel(self._stage.number, emitted_ns, some, said=said, count=batch.length)
-        yield -1 - target % 2, target, _first(batch), parcel.pack()
+        envelope = Envelope(self._stage.number, emitted_ns, some, said=said, count=batch.length)
+        yield -1 - target % 2, target, _first(batch), envelope.pack()
 
     def _by_bucket(self, entry: Entry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
         stage = self._layout.stages[entry.stage]

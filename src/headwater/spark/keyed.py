@@ -6,11 +6,11 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.operators import Operator
+from headwater.spark.broadcast import Broadcast
+from headwater.spark.envelope import COUNTS, ROW, Row
 from headwater.spark.executor import Executor
-from headwater.spark.parcel import COUNTS, ROW, Row
-from headwater.spark.shipped import Shipped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def _used(file: str) -> None:
 class SourceStage:
     """What happens to the records of a source where they are read."""
 
-    def __init__(self, shipped: Shipped, stage: int) -> None:
+    def __init__(self, shipped: Broadcast, stage: int) -> None:
         self.shipped, self.stage = shipped, stage
 
     def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
@@ -52,12 +52,12 @@ class SourceStage:
         stage = layout.stages[self.stage]
         idle = _idle.setdefault((self.shipped.file, self.stage), {})
         executor = Executor(layout, stage, operators=idle)
-        idle |= {name: made for name, made in executor.operators.items() if layout.natures[name].place != "time"}
+        idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].place != "time"}
         yield from executor.read(number, put_out)
         yield -1, COUNTS, number, executor.counts()
 
 
-def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
+def with_level(rows: DataFrame, shipped: Broadcast, level: int) -> DataFrame:
     """Add the stages of one level to a query."""
     run = _on_bucket(shipped, level)
     made = rows.groupBy("bucket").applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
@@ -65,7 +65,7 @@ def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
     return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 
 
-def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
+def _on_bucket(shipped: Broadcast, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         bucket = int(key[0])
         _used(shipped.file)
@@ -87,7 +87,7 @@ def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFr
     return run
 
 
-def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
+def _executor(shipped: Broadcast, bucket: int, state: Any) -> Executor:
     """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
     token, saved = state.get if state.exists else (b"", b"")
     last, executor = _live.pop((shipped.file, bucket), (None, None))

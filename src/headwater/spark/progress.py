@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headwater.flow.moments import moments_as_text
+from headwater.data.timestamps import moments_as_text
 from headwater.metrics import Sample
 from headwater.spark.stages import Layout
 

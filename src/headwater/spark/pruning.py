@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headwater.data.schema import Schema
 from headwater.flow.expr import Call, Expr
 from headwater.flow.flow import Flow
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Filter, Select, Split, Step
 from headwater.spark.columns import SPARK_TYPES
 

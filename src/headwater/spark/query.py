@@ -19,15 +19,15 @@ from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
 from headwater.metrics import Report, Sample
 from headwater.spark import sinks, sources
+from headwater.spark.broadcast import broadcast
 from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.envelope import COUNTS, FIRST_SINK, Envelope, in_order
 from headwater.spark.gateway import java_side
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Options
-from headwater.spark.parcel import COUNTS, FIRST_SINK, Parcel, in_order
 from headwater.spark.progress import cause_in, progress
 from headwater.spark.pruning import columns_used
 from headwater.spark.session import session
-from headwater.spark.shipped import ship
 from headwater.spark.stages import cut
 from headwater.spark.tally import Tally
 from headwater.spark.writing import Sinks
@@ -93,7 +93,7 @@ class SparkRun:
         self.checkpoint.claim(self.flow, cores)
         self._sinks = Sinks(self.flow, self.checkpoint.folder)
         self.layout.stagings = self._sinks.stagings()
-        shipped = ship(spark, self.layout)
+        shipped = broadcast(spark, self.layout)
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read):
                 self._feeds[step.name] = sources.open_source(
@@ -134,15 +134,15 @@ class SparkRun:
 
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
-        parcels: dict[str, list[Parcel]] = defaultdict(list)
+        envelopes: dict[str, list[Envelope]] = defaultdict(list)
         for batch in rows.toArrow().to_batches():
             for target, frame in zip(batch.column("target").to_pylist(), batch.column("frame"), strict=True):
                 if target == COUNTS:
                     self.tally.add(frame.as_buffer().to_pybytes())
                 else:
-                    parcels[self.layout.sinks[target - FIRST_SINK]].append(Parcel.unpack(frame.as_buffer()))
+                    envelopes[self.layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(frame.as_buffer()))
         assert self._sinks is not None
-        ordered = {sink: _ordered(found) for sink, found in parcels.items()}
+        ordered = {sink: _ordered(found) for sink, found in envelopes.items()}
         self._sinks.write(batch_id, ordered, self.tally)
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
@@ -345,7 +345,7 @@ class SparkRun:
         )
 
 
-def _ordered(parcels: list[Parcel]) -> list[Parcel]:
+def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
     """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
-    rest = [parcel for parcel in parcels if not parcel.said]
-    return [parcel for parcel in parcels if parcel.said] + ([in_order(rest)] if rest else [])
+    rest = [envelope for envelope in envelopes if not envelope.said]
+    return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.flow.endpoints import Refused
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Step
-from headwater.spark.nature import Nature, kept, nature_of
+from headwater.spark.partitioning import Partitioning, kept, partitioning_of
 
 #: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
 #: evenly
@@ -75,7 +75,7 @@ class Layout:
     stages: list[Stage]
     entries: list[Entry]
     sinks: list[str]
-    natures: dict[str, Nature]
+    partitionings: dict[str, Partitioning]
     #: how tasks themselves write what goes to a sink, for sinks that let them
     stagings: Mapping[str, Staging] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ class _Cutter:
         self.flow, self.buckets = flow, buckets
         self.stages: list[Stage] = []
         self.entries: list[Entry] = []
-        self.natures = {name: nature_of(step) for name, step in flow.steps.items()}
+        self.partitionings = {name: partitioning_of(step) for name, step in flow.steps.items()}
         self._made: dict[Stream, list[Stage]] = {}  #: the stages in which a stream is made
         #: what the columns of a stage's key are called in a stream that it makes; absent when they are lost
         self._held: dict[tuple[int, Stream], tuple[str, ...]] = {}
@@ -123,64 +123,64 @@ class _Cutter:
                 stage.first_bucket = at
                 at += stage.buckets
         sinks = [name for name, step in self.flow.steps.items() if step.is_sink]
-        return Layout(self.flow, self.stages, self.entries, sinks, self.natures)
+        return Layout(self.flow, self.stages, self.entries, sinks, self.partitionings)
 
     def _place(self, step: Step) -> None:
-        nature = self.natures[step.name]
-        if nature.place == "source":
+        partitioning = self.partitionings[step.name]
+        if partitioning.place == "source":
             self._put(step, self._new("source", 0), "a source")
         elif step.name == DEAD_LETTERS:
             for stage in list(self.stages):
                 self._put(step, stage, "where the letters are written")
-        elif nature.place in ("free", "sink") or self._copied_for_free(step, nature):
+        elif partitioning.place in ("free", "sink") or self._copied_for_free(step, partitioning):
             for stage in self._makers(step.inputs):
-                self._put(step, stage, _FREE.get(nature.place, "keeps no state"))
-        elif nature.place == "time" and all(s.kind == "source" for s in self._makers(step.inputs)):
+                self._put(step, stage, _FREE.get(partitioning.place, "keeps no state"))
+        elif partitioning.place == "time" and all(s.kind == "source" for s in self._makers(step.inputs)):
             for stage in self._makers(step.inputs):
                 self._put(step, stage, "each part of a source tells its own event time")
         else:
-            self._place_stateful(step, nature)
+            self._place_stateful(step, partitioning)
 
-    def _copied_for_free(self, step: Step, nature: Nature) -> bool:
-        return nature.place == "copied" and not any(given.grouping == "all" for given in step.inputs)
+    def _copied_for_free(self, step: Step, partitioning: Partitioning) -> bool:
+        return partitioning.place == "copied" and not any(given.grouping == "all" for given in step.inputs)
 
     def _makers(self, inputs: tuple[Input, ...]) -> list[Stage]:
         """Return the stages in which any of these streams is made, in order."""
         numbers = {stage.number for given in inputs for stage in self._made[given.step, given.port]}
         return [stage for stage in self.stages if stage.number in numbers]
 
-    def _place_stateful(self, step: Step, nature: Nature) -> None:
+    def _place_stateful(self, step: Step, partitioning: Partitioning) -> None:
         makers = self._makers(step.inputs)
         here = makers[0]
-        if len(makers) == 1 and here.level and self._fits(step, nature, here):
+        if len(makers) == 1 and here.level and self._fits(step, partitioning, here):
             held = f"by {', '.join(here.keys)}" if here.keys else "in one place"
             self._put(step, here, f"its records are {held} already")
             return
         level = 1 + max(stage.level for stage in makers)
         streams = tuple((given.step, given.port) for given in step.inputs)
-        if nature.place == "keyed":
+        if partitioning.place == "keyed":
             keys = next(given.keys for given in step.inputs if given.keys)
             stage = self._shared_stage((level, "key", keys), "key", level, keys)
             why = f"keeps state by {', '.join(keys)}"
-        elif nature.place == "copied":
+        elif partitioning.place == "copied":
             stage = self._shared_stage((level, "even", streams), "even", level)
             why = "every copy of it learns the same from the inputs that go to all"
         else:
             stage = self._shared_stage((level, "one", streams), "one", level)
             why = (
                 "event time after a keyed step is that of all keys together; put event_time before key_by to avoid this"
-                if nature.place == "time"
+                if partitioning.place == "time"
                 else "keeps state without a key"
             )
         for port, given in enumerate(step.inputs):
             self._enter(stage, step, port, given)
         self._put(step, stage, why, step.inputs[0].keys if stage.kind == "key" else None)
 
-    def _fits(self, step: Step, nature: Nature, stage: Stage) -> bool:
+    def _fits(self, step: Step, partitioning: Partitioning, stage: Stage) -> bool:
         """Say whether records that this stage makes are where the step needs them."""
         if stage.kind == "one":
             return True
-        if stage.kind != "key" or nature.place != "keyed":
+        if stage.kind != "key" or partitioning.place != "keyed":
             return False
         places = set()
         for given in step.inputs:
@@ -225,14 +225,14 @@ class _Cutter:
         held = entered_by or self._held_by_inputs(step, stage)
         for port in step.outputs:
             self._made.setdefault((step.name, port), []).append(stage)
-            names = None if held is None else kept(step, self.natures[step.name], port, held)
+            names = None if held is None else kept(step, self.partitionings[step.name], port, held)
             if names is not None:
                 self._held[stage.number, (step.name, port)] = names
 
     def _held_by_inputs(self, step: Step, stage: Stage) -> tuple[str, ...] | None:
         """Return the key columns in the step's inputs, when those that it has here agree on them."""
         streams = [(given.step, given.port) for given in step.inputs]
-        if self.natures[step.name].place == "keyed":
+        if self.partitionings[step.name].place == "keyed":
             streams = streams[:1]
         found = {self._held.get((stage.number, s)) for s in streams if stage in self._made[s]}
         return found.pop() if len(found) == 1 else None
@@ -243,7 +243,7 @@ class _Cutter:
             entry.timed = any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
 
     def _leads_to_timed(self, name: str, stage: int) -> bool:
-        if self.natures[name].timed:
+        if self.partitionings[name].timed:
             return True
         if any(e.timed and e.stream[0] == name and stage in e.senders for e in self.entries):
             return True

@@ -9,10 +9,10 @@ from threading import Lock
 import msgspec
 import numpy as np
 
-from headwater.flow.batch import CREATED, Batch
+from headwater.data.batch import CREATED, Batch
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
-from headwater.spark.parcel import Parcel
+from headwater.spark.envelope import Envelope
 
 _EXAMPLES = 5
 #: what tasks count of each step and the driver adds up, in the names of `StepMetrics`
@@ -48,11 +48,11 @@ class Tally:
             if bucket is not None:
                 self._state[bucket] = kept
 
-    def wrote(self, sink: str, parcel: Parcel, busy_ns: int) -> None:
+    def wrote(self, sink: str, envelope: Envelope, busy_ns: int) -> None:
         """Count records that a sink has taken."""
-        batch, now = parcel.batch, time.time_ns()
+        batch, now = envelope.batch, time.time_ns()
         assert batch is not None
-        count = parcel.count or batch.length
+        count = envelope.count or batch.length
         with self._lock:
             step = self._steps[sink]
             step.records_in += count
@@ -61,7 +61,7 @@ class Tally:
             step.busy_ns += busy_ns
             step.t_c_ns += busy_ns * count
             since_created = now - batch.stamps[:, CREATED]
-            since_emitted = np.full(batch.length, now - parcel.emitted_ns) if parcel.emitted_ns else since_created
+            since_emitted = np.full(batch.length, now - envelope.emitted_ns) if envelope.emitted_ns else since_created
             ages = np.stack([since_created, since_emitted])
             add_rows([self._latency, self._emit_latency], ages, times=max(1, round(count / batch.length)))
 

@@ -20,11 +20,11 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
 from pyspark.sql import functions as F
 
+from headwater.data.column import Array
+from headwater.data.schema import Schema
 from headwater.errors import InputError, ModelError, listed
-from headwater.flow.column import Array
 from headwater.flow.endpoints import Source
 from headwater.flow.expr import Expr
-from headwater.flow.schema import Schema
 from headwater.riot.announce import announce
 from headwater.riot.datasets import CITY, Dataset
 from headwater.riot.labels import CLASSES, class_borders

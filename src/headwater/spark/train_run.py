@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.io.csv import Csv
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
 from headwater.riot.datasets import CITY, Dataset

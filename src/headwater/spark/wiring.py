@@ -1,26 +1,26 @@
-"""Joins the steps of a stage: which station hands on to which, and what comes in or goes out by which way."""
+"""Joins the steps of a stage: which task hands on to which, and what comes in or goes out by which way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headwater.engine.plan import Instance, Route
-from headwater.engine.station import Station
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.operators import DEAD, Operator
+from headwater.operators.execution_graph import Instance, Route
+from headwater.operators.task import Task
 from headwater.spark.exits import Exits
 from headwater.spark.stages import Layout, Stage
 
-Target = tuple[int, int]  #: a station and a channel of it; behind the last station, the number of an exit
+Target = tuple[int, int]  #: a task and a channel of it; behind the last task, the number of an exit
 
 
 @dataclass(slots=True)
 class Wiring:
-    """The stations of a stage by step, in order, and for each entry and sender where its records go."""
+    """The tasks of a stage by step, in order, and for each entry and sender where its records go."""
 
-    stations: dict[str, Station] = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
     channels: dict[tuple[int, int], list[Target]] = field(default_factory=dict)
     #: inputs by which every copy of a step learns the same, in a copy that is not the first
     learning: set[Target] = field(default_factory=set)
@@ -36,7 +36,7 @@ def wired(
     is_first: bool,
 ) -> Wiring:
     """Join the steps of a stage; `is_first` tells the first of its copies from the others."""
-    names = [name for name in stage.steps if layout.natures[name].place != "sink"]
+    names = [name for name in stage.steps if layout.partitionings[name].place != "sink"]
     instances = {name: Instance(i, layout.flow.steps[name], 0) for i, name in enumerate(names)}
     made = Wiring()
     for entry in layout.entries:
@@ -58,8 +58,8 @@ def wired(
                 route = Route("one", (), (_channel(instances[DEAD_LETTERS], 0),))
                 instance.routes.setdefault(DEAD, []).append(route)
     for name, instance in instances.items():
-        made.stations[name] = Station(instance, operators.get(name))
-        made.stations[name].on_dead = on_dead
+        made.tasks[name] = Task(instance, operators.get(name))
+        made.tasks[name].on_dead = on_dead
     return made
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
+from headwater.data.batch import Batch
 from headwater.errors import listed
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Step, Write
 from headwater.io import Discard
 from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
-from headwater.spark.parcel import Parcel
+from headwater.spark.envelope import Envelope
 from headwater.spark.sinks import OpenSink, TableSink, key_before, open_sink
 from headwater.spark.stages import Staging
 from headwater.spark.tally import Tally
@@ -50,47 +50,47 @@ class Sinks:
         dropped = {name: Dropping() for name in self._open if is_dropped(self._flow.steps[name])}
         return {**tables, **dropped}
 
-    def write(self, batch_id: int, parcels: dict[str, list[Parcel]], tally: Tally) -> None:
+    def write(self, batch_id: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
         """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
         due = {name: sink for name, sink in self._open.items() if sink.begin(batch_id)}
-        letters: list[Parcel] = []
+        letters: list[Envelope] = []
         for name in due:
             if name not in self._for_letters:
-                letters += self._write(name, parcels.get(name, []), tally)
+                letters += self._write(name, envelopes.get(name, []), tally)
         if letters and self._passed_by:  # it has run: what the driver finds out comes after all steps
             log.warning("dead letters of sinks do not come to step %s on Spark", listed(self._passed_by))
         for name in self._for_letters:
             if name in due:
-                self._write(name, [*parcels.get(name, []), *letters], tally)
+                self._write(name, [*envelopes.get(name, []), *letters], tally)
         # dead letters first: after a kill, a sink that broke breaks again, but letters come of it only if it is asked
         for name in sorted(due, key=lambda name: name not in self._for_letters):
             due[name].commit(batch_id)
 
-    def _write(self, name: str, parcels: list[Parcel], tally: Tally) -> list[Parcel]:
+    def _write(self, name: str, envelopes: list[Envelope], tally: Tally) -> list[Envelope]:
         """Write to one sink; return dead letters."""
         letters = []
-        for parcel in parcels:
-            batch = parcel.batch
+        for envelope in envelopes:
+            batch = envelope.batch
             assert batch is not None
             start = time.perf_counter_ns()
             try:
                 sink = self._open[name]
                 refused: Refused = {}
-                if not parcel.said:
+                if not envelope.said:
                     refused = sink.write(batch) or {}
                 elif isinstance(sink, TableSink):
-                    sink.stage(parcel.said)
+                    sink.stage(envelope.said)
             except Exception as error:
                 refused = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
             if refused:
                 rows = np.array(sorted(refused))
                 told = dead_letters(name, [refused[row] for row in rows.tolist()], batch.take(rows))
-                letters.append(Parcel(parcel.sender, parcel.emitted_ns, told))
+                letters.append(Envelope(envelope.sender, envelope.emitted_ns, told))
                 handed_on = name not in self._for_letters and bool(self._for_letters)
                 tally.broke(name, told, handed_on=handed_on)
-                parcel = replace(parcel, batch=without(batch, refused))
-            if parcel.batch:
-                tally.wrote(name, parcel, time.perf_counter_ns() - start)
+                envelope = replace(envelope, batch=without(batch, refused))
+            if envelope.batch:
+                tally.wrote(name, envelope, time.perf_counter_ns() - start)
         return letters
 
     def close(self) -> None:

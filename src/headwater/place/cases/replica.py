@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headwater.kernels.jit import kernel
+from headwater.data.jit import kernel
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.place.cases.ghosh import PEAK_SPREAD, QUERIES, Dag, read, sampled
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.flow.endpoints import Refused
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Refused, Sink
-from headwater.flow.schema import Schema
 from headwater.spark.sinks.journal import Journal
 
 

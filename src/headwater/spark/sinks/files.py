@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.csv import Csv
 from headwater.io.files import explained
 from headwater.io.jsonl import JsonLines

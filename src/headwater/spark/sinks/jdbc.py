@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.batch import Batch, concat_batches
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.arrow import table_of
 from headwater.io.jdbc import Jdbc
 from headwater.io.sifting import storable

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.flow.batch import Batch
-from headwater.flow.column import Text, parts
+from headwater.data.batch import Batch
+from headwater.data.column import Text, parts
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Refused
 from headwater.flow.flow import Flow
-from headwater.flow.schema import Schema
 from headwater.flow.steps import Input, Step
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.flow.batch import Batch, concat_batches
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Sink, write_whole
-from headwater.flow.schema import Schema
 from headwater.spark.sources import log as logs
 from headwater.spark.sources.log import LogWriter, Place
 

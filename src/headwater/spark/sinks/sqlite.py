@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.sqlite import Sqlite
 
 

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import msgspec
 
-from headwater.flow.batch import Batch, concat_batches
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
 from headwater.flow.endpoints import Refused
-from headwater.flow.schema import Schema
 from headwater.io.files import explained
 from headwater.io.parquet import Parquet
 from headwater.io.table import ParquetTable, writable, write_parts

@@ -10,8 +10,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
+from headwater.data.batch import Batch
 from headwater.errors import FlowError, RunError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Source
 from headwater.io.csv import Csv
 from headwater.io.generator import Generate, Replay
@@ -20,18 +20,18 @@ from headwater.io.kafka import Kafka
 from headwater.io.memory import Items
 from headwater.io.parquet import Parquet
 from headwater.riot.sources import MessageFile, Messages
+from headwater.spark.sources.control import Control
 from headwater.spark.sources.lines import LineRanges, MessageRanges, csv_ranges
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.paced import PacedRanges
 from headwater.spark.sources.ranges import Offset, Ranges, Sizes
 from headwater.spark.sources.rows import RowRanges
-from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from headwater.spark.sources.feed import Prefix
+    from headwater.spark.sources.data_source import Prefix
     from headwater.spark.sources.kafka import Backlog
 
 
@@ -44,24 +44,24 @@ class Feed:
     """
 
     rows: DataFrame
-    _signals: Signals
+    _control: Control
     _receiver: Receiver | None
     _temporary: Path | None
     _backlog: Backlog | None = None
 
     def begun_ns(self) -> int | None:
         """Return since when it is read, by the wall clock; None if it is not yet."""
-        return self._signals.begun_ns()
+        return self._control.begun_ns()
 
     def finish(self, until_ns: int | None = None) -> None:
         """Read no more, and say so in the rows; what a generator's rate made due before a moment is still read."""
         if self._receiver is not None:
             self._receiver.close()
-        self._signals.finish(until_ns)
+        self._control.finish(until_ns)
 
     def pause(self) -> None:
         """Read no more for now: a later run goes on here."""
-        self._signals.pause()
+        self._control.pause()
 
     def follow(self, query: StreamingQuery) -> None:
         """End a source that cannot tell its end, once all has been read that it was to be read of."""
@@ -83,7 +83,7 @@ class Feed:
         """Stop reading, and remove what only this run needed."""
         if self._receiver is not None:
             self._receiver.close()
-        self._signals.clear()
+        self._control.clear()
         if self._temporary is not None:
             rmtree(self._temporary, ignore_errors=True)
 
@@ -106,7 +106,7 @@ def open_source(
     generated records are not waited for, and any other source ends when it has nothing for the moment. Where `columns`
     says which ones are used, a source that can leaves the others alone.
     """
-    from headwater.spark.sources.feed import plain, rows_of
+    from headwater.spark.sources.data_source import plain, rows_of
 
     prefix = prefix or plain(step_index)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
@@ -117,11 +117,11 @@ def open_source(
     receiver = None
     if ranges is None:
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
-        ranges = LoggedRanges(folder / "log", sizes, ship=not spark.sparkContext.master.startswith("local"))
+        ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
     ranges.start()  # says now what is wrong with it, not in a process far away
-    signals = Signals(folder)
-    signals.clear()
-    return Feed(rows_of(spark, step, ranges, prefix, signals), signals, receiver, temporary)
+    control = Control(folder)
+    control.clear()
+    return Feed(rows_of(spark, step, ranges, prefix, control), control, receiver, temporary)
 
 
 def check(source: Source) -> None:
@@ -172,10 +172,10 @@ def _kafka(
     from headwater.spark.sources.kafka import Backlog, kafka_rows
 
     folder, temporary = _folder(checkpoint, step_index, lasting=False)
-    signals = Signals(folder)
-    signals.clear()
-    rows = kafka_rows(spark, step, source, prefix, signals, sizes)
-    return Feed(rows, signals, None, temporary, Backlog(source.topic) if until_read else None)
+    control = Control(folder)
+    control.clear()
+    rows = kafka_rows(spark, step, source, prefix, control, sizes)
+    return Feed(rows, control, None, temporary, Backlog(source.topic) if until_read else None)
 
 
 def way_of(source: Source, columns: tuple[str, ...]) -> str:

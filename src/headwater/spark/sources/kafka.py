@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Text
 from headwater.errors import RunError
-from headwater.flow.batch import Batch, stamped
-from headwater.flow.column import Text
 from headwater.flow.endpoints import Reject
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.operators.operator import DEAD, rejected
-from headwater.spark.parcel import ROW, Row
-from headwater.spark.sources.feed import Prefix, in_arrow, rows_of
+from headwater.spark.envelope import ROW, Row
+from headwater.spark.sources.control import Control
+from headwater.spark.sources.data_source import Prefix, in_arrow, rows_of
 from headwater.spark.sources.ranges import Offset, Piece, Sizes
-from headwater.spark.sources.signals import Signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ _LAST = 2**20  # the number of the piece that says that all is over: behind ever
 
 
 def kafka_rows(
-    spark: SparkSession, step: str, source: Kafka, prefix: Prefix, signals: Signals, sizes: Sizes
+    spark: SparkSession, step: str, source: Kafka, prefix: Prefix, control: Control, sizes: Sizes
 ) -> DataFrame:
     """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
     options = {
@@ -46,17 +46,17 @@ def kafka_rows(
         **source.options,
     }
     values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
-    return rows_from(spark, values, step, source, prefix, signals)
+    return rows_from(spark, values, step, source, prefix, control)
 
 
 def rows_from(
-    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, signals: Signals
+    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, control: Control
 ) -> DataFrame:
     """Return the rows of what the connector has read."""
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
         _reader(step, source, prefix), ROW
     )
-    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), signals))
+    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), control))
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:

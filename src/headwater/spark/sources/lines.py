@@ -11,8 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
+from headwater.data.batch import Batch, stamped
 from headwater.errors import InputError, RunError
-from headwater.flow.batch import Batch, stamped
 from headwater.flow.endpoints import Reject
 from headwater.io.csv import Csv
 from headwater.io.files import explained

@@ -16,10 +16,10 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
+from headwater.data.batch import Batch
+from headwater.data.frames import PREFIX, pack, unpack
 from headwater.errors import InputError
-from headwater.flow.batch import Batch
 from headwater.io.files import explained, write_all
-from headwater.io.frames import PREFIX, pack, unpack
 
 _HEAD = Struct("<IIIi")  # checksum of what follows, bytes of the position, bytes of the frame, the output
 _SEGMENT_BYTES = 64 * 2**20

@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.batch import Batch
 from headwater.flow.endpoints import Reader, Reject, Source
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.sources import log as logs
@@ -25,12 +25,12 @@ _MOST_BYTES = 2**30  # on disk; beyond, reading waits until Spark has caught up
 
 
 class LoggedRanges:
-    """The log of a source. With `ship`, records travel in the tasks, for executors that do not see the folder."""
+    """The log of a source. With `broadcast`, records travel in the tasks, for executors that do not see the folder."""
 
     holds_records = True  #: what is in the log was read already, and is processed however the run ends
 
-    def __init__(self, folder: Path, sizes: Sizes, *, ship: bool) -> None:
-        self._folder, self._sizes, self._ship = folder, sizes, ship
+    def __init__(self, folder: Path, sizes: Sizes, *, broadcast: bool) -> None:
+        self._folder, self._sizes, self._ship = folder, sizes, broadcast
 
     def start(self) -> Offset:
         """Return the first entry."""

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import numpy as np
 
+from headwater.data.batch import CREATED, EMITTED, Batch
+from headwater.data.column import Array
 from headwater.errors import RunError
-from headwater.flow.batch import CREATED, EMITTED, Batch
-from headwater.flow.column import Array
 from headwater.flow.endpoints import Reject
 from headwater.io.generator import Generate, Replay
-from headwater.io.pace import Pace, Take
+from headwater.io.open_loop import OpenLoop, Take
 from headwater.io.rates import rate_of
 from headwater.riot.sources import Messages, generated
 from headwater.spark.sources.ranges import Offset, Piece, Sizes
@@ -105,8 +105,8 @@ _takers: dict[str, Take] = {}
 _KEPT = 4
 
 
-def _pace(source: Generate | Replay | Messages) -> Pace:
-    return Pace(rate_of(source.rate)) if isinstance(source, Messages) else source.pace
+def _pace(source: Generate | Replay | Messages) -> OpenLoop:
+    return OpenLoop(rate_of(source.rate)) if isinstance(source, Messages) else source.pace
 
 
 def expanded(source: Generate | Replay | Messages) -> Generate | Replay:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.flow.endpoints import Reject
 
 Offset = dict[str, Any]  #: a place in a source as plain JSON; `ended` is true when nothing follows it

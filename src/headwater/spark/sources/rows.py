@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from headwater.flow.batch import Batch
+from headwater.data.batch import Batch
 from headwater.flow.endpoints import Reject
 from headwater.io.parquet import Parquet, ParquetReader
 from headwater.spark.sources.ranges import Offset, Piece, Sizes

@@ -1,0 +1,292 @@
+"""Patterns of several records: partial matches found by the value that their next record must have.
+
+A partial match waits for its next stage. Where that stage compares for equality, it hangs in a chain of a hash table, by
+stage, key and value; where it compares for order, in a pairing heap of its stage and key; else in the chain of its stage
+and key. All of them are also in one list by age, from which they expire and are evicted.
+"""
+
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+from __future__ import annotations
+
+from headwater.cep.kernels.waiting import (
+    ALL,
+    BUCKET,
+    ENTRY,
+    GT,
+    HASH,
+    LT,
+    NAN,
+    NEXT,
+    NULL,
+    PREV,
+    SLOT,
+    STATE,
+    UNLIKE,
+    VALUE,
+    bucket_of,
+    enter_chain,
+    enter_heap,
+    holds,
+    in_reach,
+    leave_heap,
+    sort,
+)
+from headwater.cep.kernels.waiting import FIELDS as NODE
+from headwater.data.jit import kernel
+
+#: columns of the pool, after those of every node; one row per partial match
+FIRST, OLDER, YOUNGER, BORN = range(NODE, NODE + 4)
+FIELDS = NODE + 4
+#: entries of `meta`
+FREE, OLDEST, YOUNGEST, LIVE, ENTRIES, EVICTED, LAST_WAITING, BIRTHS = range(8)
+META = 8
+
+
+# -- matching -----------------------------------------------------------------------------------------------------------
+#
+# The loop below is one function on purpose: a compiled call counts references of each array it is given, which for a dozen
+# arrays costs more than moving a partial match from one chain to another.
+
+
+@kernel
+def match(
+    start,
+    stop,
+    base,
+    values,
+    times,
+    slots,
+    passes,
+    conditions,
+    bounds,
+    index,
+    every,
+    within,
+    cap,
+    pool,
+    rows,
+    heads,
+    tails,
+    roots,
+    armed,
+    meta,
+    marks,
+    found,
+    out,
+):
+    """Show records start … stop - 1 (rows base + i of `values`) to all partial matches.
+
+    Returns the record before which it stopped, for want of room, and the number of matches written to `out`.
+    """
+    stages = len(bounds) - 1
+    buckets = len(heads)
+    m = 0
+    for i in range(start, stop):
+        if m + meta[LAST_WAITING] + 1 > len(out) or (meta[LIVE] >= len(pool) and meta[LIVE] < cap):
+            return i, m
+        row, slot, now = base + i, slots[i], times[i]
+        # What is too old goes first. Then the record is shown to the stages from the last to the first, so that no partial
+        # match takes it twice; at stage 0 a new one begins.
+        for stage in range(stages, -1, -1):
+            if stage == stages:
+                if within < 0:
+                    continue
+            elif not passes[stage, i]:
+                continue
+            begins = stage == 0 and (every or armed[slot] == 0)
+            # -- give up what is too old, and what the cap leaves no room for
+            while meta[OLDEST] >= 0:
+                p = meta[OLDEST]
+                if stage == stages:
+                    if pool[p, FIRST] >= now - within:
+                        break
+                elif begins and meta[LIVE] >= cap:
+                    meta[EVICTED] += 1
+                else:
+                    break
+                waits_for = pool[p, STATE]
+                if waits_for == stages - 1:
+                    meta[LAST_WAITING] -= 1
+                if index[waits_for, 0] <= HASH:
+                    before, after, bucket = pool[p, PREV], pool[p, NEXT], pool[p, BUCKET]
+                    if before >= 0:
+                        pool[before, NEXT] = after
+                    else:
+                        heads[bucket] = after
+                    if after >= 0:
+                        pool[after, PREV] = before
+                    else:
+                        tails[bucket] = before
+                else:
+                    leave_heap(p, pool[p, SLOT] * stages + waits_for, pool, roots)
+                if not every:
+                    armed[pool[p, SLOT]] = 0  # a pattern that was never matched starts anew
+                meta[OLDEST] = pool[p, YOUNGER]
+                if meta[OLDEST] >= 0:
+                    pool[meta[OLDEST], OLDER] = -1
+                else:
+                    meta[YOUNGEST] = -1
+                pool[p, STATE] = -1
+                pool[p, NEXT] = meta[FREE]
+                meta[FREE] = p
+                meta[LIVE] -= 1
+            if stage == stages:
+                continue
+            # -- find the partial matches that wait for this record here
+            n = 0
+            skip = -1
+            if stage == 0:
+                if not begins:
+                    continue
+                armed[slot] = 1
+                if stages > 1:
+                    p = meta[FREE]
+                    meta[FREE] = pool[p, NEXT]
+                    pool[p, SLOT], pool[p, FIRST], pool[p, BORN] = slot, now, meta[BIRTHS]
+                    meta[BIRTHS] += 1
+                    pool[p, OLDER], pool[p, YOUNGER] = meta[YOUNGEST], -1
+                    if meta[YOUNGEST] >= 0:
+                        pool[meta[YOUNGEST], YOUNGER] = p
+                    else:
+                        meta[OLDEST] = p
+                    meta[YOUNGEST] = p
+                    meta[LIVE] += 1
+                    found[0] = p
+                    n = 1
+                else:
+                    out[m, 0] = row
+                    m += 1
+                    armed[slot] = 2
+            elif meta[LIVE] > 0:
+                kind, skip = index[stage, 0], index[stage, 1]
+                if kind == UNLIKE:
+                    # Those that an equal record has passed by are equal to it: only what came since can be unlike.
+                    value = values[conditions[skip, 1], row]
+                    at = slot * stages + stage
+                    since = marks[at, 1] if marks[at, 0] == value else -1
+                    p = tails[bucket_of(stage, slot, 0, buckets)] if value != NULL else -1
+                    while p >= 0:
+                        if pool[p, STATE] == stage and pool[p, SLOT] == slot:
+                            if pool[p, ENTRY] < since:
+                                break
+                            found[n] = p
+                            n += 1
+                        p = pool[p, PREV]
+                    for j in range(n // 2):
+                        found[j], found[n - 1 - j] = found[n - 1 - j], found[j]
+                    if value != NULL:
+                        marks[at, 0], marks[at, 1] = value, meta[ENTRIES]
+                    skip = -1
+                elif kind <= HASH:
+                    value = values[conditions[skip, 1], row] if kind == HASH else 0
+                    if kind == ALL or value > NAN:
+                        p = heads[bucket_of(stage, slot, value, buckets)]
+                        while p >= 0:
+                            if pool[p, STATE] == stage and pool[p, SLOT] == slot and pool[p, VALUE] == value:
+                                found[n] = p
+                                n += 1
+                            p = pool[p, NEXT]
+                else:
+                    strictly = conditions[skip, 0] == GT or conditions[skip, 0] == LT
+                    value = values[conditions[skip, 1], row]
+                    n = in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
+                    sort(found, n, pool, ENTRY)
+            # -- move them on
+            for j in range(n):
+                p = found[j]
+                if stage > 0:
+                    fits = True
+                    for c in range(bounds[stage], bounds[stage + 1]):
+                        if c != skip:
+                            earlier = values[conditions[c, 3], rows[p, conditions[c, 2]]]
+                            if not holds(conditions[c, 0], values[conditions[c, 1], row], earlier):
+                                fits = False
+                                break
+                    if not fits:
+                        continue
+                    if index[stage, 0] <= HASH:
+                        before, after, bucket = pool[p, PREV], pool[p, NEXT], pool[p, BUCKET]
+                        if before >= 0:
+                            pool[before, NEXT] = after
+                        else:
+                            heads[bucket] = after
+                        if after >= 0:
+                            pool[after, PREV] = before
+                        else:
+                            tails[bucket] = before
+                    else:
+                        leave_heap(p, slot * stages + stage, pool, roots)
+                rows[p, stage] = row
+                if stage == stages - 1:
+                    meta[LAST_WAITING] -= 1
+                    for before in range(stages):
+                        out[m, before] = rows[p, before]
+                    m += 1
+                    if not every:
+                        armed[slot] = 2
+                    older, younger = pool[p, OLDER], pool[p, YOUNGER]
+                    if older >= 0:
+                        pool[older, YOUNGER] = younger
+                    else:
+                        meta[OLDEST] = younger
+                    if younger >= 0:
+                        pool[younger, OLDER] = older
+                    else:
+                        meta[YOUNGEST] = older
+                    pool[p, STATE] = -1
+                    pool[p, NEXT] = meta[FREE]
+                    meta[FREE] = p
+                    meta[LIVE] -= 1
+                    continue
+                # -- let it wait for the next stage
+                pool[p, STATE], pool[p, ENTRY] = stage + 1, meta[ENTRIES]
+                meta[ENTRIES] += 1
+                if stage + 1 == stages - 1:
+                    meta[LAST_WAITING] += 1
+                kind, c = index[stage + 1, 0], index[stage + 1, 1]
+                value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+                if kind <= HASH:
+                    bucket = bucket_of(stage + 1, slot, value, buckets)
+                    pool[p, VALUE], pool[p, BUCKET] = value, bucket
+                    pool[p, NEXT], pool[p, PREV] = -1, tails[bucket]
+                    if tails[bucket] >= 0:
+                        pool[tails[bucket], NEXT] = p
+                    else:
+                        heads[bucket] = p
+                    tails[bucket] = p
+                else:
+                    enter_heap(p, slot * stages + stage + 1, value, kind, pool, roots)
+    return stop, m
+
+
+@kernel
+def rehang(order, index, pool, heads, tails):
+    """Hang partial matches, in the order given, into new and empty chains."""
+    for p in order:
+        if index[pool[p, STATE], 0] <= HASH:
+            bucket = bucket_of(pool[p, STATE], pool[p, SLOT], pool[p, VALUE], len(heads))
+            enter_chain(p, bucket, pool, heads, tails)
+
+
+@kernel
+def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, meta):
+    """Put saved partial matches, the oldest first, into the first places of an empty pool; chains come after."""
+    stages = rows.shape[1]
+    for p in range(len(slots)):
+        rows[p] = taken[p]
+        pool[p, STATE], pool[p, SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
+        pool[p, BORN], pool[p, ENTRY] = p, entries[p]
+        pool[p, OLDER], pool[p, YOUNGER] = p - 1, p + 1
+        if waits_for[p] == stages - 1:
+            meta[LAST_WAITING] += 1
+        kind, c = index[waits_for[p], 0], index[waits_for[p], 1]
+        value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+        if kind <= HASH:
+            pool[p, VALUE] = value
+        else:
+            enter_heap(p, slots[p] * stages + waits_for[p], value, kind, pool, roots)
+    if len(slots):
+        pool[len(slots) - 1, YOUNGER] = -1
+        meta[OLDEST], meta[YOUNGEST] = 0, len(slots) - 1
+    meta[FREE], meta[LIVE], meta[BIRTHS] = len(slots), len(slots), len(slots)

@@ -1,0 +1,364 @@
+"""Sliding windows, record by record: what leaves when a record comes, and aggregates that follow along.
+
+Records in windows are nodes of a pool, chained by window in order of arrival. `slide` runs first and says which nodes leave
+before each record (`gone[ends[i - 1]:ends[i]]`, of the groups in `left`) and which node the record gets; each aggregate
+then replays that.
+"""
+
+# ruff: noqa: D103
+# Numba infers the types of kernels
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.data.jit import kernel
+
+FREE, LIVE, BORN = range(3)  #: entries of `meta`
+META = 3
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+@kernel
+def slide(
+    windows,
+    groups,
+    times,
+    limit,
+    span,
+    following,
+    group,
+    time,
+    born,
+    head,
+    tail,
+    count,
+    meta,
+    node_of,
+    ends,
+    gone,
+    left,
+):
+    """Let records enter their windows: the last `limit` ones (0 for any number) of the last `span` (0 for any age)."""
+    n = 0
+    for i in range(len(windows)):
+        w = windows[i]
+        now = times[i] if tail[w] < 0 else max(times[i], time[tail[w]])  # time does not run back in a window
+        while head[w] >= 0 and ((limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= now - span)):
+            n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
+        ends[i] = n
+        node = meta[FREE]
+        meta[FREE] = following[node]
+        following[node] = -1
+        group[node], time[node], born[node] = groups[i], now, meta[BORN]
+        meta[BORN] += 1
+        meta[LIVE] += 1
+        if head[w] < 0:
+            head[w] = node
+        else:
+            following[tail[w]] = node
+        tail[w] = node
+        count[w] += 1
+        node_of[i] = node
+    return n
+
+
+@kernel
+def _leave(w, following, group, head, tail, count, meta, gone, left, n):
+    node = head[w]
+    head[w] = following[node]
+    if head[w] < 0:
+        tail[w] = -1
+    count[w] -= 1
+    following[node] = meta[FREE]
+    meta[FREE] = node
+    meta[LIVE] -= 1
+    gone[n], left[n] = node, group[node]
+    return n + 1
+
+
+@kernel
+def sweep(now, span, following, group, time, head, tail, count, meta, gone, left):
+    """Let everything leave that is older than `span`, in all windows."""
+    n = 0
+    for w in range(len(head)):
+        while head[w] >= 0 and time[head[w]] <= now - span:
+            n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
+    return n
+
+
+@kernel
+def count_along(groups, node_of, ends, gone, left, counts, out):
+    done = 0
+    for i in range(len(groups)):
+        while done < ends[i]:
+            counts[left[done]] -= 1
+            done += 1
+        counts[groups[i]] += 1
+        out[i] = counts[groups[i]]
+    while done < len(gone):
+        counts[left[done]] -= 1
+        done += 1
+
+
+@kernel
+def _carry(x, g, totals, carried):
+    """Add x to a sum of whole numbers, and count how often that passes the end of 64 bits.
+
+    The compiler takes for granted that nothing wraps around, so this is asked before, and the sum is put together from
+    halves that do not.
+    """
+    if x > 0 and totals[g] > _MOST - x:
+        carried[g] += 1
+        totals[g] = (totals[g] + _LEAST) + (x + _LEAST)
+    elif x < 0 and totals[g] < _LEAST - x:
+        carried[g] -= 1
+        totals[g] = (totals[g] - _LEAST) + (x - _LEAST)
+    else:
+        totals[g] += x
+
+
+@kernel
+def _uncarry(x, g, totals, carried):
+    """Take x away again; not the same as to add -x, since the least number has no counterpart."""
+    if x < 0 and totals[g] > _MOST + x:
+        carried[g] += 1
+        totals[g] = (totals[g] + _LEAST) - (x - _LEAST)
+    elif x > 0 and totals[g] < _LEAST + x:
+        carried[g] -= 1
+        totals[g] = (totals[g] - _LEAST) - (x + _LEAST)
+    else:
+        totals[g] -= x
+
+
+@kernel
+def sum_ints(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    kept_there,
+    totals,
+    carried,
+    seen,
+    out,
+    out_carried,
+    out_seen,
+):
+    """Follow the sum of whole numbers, exactly: it is `totals` and as many times 2**64 as were `carried`."""
+    done = 0
+    for i in range(len(groups) + 1):
+        end = ends[i] if i < len(groups) else len(gone)
+        while done < end:
+            node = gone[done]
+            if kept_there[node]:
+                _uncarry(kept[node], left[done], totals, carried)
+                seen[left[done]] -= 1
+            done += 1
+        if i == len(groups):
+            break
+        g, node = groups[i], node_of[i]
+        if there[i]:
+            _carry(values[i], g, totals, carried)
+            seen[g] += 1
+        if node >= 0:
+            kept[node], kept_there[node] = values[i], there[i]
+        out[i], out_carried[i], out_seen[i] = totals[g], carried[g], seen[g]
+
+
+@kernel
+def _add(x, g, totals, lost):
+    """Add x to a sum and remember what rounding loses, so that what was added can be taken away again."""
+    total = totals[g] + x
+    if abs(totals[g]) >= abs(x):
+        lost[g] += (totals[g] - total) + x
+    else:
+        lost[g] += (x - total) + totals[g]
+    totals[g] = total
+
+
+@kernel
+def _count_odd(x, by, g, odd):
+    """Count infinities and NaN apart: a sum could never get rid of them."""
+    if np.isnan(x):
+        odd[g, 0] += by
+    elif x > 0:
+        odd[g, 1] += by
+    else:
+        odd[g, 2] += by
+
+
+@kernel
+def _with_odd(total, g, odd):
+    if odd[g, 0] > 0 or (odd[g, 1] > 0 and odd[g, 2] > 0):
+        return np.nan
+    if odd[g, 1] > 0:
+        return np.inf
+    if odd[g, 2] > 0:
+        return -np.inf
+    return total
+
+
+@kernel
+def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):
+    if not np.isfinite(x):
+        _count_odd(x, sign, g, odd)
+        return
+    d = x - shift[g]
+    _add(sign * d, g, totals, lost)
+    _add(sign * d * d, g, squares, lost_squares)
+
+
+@kernel
+def sum_floats(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    kept_there,
+    shift,
+    totals,
+    lost,
+    squares,
+    lost_squares,
+    odd,
+    seen,
+    deviation,
+    out,
+    out_seen,
+):
+    """Follow the sum, or with `deviation` the standard deviation of the window as a whole population.
+
+    Only the deviation is taken from a shifted origin, each time a group begins: no cancellation when the mean is large.
+    """
+    done = 0
+    for i in range(len(groups) + 1):
+        end = ends[i] if i < len(groups) else len(gone)
+        while done < end:
+            node = gone[done]
+            g = left[done]
+            if kept_there[node]:
+                seen[g] -= 1
+                if seen[g] == 0:
+                    totals[g] = lost[g] = squares[g] = lost_squares[g] = 0.0
+                    odd[g] = 0
+                else:
+                    _adjust(kept[node], -1, g, shift, totals, lost, squares, lost_squares, odd)
+            done += 1
+        if i == len(groups):
+            break
+        g, node = groups[i], node_of[i]
+        if there[i]:
+            if seen[g] == 0:
+                shift[g] = values[i] if deviation and np.isfinite(values[i]) else 0.0
+            seen[g] += 1
+            _adjust(values[i], 1, g, shift, totals, lost, squares, lost_squares, odd)
+        if node >= 0:
+            kept[node], kept_there[node] = values[i], there[i]
+        total = totals[g] + lost[g]
+        if deviation:
+            if odd[g, 0] + odd[g, 1] + odd[g, 2] > 0:
+                out[i] = np.nan
+            else:
+                n = max(seen[g], 1)
+                mean = total / n
+                out[i] = np.sqrt(max((squares[g] + lost_squares[g]) / n - mean * mean, 0.0))
+        else:
+            out[i] = _with_odd(total, g, odd)
+        out_seen[i] = seen[g]
+
+
+@kernel
+def extreme(
+    values,
+    there,
+    groups,
+    node_of,
+    ends,
+    gone,
+    left,
+    kept,
+    before,
+    after,
+    first,
+    last,
+    best,
+    seen,
+    largest,
+    out,
+    out_seen,
+):
+    """Follow the smallest (or largest) value: a group's candidates form a list in which values only grow (or shrink)."""
+    done = 0
+    for i in range(len(groups) + 1):
+        end = ends[i] if i < len(groups) else len(gone)
+        while done < end:
+            node = gone[done]
+            g = left[done]
+            if first[g] == node:
+                first[g] = after[node]
+                if first[g] < 0:
+                    last[g] = -1
+                else:
+                    before[first[g]] = -1
+            done += 1
+        if i == len(groups):
+            break
+        g, node = groups[i], node_of[i]
+        v = values[i]
+        if node < 0:
+            # no window: the best so far is all there is to know
+            if there[i]:
+                if seen[g] == 0 or (v > best[g] if largest else v < best[g]):
+                    best[g] = v
+                seen[g] += 1
+            out[i], out_seen[i] = best[g], seen[g]
+            continue
+        if there[i]:
+            while last[g] >= 0 and (kept[last[g]] <= v if largest else kept[last[g]] >= v):
+                last[g] = before[last[g]]
+            kept[node] = v
+            before[node], after[node] = last[g], -1
+            if last[g] >= 0:
+                after[last[g]] = node
+            else:
+                first[g] = node
+            last[g] = node
+        if first[g] >= 0:
+            out[i], out_seen[i] = kept[first[g]], 1
+        else:
+            out_seen[i] = 0
+
+
+@kernel
+def distinct(codes, there, groups, node_of, ends, gone, left, kept, uses, found, out):
+    """Follow the number of different values; equal values of a group have equal codes, a missing one is -1 in `kept`."""
+    done = 0
+    for i in range(len(groups) + 1):
+        end = ends[i] if i < len(groups) else len(gone)
+        while done < end:
+            node = gone[done]
+            code = kept[node]
+            if code >= 0:
+                uses[code] -= 1
+                if uses[code] == 0:
+                    found[left[done]] -= 1
+            done += 1
+        if i == len(groups):
+            break
+        g, node = groups[i], node_of[i]
+        if there[i]:
+            if uses[codes[i]] == 0:
+                found[g] += 1
+            uses[codes[i]] += 1
+        if node >= 0:
+            kept[node] = codes[i] if there[i] else -1
+        out[i] = found[g]

@@ -1,0 +1,35 @@
+"""Gathering texts of variable length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater.data.jit import kernel
+
+Array = npt.NDArray[Any]
+
+_LARGEST = 2**31 - 1  # bytes that 32-bit offsets reach
+
+
+@kernel
+def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the bytes and offsets of the texts at `rows`, packed."""
+    out_offsets = np.empty(len(rows) + 1, np.int32)
+    out_offsets[0] = 0
+    total = 0
+    for i in range(len(rows)):
+        total += offsets[rows[i] + 1] - offsets[rows[i]]
+        out_offsets[i + 1] = total
+    if total > _LARGEST:
+        raise OverflowError("a text column holds 2 GiB at most; these texts have more")
+    out = np.empty(total, np.uint8)
+    for i in range(len(rows)):
+        start = offsets[rows[i]]
+        size = out_offsets[i + 1] - out_offsets[i]
+        to, given = out[out_offsets[i] : out_offsets[i] + size], data[start : start + size]
+        for j in range(size):  # in machine code faster than to assign the slice, by far
+            to[j] = given[j]
+    return out, out_offsets

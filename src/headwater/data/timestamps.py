@@ -1,0 +1,61 @@
+"""Moments as text: ISO 8601 in UTC outside, microseconds since 1970 inside."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from headwater.data.column import Column, parts
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_FORM = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+FIRST_US, LAST_US = -62135596800000000, 253402300799999999  #: years 1 to 9999: what ISO text holds
+
+
+def micros(moment: datetime) -> int:
+    """Return microseconds since 1970; a moment without a zone is in UTC.
+
+    >>> micros(datetime(1970, 1, 1, 0, 0, 1))
+    1000000
+    """
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+
+
+def micros_of_text(text: str) -> int:
+    """Read ISO text, or a whole number of microseconds; raises ValueError for other text.
+
+    >>> micros_of_text("1970-01-01T00:00:01.5Z"), micros_of_text("1500000")
+    (1500000, 1500000)
+    """
+    if text[4:5] == "-":  # a year's
+        return micros(datetime.fromisoformat(text))
+    return int(text)
+
+
+def is_moment(text: str) -> bool:
+    """Tell whether a text looks like a moment: a date and a time of day.
+
+    >>> is_moment("2026-11-15T08:00:00Z"), is_moment("2026-11-15"), is_moment("20261115")
+    (True, False, False)
+    """
+    return _FORM.fullmatch(text) is not None
+
+
+def moments_as_text(column: Column) -> list[Any]:
+    """Return a time column as ISO texts, None where missing; years beyond 1 to 9999 stay numbers.
+
+    >>> moments_as_text(np.array([0, 2**62]))
+    ['1970-01-01T00:00:00.000000Z', 4611686018427387904]
+    """
+    values, valid = parts(column)
+    assert isinstance(values, np.ndarray)
+    shown: list[Any] = np.datetime_as_string(values.view("datetime64[us]"), timezone="UTC").tolist()
+    odd = (values < FIRST_US) | (values > LAST_US)
+    if odd.any():
+        shown = [n if far else text for n, far, text in zip(values.tolist(), odd, shown, strict=True)]
+    if valid is not None:
+        shown = [text if there else None for text, there in zip(shown, valid, strict=True)]
+    return shown

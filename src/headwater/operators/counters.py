@@ -1,0 +1,132 @@
+"""What one instance of a step has done so far: records, times, and how old records were when a sink took them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.clock import now_ns
+from headwater.data.column import Array
+from headwater.metrics import Histogram, StepMetrics, add_rows
+from headwater.operators.queue import Entry
+
+
+class Latencies:
+    """How old records were when a sink took them: since they were created, and since their source emitted them.
+
+    Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
+    Where batches come faster than any person needs to know, every sixteenth one stands for the others.
+    """
+
+    def __init__(self) -> None:
+        self._created, self._emitted = Histogram(), Histogram()
+        self._pending: list[tuple[int, Array]] = []
+        self._batches = 0
+        self._every = 1
+
+    def arrived(self, stamps: Array) -> None:
+        """Take note of records that a sink has just taken."""
+        self._batches += 1
+        if self._batches % self._every:
+            return
+        self._pending.append((now_ns(), stamps))
+        if len(self._pending) >= 128:
+            fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
+            self.histograms()
+            self._every = 16 if fast else 1
+
+    def histograms(self) -> tuple[Histogram, Histogram]:
+        """Return the latencies since creation and since emission, all counted."""
+        pending, self._pending = self._pending, []
+        if pending:
+            stamps = np.concatenate([stamps for _, stamps in pending])
+            arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
+            ages = np.subtract(arrived, stamps.T, order="C")
+            add_rows([self._created, self._emitted], ages, times=self._every)
+        return self._created, self._emitted
+
+
+#: A sink that is given batches more often than this is sampled.
+_RARELY_NS = 200_000
+
+
+class Counters:
+    """What an instance has done so far."""
+
+    __slots__ = (
+        "activations",
+        "busy_ns",
+        "dead",
+        "empty_since_ns",
+        "last_finish_ns",
+        "late",
+        "records_in",
+        "records_out",
+        "shed",
+        "sides",
+        "started_ns",
+        "t_c_ns",
+        "t_empty_ns",
+        "t_q_ns",
+        "t_s_ns",
+    )
+
+    def __init__(self, now_ns: int) -> None:
+        self.started_ns = now_ns
+        self.empty_since_ns = now_ns  #: since when there was nothing to do; 0 when there is something
+        self.last_finish_ns = 0
+        self.records_in = self.records_out = self.activations = self.dead = self.shed = self.late = 0
+        self.sides: dict[int, int] = {}  #: records by the number of the output, but for the main one
+        self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
+
+    def activated(self, entries: list[Entry], start_ns: int, now_ns: int) -> None:
+        """Count the time of one activation in.
+
+        A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after
+        that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
+        """
+        records = t_s_ns = t_q_ns = 0
+        before = self.last_finish_ns
+        for _, batch, _, put_ns, size, _ in entries:
+            if batch is not None:
+                head_ns = before if before > put_ns else put_ns
+                t_s_ns += (start_ns - head_ns) * size
+                t_q_ns += (head_ns - put_ns) * size
+                records += size
+        self.activations += 1
+        self.t_s_ns += t_s_ns
+        self.t_q_ns += t_q_ns
+        self.busy_ns += now_ns - start_ns
+        self.t_c_ns += (now_ns - start_ns) * records
+
+    def inlined(self, elapsed_ns: int, records: int) -> None:
+        """Count compute time that passed without the records ever being in the queue."""
+        self.busy_ns += elapsed_ns
+        self.t_c_ns += elapsed_ns * records
+        self.t_empty_ns -= elapsed_ns
+
+    def by_output(self, ports: list[str], late: tuple[int, ...]) -> dict[str, int]:
+        """Return the records of each output by name, those of the `late` ones included; nothing if there is only one."""
+        if len(ports) < 2:
+            return {}
+        sides = {port: self.sides.get(number, 0) for number, port in enumerate(ports) if number}
+        counted = sum(count for number, count in self.sides.items() if number not in late)
+        return {ports[0]: self.records_out - counted, **sides}
+
+    def metrics(self, name: str, now_ns: int) -> StepMetrics:
+        """Return the counters as they are now."""
+        empty_ns = self.t_empty_ns + (max(0, now_ns - self.empty_since_ns) if self.empty_since_ns else 0)
+        return StepMetrics(
+            name=name,
+            records_in=self.records_in,
+            records_out=self.records_out,
+            activations=self.activations,
+            t_q_ns=self.t_q_ns,
+            t_s_ns=self.t_s_ns,
+            t_c_ns=self.t_c_ns,
+            busy_ns=self.busy_ns,
+            t_empty_ns=empty_ns,
+            span_ns=now_ns - self.started_ns,
+            dead_letters=self.dead,
+            shed=self.shed,
+            late=self.late,
+        )

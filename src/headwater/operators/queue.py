@@ -1,0 +1,66 @@
+"""The FIFO in front of a step instance."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from headwater.data.batch import NO_WATERMARK, Batch
+
+
+class Entry(NamedTuple):
+    """What waits in a queue: records, a watermark, or records and the watermark that holds once they are processed."""
+
+    channel: int  #: the channel it came by
+    batch: Batch | None  #: None for a watermark without records
+    watermark: int
+    put_ns: int  #: when it was put here
+    size: int  #: its records, 1 for a watermark without any
+    created_ns: int  #: when the oldest of its records was created
+
+
+class Delivery(NamedTuple):
+    """Something to be put into the queue of an instance."""
+
+    to: int
+    channel: int
+    batch: Batch | None
+    watermark: int
+    size: int  #: its records, 1 for a watermark without any
+
+    def entry(self, put_ns: int, created_ns: int) -> Entry:
+        """Return it as it waits in the queue."""
+        return Entry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns)
+
+
+class Queue:
+    """Entries in order; hands them out whole, or cut so that exactly the wanted number of records comes."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque()
+
+    def take(self, count: int) -> list[Entry]:
+        """Take `count` records from the front; a batch that reaches further is cut."""
+        entries = self.entries
+        taken = []
+        while count:
+            entry = entries.popleft()
+            if entry.size > count:
+                entry, rest = _cut(entry, count)
+                entries.appendleft(rest)
+            taken.append(entry)
+            count -= entry.size
+        return taken
+
+    def head_created_ns(self) -> int:
+        """Return when the oldest record of the front entry was created, 0 when the queue is empty."""
+        return self.entries[0].created_ns if self.entries else 0
+
+
+def _cut(entry: Entry, count: int) -> tuple[Entry, Entry]:
+    batch, size = entry.batch, entry.size
+    assert batch is not None
+    head = entry._replace(batch=batch.slice(0, count), watermark=NO_WATERMARK, size=count)
+    return head, entry._replace(batch=batch.slice(count, size), size=size - count)

@@ -1,0 +1,357 @@
+"""A task: one instance of a step at work, with its queue, its operator and its counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Nullable
+from headwater.errors import RunError
+from headwater.flow.steps import EventTime
+from headwater.metrics import StepMetrics
+from headwater.operators import DEAD, Operator, Output
+from headwater.operators.broken import as_list, told, without_the_broken
+from headwater.operators.counters import Counters, Latencies
+from headwater.operators.execution_graph import Instance, Route
+from headwater.operators.operator import dead_letters, partitions
+from headwater.operators.queue import Delivery, Entry, Queue
+
+
+class ExitError(RunError):
+    """A step wants the whole run to end: it called `sys.exit()`, or was interrupted."""
+
+
+class Task:
+    """Runs one operator on what its queue hands out; at most one worker is here at a time."""
+
+    def __init__(self, instance: Instance, operator: Operator | None, *, measure: bool = True) -> None:
+        self.instance = instance
+        self.name = instance.step.name
+        self.operator = operator  #: None at a source, which has a reader instead
+        self._operate = operator.process if operator is not None else _no_operator
+        self.queue = Queue()
+        self.ended = False
+        #: records that a worker has taken and not done with; None when no worker is here
+        self.in_hand: int | None = None
+        self.activation = 0  #: how often a worker has come here
+        self.given_up = 0  #: records of an activation that ended the run
+        #: what has been made here and is not yet in a queue: that of a worker who never comes back is found here
+        self.carried: list[Delivery] = []
+        self.on_dead: Callable[[Batch], None] = lambda batch: None
+        self._is_sink = instance.step.is_sink
+        self._outputs = list(instance.step.outputs)
+        self._late = operator.late if operator is not None else ()
+        self.measure = measure  #: may be changed while it runs
+        self._ports = instance.channel_ports
+        self._watermarks = [NO_WATERMARK] * len(self._ports)
+        self._watermark = NO_WATERMARK
+        self._sets_time = isinstance(instance.step.kind, EventTime)
+        self._next: dict[int, int] = {}  #: who is next, for each route that shuffles
+        #: the one place where the main output goes, when it is that simple: the way most records take
+        self._straight = None if self._sets_time else _only_target(instance)
+        self.counters = Counters(time.perf_counter_ns())
+        self.latencies = Latencies()
+
+    def put(self, entry: Entry) -> None:
+        """Add to the queue; the caller holds the lock that guards it."""
+        counters = self.counters
+        if counters.empty_since_ns:
+            counters.t_empty_ns += max(0, entry.put_ns - counters.empty_since_ns)
+            counters.empty_since_ns = 0
+        self.queue.entries.append(entry)
+
+    def rest(self, now_ns: int) -> None:
+        """Take note that an activation is over; the caller holds the lock that guards the queue."""
+        self.counters.last_finish_ns = now_ns
+        if not self.queue.entries:
+            self.counters.empty_since_ns = now_ns
+
+    def run(self, entries: list[Entry]) -> tuple[list[Delivery], int]:
+        """Process what was taken from the queue for one activation; return what goes where, and records out."""
+        deliveries: list[Delivery] = []
+        self.carried = deliveries
+        self.in_hand = sum(entry.size for entry in entries if entry.batch is not None)
+        self.activation += 1
+        start = time.perf_counter_ns()
+        try:
+            if len(entries) == 1:
+                channel, batch, watermark = entries[0][:3]
+                out = self._one(batch, channel, watermark, deliveries)
+            else:
+                out = self._several(entries, deliveries)
+        except BaseException as error:
+            raise self._ended(error) from error
+        now = time.perf_counter_ns()
+        self.in_hand = None
+        if self.measure:
+            self.counters.activated(entries, start, now)
+        return deliveries, out
+
+    def run_inline(self, delivery: Delivery, deliveries: list[Delivery]) -> int:
+        """Process what comes straight from the hands of the only sender; return the time it took, 0 when not measured.
+
+        One in sixteen is timed and stands for the others.
+        """
+        _, channel, batch, watermark, count = delivery
+        counters = self.counters
+        counters.activations = number = counters.activations + 1
+        self.in_hand = count if batch is not None else 0
+        self.activation += 1
+        start = 0 if number & 15 else time.perf_counter_ns()
+        try:
+            if batch is not None and watermark == NO_WATERMARK:
+                self._pass(batch, deliveries)
+            else:
+                self._one(batch, channel, watermark, deliveries)
+        except BaseException as error:
+            raise self._ended(error) from error
+        self.in_hand = None
+        if not start:
+            return 0
+        elapsed_ns = time.perf_counter_ns() - start
+        counters.inlined(elapsed_ns << 4, count)
+        return elapsed_ns
+
+    def _pass(self, batch: Batch, deliveries: list[Delivery]) -> None:
+        straight, counters = self._straight, self.counters
+        if straight is None:
+            self._one(batch, 0, NO_WATERMARK, deliveries)
+            return
+        try:
+            result = self._operate(batch, self._ports[0])
+        except Exception as error:
+            result = self._broken(batch, self._ports[0], error)
+        if type(result) is Batch:
+            out = result.length
+            if out:
+                deliveries.append(Delivery(*straight, result, NO_WATERMARK, out))
+        else:
+            out = 0 if result is None else self._send(result, deliveries)
+        if self.measure:
+            counters.records_in += batch.length
+            counters.records_out += out
+
+    def _ended(self, error: BaseException) -> BaseException:
+        """Return what to raise for something that ends the run; what was being processed is given up."""
+        self.given_up, self.in_hand = self.in_hand or 0, None
+        if isinstance(error, Exception):  # a bug of ours
+            return error
+        return ExitError(f"step {self.name!r} ended the run: {told(error)}", step=self.name)
+
+    def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
+        """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
+        out = 0
+        group: list[Batch] = []
+        sender = entries[0].channel
+        for channel, batch, watermark, _, _, _ in entries:
+            if group and (self._ports[channel] != self._ports[sender] or (batch is not None and batch.length > _LARGE)):
+                out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
+                group = []
+            sender = channel
+            if batch is not None:
+                group.append(batch)
+            if watermark > self._watermarks[channel]:
+                # what follows may be late by this watermark, so it must not be in the same batch
+                out += self._one(concat_batches(group) if group else None, channel, watermark, deliveries)
+                group = []
+        if group:
+            out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
+        return out
+
+    def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
+        """Run the operator on one batch and move time on; return the number of records out."""
+        out = 0
+        if batch is not None:
+            try:
+                result = self._operate(batch, self._ports[channel])
+            except Exception as error:
+                result = self._broken(batch, self._ports[channel], error)
+            if type(result) is Batch and self._straight is not None:
+                out = result.length
+                if out:
+                    to, its_channel = self._straight
+                    deliveries.append(Delivery(to, its_channel, result, NO_WATERMARK, out))
+            elif result is not None:
+                out = self._send(result, deliveries)
+                if self._is_sink and self.measure:
+                    for port, written in as_list(result):
+                        if port != DEAD:
+                            self.latencies.arrived(written.stamps)
+            elif self._is_sink:
+                out = batch.length
+                if self.measure:
+                    self.latencies.arrived(batch.stamps)
+            assert self.in_hand is not None
+            self.in_hand -= batch.length
+            if self.measure:
+                self.counters.records_in += batch.length
+                self.counters.records_out += out
+        if watermark != NO_WATERMARK:
+            more = self._advance(channel, watermark, deliveries)
+            out += more
+            if self.measure:
+                self.counters.records_out += more
+        return out
+
+    def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
+        """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them."""
+        assert self.operator is not None
+        if self.operator.stateless:
+            return without_the_broken(lambda part: self._operate(part, port), batch, error, self.name)
+        return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
+
+    def _send(self, result: Output, deliveries: list[Delivery]) -> int:
+        out = 0
+        for port, batch in as_list(result):
+            watermark = NO_WATERMARK
+            if port > 0:
+                self.counters.sides[port] = self.counters.sides.get(port, 0) + batch.length
+            if port == DEAD:
+                self.counters.dead += batch.length
+                self.on_dead(batch)
+            elif port in self._late:
+                self.counters.late += batch.length
+            else:
+                out += batch.length
+                if self._sets_time and port == 0 and batch.watermark > self._watermark:
+                    watermark = self._watermark = batch.watermark
+            self._send_all(port, batch, watermark, deliveries)
+        return out
+
+    def _send_all(self, port: int, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        for route in self.instance.routes.get(port, ()):
+            if batch.length:
+                self._spread(route, batch, watermark, deliveries)
+            elif watermark > NO_WATERMARK:
+                _send_to_each(route.targets, watermark, deliveries)
+
+    def _spread(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        """Send a batch along a route; instances that get no record still learn how far time has come."""
+        targets = route.targets
+        if len(targets) == 1 or route.grouping == "one":
+            chosen = targets[:1]
+        elif route.grouping == "all":
+            chosen = targets
+        elif route.grouping == "key":
+            self._spread_by_key(route, batch, watermark, deliveries)
+            return
+        else:
+            at = self._next.get(id(route), self.instance.number) % len(targets)
+            self._next[id(route)] = at + 1
+            chosen = targets[at : at + 1]
+        for to, channel in chosen:
+            deliveries.append(Delivery(to, channel, batch, watermark, batch.length))
+        if watermark > NO_WATERMARK and len(chosen) < len(targets):
+            _send_to_each([target for target in targets if target not in chosen], watermark, deliveries)
+
+    def _spread_by_key(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+        columns = [batch.columns[name] for name in route.keys]
+        plain = [column.values if isinstance(column, Nullable) else column for column in columns]
+        parts = partitions(plain, len(route.targets))
+        order = np.argsort(parts, kind="stable")
+        bounds = np.searchsorted(parts[order], np.arange(len(route.targets) + 1)).tolist()
+        for part, target in enumerate(route.targets):
+            rows = order[bounds[part] : bounds[part + 1]]
+            if len(rows):
+                deliveries.append(Delivery(*target, batch.take(rows), watermark, len(rows)))
+            elif watermark > NO_WATERMARK:
+                _send_to_each([target], watermark, deliveries)
+
+    def _advance(self, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
+        """Move one channel's time on and, when that moves the earliest of all channels, the operator's."""
+        self._watermarks[channel] = max(self._watermarks[channel], watermark)
+        earliest = min(self._watermarks)
+        if self._sets_time and earliest != END:
+            return 0
+        if earliest <= self._watermark:
+            return 0
+        self._watermark = earliest
+        out = 0
+        if self.operator is not None:
+            try:
+                out = self._send(self.operator.advance(earliest), deliveries)
+            except Exception as error:
+                self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
+        self.ended = earliest == END
+        self.send_watermark(earliest, deliveries)
+        return out
+
+    def send_watermark(self, watermark: int, deliveries: list[Delivery]) -> None:
+        """Tell all receivers of all outputs how far time has come; dead letters only learn of the end."""
+        for port, routes in self.instance.routes.items():
+            if port != DEAD or watermark == END:
+                for route in routes:
+                    _send_to_each(route.targets, watermark, deliveries)
+
+    def took(self, count: int) -> None:
+        """Take note that a source has read records."""
+        self.counters.records_in += count
+
+    def emit(self, batch: Batch) -> list[Delivery]:
+        """Return where a source's batch goes, which it `took` before."""
+        self.counters.records_out += batch.length
+        deliveries: list[Delivery] = []
+        self.carried = deliveries
+        if self._straight is not None:
+            deliveries.append(Delivery(*self._straight, batch, NO_WATERMARK, batch.length))
+        else:
+            self._send_all(0, batch, NO_WATERMARK, deliveries)
+        return deliveries
+
+    def metrics(self, now_ns: int) -> StepMetrics:
+        """Return the counters as they are now; what waits, and is on its way, is for the run to say."""
+        metrics = self.counters.metrics(self.name, now_ns)
+        metrics.outs = self.counters.by_output(self._outputs, self._late)
+        return metrics
+
+    def reject(self, letter: Batch) -> list[Delivery]:
+        """Return where a dead letter goes that a source wrote."""
+        deliveries: list[Delivery] = []
+        self.took(letter.length)
+        self._send([(DEAD, letter)], deliveries)
+        return deliveries
+
+    def save(self) -> dict[str, Any]:
+        """Return how far time has come at each channel, and the operator's state."""
+        state = b"" if self.operator is None else self.operator.snapshot()
+        return {"watermarks": self._watermarks, "watermark": self._watermark, "state": state}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from where another task of the same step was saved."""
+        self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
+        if self.operator is not None and saved["state"]:
+            self.operator.restore(saved["state"])
+
+    def lost(self, records: int) -> None:
+        """Take note that a sink has not written after all what it had taken."""
+        if self.measure:
+            self.counters.records_out -= records
+        self.counters.dead += records
+
+    def waiting(self) -> int:
+        """Return how many records are in the queue; the caller holds the lock that guards it."""
+        return sum(entry.size for entry in self.queue.entries if entry.batch is not None)
+
+
+#: A batch of more records than this runs alone: copying it costs more than another call.
+_LARGE = 256
+
+_NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
+
+
+def _no_operator(batch: Batch, port: int) -> Output:
+    raise AssertionError("a source processes nothing")
+
+
+def _only_target(instance: Instance) -> tuple[int, int] | None:
+    routes = instance.routes.get(0, [])
+    return routes[0].targets[0] if len(routes) == 1 and len(routes[0].targets) == 1 else None
+
+
+def _send_to_each(targets: Iterable[tuple[int, int]], watermark: int, deliveries: list[Delivery]) -> None:
+    for to, channel in targets:
+        deliveries.append(Delivery(to, channel, None, watermark, 1))

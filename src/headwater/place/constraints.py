@@ -1,0 +1,107 @@
+"""What a user asks of a placement beyond the objective: pins, company, trust and targets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headwater.errors import PlacementError
+from headwater.net.arrays import Flags
+from headwater.place.objective import Objective
+from headwater.place.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Constraints by name.
+
+    `keep` confines what a step puts out to a trust zone: every step that reads it must run there, until one
+    of `anonymise` lies between. `at_most` limits measures, such as `{"critical": 0.2}`.
+    """
+
+    pins: Mapping[str, str] = field(default_factory=dict)
+    together: tuple[tuple[str, ...], ...] = ()
+    keep: Mapping[str, str] = field(default_factory=dict)
+    anonymise: frozenset[str] = frozenset()
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
+    """Devices that must not be used."""
+
+
+def wished(problem: Problem, constraints: Constraints) -> Problem:
+    """The problem with a user's constraints added; contradicting ones are an error."""
+    net = problem.net
+    pinned = problem.pinned.copy()
+    for step, device in constraints.pins.items():
+        pinned[problem.step(step)] = net.device(device)
+    closed = problem.closed | {net.device(name) for name in constraints.closed}
+    for i in np.flatnonzero(pinned >= 0).tolist():
+        if int(pinned[i]) in closed:
+            where = net.device_name(int(pinned[i]))
+            raise PlacementError(f"step '{problem.steps[i]}' is pinned to '{where}', which is closed")
+    targets = []
+    for measure, limit in constraints.at_most.items():
+        Objective.parse(measure)
+        if not limit >= 0:
+            raise PlacementError(f"the target for '{measure}' must be 0 or more; got {limit}")
+        targets.append((((measure, 1.0),), float(limit)))
+    groups = tuple(tuple(problem.step(name) for name in group) for group in constraints.together)
+    changed = dataclasses.replace(
+        problem,
+        pinned=pinned,
+        closed=closed,
+        together=(*problem.together, *groups),
+        at_most=(*problem.at_most, *targets),
+    )
+    allowed = trusted(changed, constraints.keep, constraints.anonymise)
+    if allowed is None:
+        return changed
+    _check_pins(changed, allowed)
+    return dataclasses.replace(changed, zone_allowed=allowed)
+
+
+def trusted(problem: Problem, keep: Mapping[str, str], anonymise: Iterable[str]) -> Flags | None:
+    """For each step and zone, whether the step's input may go there; None when nothing is confined."""
+    if not keep:
+        return None
+    net = problem.net
+    for zone in keep.values():
+        if zone not in net.trust:
+            known = ", ".join(f"'{t}'" for t in sorted(set(net.trust)))
+            raise PlacementError(f"net '{net.name}' has no trust zone '{zone}'; it has {known}")
+    freed = {problem.step(name) for name in anonymise}
+    own = {problem.step(name): zone for name, zone in keep.items()}
+    inside: list[set[str]] = [set() for _ in problem.steps]
+    """The trust zones that a step's input is confined to."""
+    allowed = np.ones((len(problem.steps), len(net.zones)), bool)
+    for step in problem.order:
+        for e in problem.inputs[step]:
+            before = int(problem.stream_from[e])
+            if before not in freed:
+                inside[step] |= inside[before] | ({own[before]} if before in own else set())
+        if step in own:
+            inside[step].add(own[step])
+        if len(inside[step]) > 1:
+            zones = " and ".join(f"'{z}'" for z in sorted(inside[step]))
+            raise PlacementError(
+                f"step '{problem.steps[step]}' reads streams that must stay in {zones}; "
+                "put an anonymising step before it"
+            )
+        for zone in inside[step]:
+            allowed[step] &= np.array([trust == zone for trust in net.trust])
+    return allowed
+
+
+def _check_pins(problem: Problem, allowed: Flags) -> None:
+    for i, name in enumerate(problem.steps):
+        if problem.pinned[i] >= 0:
+            zone = int(problem.net.zone_of(int(problem.pinned[i])))
+            if not allowed[i, zone]:
+                where = problem.net.device_name(int(problem.pinned[i]))
+                raise PlacementError(
+                    f"step '{name}' is pinned to '{where}' in trust zone '{problem.net.trust[zone]}', "
+                    "but its input must not go there; anonymise it first or pin it elsewhere"
+                )

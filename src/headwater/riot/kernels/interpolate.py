@@ -1,0 +1,61 @@
+"""Fill a missing value with the mean of the last valid ones of the same key."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.data.jit import kernel
+
+
+@kernel
+def interpolate(
+    slots: NDArray[np.int64],
+    values: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+    history: NDArray[np.float32],
+    counts: NDArray[np.int64],
+    out: NDArray[np.float32],
+) -> None:
+    """Pass valid values on and remember them; replace missing ones by the mean of `history[slot]`, or 0.
+
+    `history` is a ring of the last valid values of each slot, and `counts` says how many there ever were. A
+    negative slot means a record that keeps no history: it becomes 0.
+    """
+    for i in range(len(slots)):
+        slot = slots[i]
+        if slot < 0:
+            out[i] = 0
+        elif valid[i]:
+            history[slot, counts[slot] % history.shape[1]] = values[i]
+            counts[slot] += 1
+            out[i] = values[i]
+        else:
+            out[i] = _mean(history[slot], counts[slot])
+
+
+@kernel
+def _mean(ring: NDArray[np.float32], count: int) -> np.float32:
+    stored = min(count, len(ring))
+    total = np.float32(0)
+    for back in range(stored, 0, -1):
+        total += ring[(count - back) % len(ring)]
+    return total / np.float32(stored) if stored > 0 else np.float32(0)
+
+
+@kernel
+def fill_rows(
+    slots: NDArray[np.int64],
+    values: NDArray[np.float32],
+    history: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> None:
+    """Do the same for whole rows at once: `values[k, i]` is kind k of record i, and a NaN is missing."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        for k in range(len(values)):
+            if np.isnan(values[k, i]):
+                values[k, i] = _mean(history[slot, k], counts[slot, k])
+            else:
+                history[slot, k, counts[slot, k] % history.shape[2]] = values[k, i]
+                counts[slot, k] += 1

@@ -1,0 +1,178 @@
+"""A source as Spark's stream of rows: its ranges read by Python tasks, each row a whole batch of records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from headwater.data.batch import END, Batch, concat_batches
+from headwater.data.frames import pack
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.endpoints import Reject
+from headwater.operators.operator import DEAD, rejected
+from headwater.spark.broadcast import received, send
+from headwater.spark.envelope import ROW, Row
+from headwater.spark.sources.control import Control, Told
+from headwater.spark.sources.paced import PacedRanges
+from headwater.spark.sources.ranges import Offset, Ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What happens to the records of a piece where they are read: takes the piece's number in its micro-batch and what the
+#: source put out (0 and records, DEAD and dead letters, at the very end a mark), and returns rows.
+Prefix = Callable[[int, Iterator[tuple[int, Batch]]], Iterator[Row]]
+
+_ROWS_BYTES = 8 * 2**20  # handed to Spark at once
+_ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
+
+
+def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, control: Control) -> DataFrame:
+    """Return the rows of a source; once `control` says so, it counts as ended."""
+    name = f"headwater-{uuid4().hex[:12]}"
+    try:
+        sent = send(spark, (ranges, prefix))
+    except Exception as error:
+        raise RunError(
+            f"source {step!r} cannot be read on Spark: what it uses cannot be sent to another process "
+            f"({type(error).__name__}: {error})",
+            step=step,
+        ) from None
+
+    class Frames(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return ROW
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+            return FrameReader(step, sent, control)
+
+    spark.dataSource.register(Frames)
+    return spark.readStream.format(name).load()
+
+
+class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
+
+    def __init__(self, step: str, sent: Path, control: Control) -> None:
+        self._step, self._sent, self._control = step, sent, control
+        self._has_begun = False
+
+    def _received(self) -> tuple[Ranges, Prefix]:
+        ranges, prefix = received(self._sent.name, self._sent.parent)
+        return ranges, prefix
+
+    @property
+    def _ranges(self) -> Ranges:
+        return self._received()[0]
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return where reading begins."""
+        return self._ranges.start()
+
+    def latestOffset(self, start: Offset, limit: Any) -> Offset:  # noqa: N802
+        """Return how far the next micro-batch reads."""
+        if start["ended"]:
+            return start
+        told = self._control.told()  # before looking for records, lest some slip in between
+        end = self._advanced(start, told)
+        if not self._has_begun:
+            self._control.begin()
+            self._has_begun = True
+        ended = told is not None and not told.pause and end == start
+        return {**start, "ended": True} if ended else end
+
+    def _advanced(self, start: Offset, told: Told | None) -> Offset:
+        ranges = self._ranges
+        if told is None or (getattr(ranges, "holds_records", False) and not told.pause):
+            return ranges.advance(start)
+        if told.until_ns is not None and isinstance(ranges, PacedRanges):
+            return ranges.advance(start, told.until_ns)
+        return start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return a task for each piece; the last one also says that nothing follows, when that is so."""
+        ends = end["ended"] and not start["ended"]
+        pieces: list[Any] = self._ranges.cut(start, end) or ([None] if ends else [])
+        last = len(pieces) - 1
+        return [InputPartition((number, piece, ends and number == last)) for number, piece in enumerate(pieces)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one piece."""
+        number, piece, ends = partition.value
+        _, prefix = self._received()
+        return in_arrow(prefix(number, self._put_out(piece, ends)))
+
+    def commit(self, end: Offset) -> None:
+        """Take note that nothing before `end` will be asked for again."""
+        self._ranges.forget(end)
+
+    def _put_out(self, piece: Any, ends: bool) -> Iterator[tuple[int, Batch]]:
+        letters: list[Batch] = []
+
+        def reject(text: str, error: str) -> None:
+            letters.append(rejected(self._step, text, error))
+
+        if piece is not None:
+            for batch in self._read(piece, reject):
+                if letters:
+                    yield DEAD, concat_batches(letters)
+                    letters.clear()
+                if batch.length:
+                    yield 0, batch
+        if letters:
+            yield DEAD, concat_batches(letters)
+        if ends:
+            yield 0, Batch.mark(END)
+
+    def _read(self, piece: Any, reject: Reject) -> Iterator[Batch]:
+        """Read a piece; what breaks in a user's own source is told as the engine does, with the line."""
+        try:
+            yield from self._ranges.batches(piece, reject)
+        except HeadwaterError:
+            raise
+        except Exception as error:
+            at = extract_tb(error.__traceback__)[-1]
+            raise RunError(
+                f"source {self._step!r} broke: {type(error).__name__}: {error} ({at.filename}:{at.lineno})",
+                step=self._step,
+            ) from error
+
+
+def plain(target: int) -> Prefix:
+    """Return a prefix that does nothing: each batch is a row for `target`, dead letters for bucket -2."""
+
+    def rows(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+        for at, (port, batch) in enumerate(put_out):
+            yield (-2 if port == DEAD else -1), target, (number << 32) + at, pack(batch)
+
+    return rows
+
+
+def in_arrow(rows: Iterator[Row]) -> Iterator[Any]:
+    """Gather rows into Arrow batches, a few megabytes each."""
+    gathered: list[Row] = []
+    size = 0
+    for row in rows:
+        gathered.append(row)
+        size += len(row[3])
+        if size >= _ROWS_BYTES:
+            yield _arrow(gathered)
+            gathered, size = [], 0
+    # an empty batch too: Spark takes the first for the sign that these are Arrow's
+    yield _arrow(gathered)
+
+
+def _arrow(rows: list[Row]) -> Any:
+    columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
