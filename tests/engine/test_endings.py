@@ -93,6 +93,50 @@ def test_a_run_that_ends_in_an_error_still_tells_what_it_did(on):
     assert "the wire is cut" in raised.value.report.to_json()["error"]
 
 
+class Closing(Operator):
+    """Passes records on, and does something when it is closed."""
+
+    def __init__(self, close):
+        self._close = close
+
+    def process(self, batch, port):
+        return batch
+
+    def close(self):
+        self._close()
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_step_that_hangs_when_it_is_closed_is_named_and_left_behind(on):
+    closing, never = threading.Event(), threading.Event()
+
+    def hang():
+        closing.set()
+        never.wait(60)
+
+    flow = Flow("closing")
+    flow.read("r", NUMBERS).apply("slow", lambda: Closing(hang)).write("w", io.Discard())
+    running = engine.start(flow, on=on, grace_s=0.2)
+    threading.Thread(target=lambda: (closing.wait(60), running.abort())).start()
+    with pytest.raises(RunError, match=r"step 'slow' did not finish closing within 0\.2 s") as raised:
+        running.wait()
+    assert raised.value.report.last.records_out["w"] == raised.value.report.last.records_in
+    never.set()
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [(SystemExit(), "SystemExit"), (MemoryError(), "MemoryError"), (OSError("no"), "no")]
+)
+def test_what_ends_closing_is_told(end, said):
+    def fail():
+        raise end
+
+    flow = Flow("closing")
+    flow.read("r", NUMBERS).apply("broken", lambda: Closing(fail)).write("w", io.Discard())
+    with pytest.raises(RunError, match=f"step 'broken' could not finish: {said}$"):
+        engine.run(flow)
+
+
 @pytest.mark.parametrize("on", RUNNERS)
 def test_a_step_that_hangs_is_named_and_the_run_is_over_without_it(on):
     released, inside = threading.Event(), threading.Event()

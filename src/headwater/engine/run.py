@@ -7,6 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from headwater.data.batch import Batch
@@ -175,20 +176,40 @@ class Run(ABC):
         return at_work or [source.task for source in self.sources if source.thread_name in alive]
 
     def _close(self) -> None:
-        """Close what was opened, but for what a thread still is in."""
+        """Close what was opened, but for what a thread still is in; once aborted, wait for none of it for ever."""
         self._closed = True
         hanging = self._hanging()
         for source in self.sources:
             if source.task not in hanging:
-                source.close()
+                self._within_grace(source.task, source.close)
         for task in self.tasks:
             if task.operator is not None and task not in hanging:
-                try:
-                    task.operator.close()
-                except Exception as error:
-                    task.lost(getattr(error, "records", 0))
-                    if self.error is None:
-                        self.error = RunError(f"step {task.name!r} could not finish: {error}", step=task.name)
+                self._within_grace(task, task.operator.close)
+
+    def _within_grace(self, task: Task, close: Callable[[], None]) -> None:
+        """Close in a thread of its own, so that one that hangs can be left behind."""
+        broken: list[BaseException] = []
+
+        def closing() -> None:
+            try:
+                close()
+            except BaseException as error:  # sys.exit() too: nobody else would hear of it
+                broken.append(error)
+
+        thread = threading.Thread(target=closing, name=f"close {task.name}", daemon=True)
+        thread.start()
+        aborted_s: float | None = None
+        while thread.is_alive() and (aborted_s is None or time.monotonic() < aborted_s + self.options.grace_s):
+            thread.join(0.1)
+            if self.aborted and aborted_s is None:
+                aborted_s = time.monotonic()
+        if thread.is_alive():
+            said = f"step {task.name!r} did not finish closing within {self.options.grace_s:g} s of being told to stop"
+            log.error(said)
+            self.error = self.error or RunError(said, step=task.name)
+        for error in broken:
+            task.lost(getattr(error, "records", 0))
+            self.error = self.error or RunError(f"step {task.name!r} could not finish: {_said(error)}", step=task.name)
 
     def ended(self, task: Task) -> None:
         """Take note that an instance has seen its last record; called with the lock held."""
@@ -316,3 +337,8 @@ class Run(ABC):
             error=None if self.error is None else str(self.error),
             examples=list(self.dead),
         )
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says, or what it is when it says nothing."""
+    return str(error) or type(error).__name__
