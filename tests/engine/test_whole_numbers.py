@@ -152,3 +152,14 @@ def test_a_querys_sum_is_exact_or_missing_with_a_dead_letter(window):
     assert out[-1]["m"] == pytest.approx(MOST / 3)
     assert [r["c"] for r in out[:-1]] == [MOST, None][: len(out) - 1]
     assert len(dead) == (1 if len(out) > 1 else 0)
+
+
+@pytest.mark.parametrize("between", [",", " ->"])
+def test_numbers_that_a_pattern_cannot_compare_are_dead_letters(between):
+    flow, out, dead = Flow("least"), io.Collect(), io.Collect()
+    flow.read("s", io.Items([{"a": a} for a in (-(2**63), -3, 0, -(2**63) + 1, 1, 2)], {"a": int}))
+    flow.query("q", f"from every e1=s{between} e2=s[a > e1.a] select e1.a as x, e2.a as y").write("o", out)
+    flow.dead_letters.write("d", dead)
+    engine.run(flow)
+    assert [(r["x"], r["y"]) for r in out.records] == [(-3, 0), (0, 1), (1, 2)]
+    assert len(dead.records) == 2

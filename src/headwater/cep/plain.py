@@ -109,7 +109,8 @@ def own_reads(automaton: Automaton) -> list[tuple[int, Expr]]:
     tables = compare(automaton, lambda earlier: 0)
     for derived in tables.derived if tables is not None else ():
         here = [side for side in sides if side.stream == derived.stream]
-        wanted = derived.expr.is_null()
+        # compiled matchers use the two least numbers as codes: a record with one of them is told apart, never mistaken
+        wanted = (derived.expr - 2 if derived.kind == "int" else derived.expr).is_null()
         if all(side.own for side in here):
             wanted = reduce(op.or_, [_own(automaton, side) for side in here]) & wanted
         reads.append((derived.stream, wanted))

@@ -47,7 +47,7 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise RunError(f"{name} must be a whole number of at least {least}; got {value!r}")
-        for name in ("seconds", "sample_s"):
+        for name in ("seconds", "sample_s", "grace_s"):
             above_zero(name, getattr(self, name))
         if self.spill_bytes is not None and self.spill_bytes < 0:
             raise RunError(f"spill_bytes is 0 or more bytes; got {self.spill_bytes!r}")
