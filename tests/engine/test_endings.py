@@ -20,7 +20,7 @@ NUMBERS = io.Items([{"n": n} for n in range(1000)])
 
 
 def numbers(step, *, before=False):
-    """Return a flow in which `step` is given each record; `before` puts cheap steps there that records ride through."""
+    """Return a flow in which `step` is given each record; `before` puts cheap steps there, which run inline."""
     flow = Flow("numbers")
     stream = flow.read("r", NUMBERS)
     if before:

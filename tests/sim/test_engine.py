@@ -126,7 +126,7 @@ def test_congestion_awareness_beats_chance_on_a_saturated_device():
     problem = chain([0, 3e-4, 1.2e-4, 5e-5], rate=900.0, ratios=[1.0, 6.0, 1.0])
     latency = {}
     for policy in ("longest_queue", "random"):
-        options = sim.EngineOptions(seconds=20.0, workers=1, policy=policy, take=50, costs=sim.Costs(turn_s=2e-5))
+        options = sim.EngineOptions(seconds=20.0, workers=1, policy=policy, take=50, costs=sim.Costs(activation_s=2e-5))
         latency[policy] = sim.run_engine(problem, np.zeros(4, int), options).last.latency.percentile(50)
     assert latency["longest_queue"] < latency["random"]
 
@@ -162,7 +162,7 @@ def test_where_two_cores_are_not_enough_the_longest_queue_keeps_both_busy():
     # beyond capacity latency follows throughput, and who goes by age lets a bottleneck stand idle now and then
     costs = 1e-6 * 100 ** np.random.default_rng(2).random(12)
     problem = chain([0, *costs.tolist()], rate=2 / costs.sum())
-    options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, costs=sim.Costs(turn_s=6e-6), arrivals=sim.Constant())
+    options = sim.EngineOptions(seconds=0.5, tick_s=1e-3, costs=sim.Costs(activation_s=6e-6), arrivals=sim.Constant())
     rows = rehearse(problem, np.zeros(13, int), [1.1], options=options)
     p99 = {row.policy: row.p99_ms for row in rows}
     assert min(p99, key=p99.__getitem__) == "longest_queue"

@@ -29,7 +29,7 @@ MEASURED = {
     },
 }
 LOADS = {"below": (0.65,), "near": (0.8, 0.9)}
-ENGINE, THREADS = sim.Costs(turn_s=12e-6, ride_s=1e-6), sim.Costs(turn_s=40e-6)
+ENGINE, THREADS = sim.Costs(activation_s=12e-6, inline_s=1e-6), sim.Costs(activation_s=40e-6)
 
 
 #: those that look at what waits; with activations that take all of it they differ little

@@ -87,7 +87,7 @@ def run(
     answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
     answer["stalls_ms"] = {"every": 1e3 * stalls.every_s, "length": 1e3 * stalls.length_s}
     answer["share_of_cores"] = round(share, 3)
-    answer["costs_us"] = {k: {"turn": 1e6 * c.turn_s, "ride": 1e6 * c.ride_s} for k, c in costs.items()}
+    answer["costs_us"] = {k: {"activation": 1e6 * c.activation_s, "inline": 1e6 * c.inline_s} for k, c in costs.items()}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         with (output / "rehearsal.csv").open("w", newline="") as file:
@@ -99,29 +99,29 @@ def run(
 
 
 def calibrated(workers: int) -> dict[str, sim.Costs]:
-    """Measure what an activation costs each runner on this machine beside the steps' work, and a ride through a cheap step.
+    """Measure what an activation costs each runner here beside the steps' work, and a cheap step that runs inline.
 
     Processor time counts, since a busy machine stretches the clock but not that. Threads also lose time by waiting for
     each other, so for them the clock counts as well, as a ratio to the engine's: with `s` seconds that threads cannot
     share and `c` that they can, an activation takes max(s, (s + c) / workers) when there is always work.
     """
-    cost_s = 10e-6  # so much that a turn consumes no more than TAKE records
+    cost_s = 10e-6  # so much that it does not run inline
     work_s = TAKE * cost_s
     turns = Topology("turns", "chain", (cost_s,) * 4)
-    took = {name: _Spent() for name in ("engine", "threads", "few rides", "many rides")}
-    few, many = (Topology("rides", "chain", (cost_s, *(0.1e-6,) * n)) for n in (4, 20))
+    took = {name: _Spent() for name in ("engine", "threads", "few inline", "many inline")}
+    few, many = (Topology("inline", "chain", (cost_s, *(0.1e-6,) * n)) for n in (4, 20))
     for _ in range(_TRIES):
         took["engine"].add(turns, "engine", workers, steps=4)
         took["threads"].add(turns, "threads", workers, steps=4)
-        took["few rides"].add(few, "engine", 1, steps=1)
-        took["many rides"].add(many, "engine", 1, steps=1)
-    ride_s = max(0.0, (took["many rides"].processor_s - took["few rides"].processor_s) / 16 - TAKE * 0.1e-6)
-    turn_s = max(0.0, took["engine"].processor_s - work_s)
-    clock_s = max(turn_s, (turn_s + work_s) / workers) * took["threads"].clock_s / took["engine"].clock_s
+        took["few inline"].add(few, "engine", 1, steps=1)
+        took["many inline"].add(many, "engine", 1, steps=1)
+    inline_s = max(0.0, (took["many inline"].processor_s - took["few inline"].processor_s) / 16 - TAKE * 0.1e-6)
+    activation_s = max(0.0, took["engine"].processor_s - work_s)
+    clock_s = max(activation_s, (activation_s + work_s) / workers) * took["threads"].clock_s / took["engine"].clock_s
     shared_s = workers * clock_s - work_s
     switch_s = shared_s if shared_s * (workers - 1) <= work_s else clock_s
     switch_s = max(switch_s, took["threads"].processor_s - work_s, 0.0)
-    return {"engine": sim.Costs(max(0.0, turn_s - ride_s), ride_s), "threads": sim.Costs(switch_s)}
+    return {"engine": sim.Costs(max(0.0, activation_s - inline_s), inline_s), "threads": sim.Costs(switch_s)}
 
 
 class _Spent:
@@ -324,6 +324,9 @@ def table(answer: dict[str, Any]) -> str:
         f"two configurations the simulator has {answer['pairs_in_order']} the right way round",
         f"this process had {answer['share_of_cores']:.0%} of its cores; below 90 % the real figures say little",
         f"stalls: {answer['stalls_ms']['length']:.1f} ms every {answer['stalls_ms']['every']:.0f} ms; costs, µs: "
-        + "; ".join(f"{k}: turn {c['turn']:.1f}, ride {c['ride']:.1f}" for k, c in answer["costs_us"].items()),
+        + "; ".join(
+            f"{k}: activation {c['activation']:.1f}, inline step {c['inline']:.1f}"
+            for k, c in answer["costs_us"].items()
+        ),
     ]
     return "\n".join(lines)

@@ -172,7 +172,7 @@ class Run(ABC):
         """Return those whose thread, or a worker, has not come back; none but after an abort."""
         alive = {thread.name for thread in self._threads if thread.is_alive()}
         at_work = [task for task in self.tasks if task.in_hand is not None] if alive else []
-        # a source's thread that is alive hangs in a step that its records rode into, or in its reader
+        # a source's thread that is alive hangs in a step that it runs inline, or in its reader
         return at_work or [source.task for source in self.sources if source.thread_name in alive]
 
     def _close(self) -> None:

@@ -61,7 +61,7 @@ class SourceThread:
         try:
             self._read_all()
             self._unspill(wait=True)
-        except ExitError as error:  # a step that the records rode through
+        except ExitError as error:  # a step that ran inline
             self.run.fail(error)
         except HeadwaterError as error:
             self.run.fail(RunError(f"source {self.task.name!r} stopped: {error}", step=self.task.name))

@@ -19,13 +19,13 @@ RUNNERS = ("engine", "threads")
 class Costs:
     """What the engine takes beside the steps' own work; `headwater bench rehearsal` measures it."""
 
-    turn_s: float = 0.0
+    activation_s: float = 0.0
     """Per activation: deciding, queueing, waking; one worker at a time."""
-    ride_s: float = 0.0
+    inline_s: float = 0.0
     """Per step and batch: calling it and counting."""
 
     def __post_init__(self) -> None:
-        for name in ("turn_s", "ride_s"):
+        for name in ("activation_s", "inline_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise RunError(f"costs: {name} must be 0 or more seconds; got {getattr(self, name)}")
 

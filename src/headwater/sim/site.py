@@ -114,7 +114,7 @@ class StepQueue:
         counts.activations += 1
         counts.busy_ns += int(seconds * 1e9)
         counts.t_c_ns += int(seconds * records * 1e9)
-        if self._empty_since_s is not None:  # the records rode: they were never in the queue
+        if self._empty_since_s is not None:  # they ran inline, and were never in the queue
             counts.t_empty_ns -= int(seconds * 1e9)
 
     def finished(self, now_s: float) -> None:
@@ -203,7 +203,7 @@ class Site:
         self._send(parcels)
         self.scheduler.finished(activation)
         self._wake()
-        return spent_s + self._locked(world.options.costs.turn_s) - world.now
+        return spent_s + self._locked(world.options.costs.activation_s) - world.now
 
     def _now_ns(self) -> int:
         return int(self.world.now * 1e9)
@@ -247,7 +247,7 @@ class Site:
         """Let a worker take records, work through them, and carry on what needs no activation of its own."""
         queue, world = self._queues[activation.instance], self.world
         entries = queue.take(activation.records)
-        start_s = self._locked(world.options.costs.turn_s)
+        start_s = self._locked(world.options.costs.activation_s)
         queue.began(entries, start_s, world.counts[queue.step])
         taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
         seconds = self._work(queue, len(taken))
@@ -270,7 +270,7 @@ class Site:
         """The seconds that a batch takes in a step, counted."""
         world, step = self.world, queue.step
         compute_s = float(world.start_s[step] + records * world.work_s[step])
-        seconds = compute_s + world.options.costs.ride_s
+        seconds = compute_s + world.options.costs.inline_s
         queue.worked(records, seconds, world.counts[step])
         return seconds
 
