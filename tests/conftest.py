@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies` and `conservation`
 
 from conservation import missing
-from headwater.engine import Run
+from headwater.engine import EngineRun
 from headwater.errors import RunError
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ def nothing_is_missing(monkeypatch):
 
         monkeypatch.setattr(kind, "wait", wait)
 
-    held_to_account(Run)
+    held_to_account(EngineRun)
     if "headwater.spark.query" in sys.modules:  # else nothing here runs on Spark
         held_to_account(sys.modules["headwater.spark.query"].SparkRun)
     yield

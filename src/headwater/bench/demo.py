@@ -14,7 +14,6 @@ import numpy as np
 from headwater import engine
 from headwater.bench.broker import broker
 from headwater.bench.plots import over_time
-from headwater.engine import Run
 from headwater.flow import Batch, Flow, Schema, Stream
 from headwater.flow.endpoints import Reader, Reject, Source
 from headwater.io import Mqtt
@@ -24,6 +23,7 @@ from headwater.riot.etl import etl
 from headwater.riot.pred import pred
 from headwater.riot.sources import MESSAGES, generated
 from headwater.riot.stats import stats
+from headwater.run import Run
 
 SENSORS_HZ = 200
 #: when the overload act changes its rate, and to what share of the flow's capacity

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, err, print_json, steps_table
-from headwater.engine import Run
 from headwater.errors import RunError, listed, suggestion
+from headwater.run import Run
 
 
 def demo(

@@ -11,19 +11,19 @@ from contextlib import suppress
 from typing import Any
 
 from headwater.engine.options import Options
-from headwater.engine.run import Run
+from headwater.engine.run import EngineRun
 from headwater.engine.threads import ThreadPerStep
 from headwater.engine.workers import WorkerPool
 from headwater.errors import RunError, listed
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 
-__all__ = ["RUNNERS", "Options", "Report", "Run", "run", "start"]
+__all__ = ["RUNNERS", "EngineRun", "Options", "Report", "run", "start"]
 
-RUNNERS: dict[str, type[Run]] = {"engine": WorkerPool, "threads": ThreadPerStep}
+RUNNERS: dict[str, type[EngineRun]] = {"engine": WorkerPool, "threads": ThreadPerStep}
 
 
-def start(flow: Flow, *, on: str = "engine", **options: Any) -> Run:
+def start(flow: Flow, *, on: str = "engine", **options: Any) -> EngineRun:
     """Start a flow and return the run in progress; options are those of `Options`."""
     if on not in RUNNERS:
         raise RunError(f"there is no runner {on!r} here; runners are {listed(RUNNERS)}")

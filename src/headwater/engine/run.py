@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Self
 
 from headwater.data.batch import Batch
 from headwater.engine.options import Options
@@ -29,8 +30,8 @@ _EXAMPLES = 5
 _LONG_S = 10.0  #: an activation that takes longer is spoken of
 
 
-class Run(ABC):
-    """A flow at work. `start` it, then `wait` for its report; `stop` ends it in order, `abort` at once.
+class EngineRun(ABC):
+    """A flow at work in this process, as `headwater.run.Run` has it.
 
     A subclass moves records: it owns the workers and the queues' locks.
     """
@@ -79,7 +80,7 @@ class Run(ABC):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Run:
+    def start(self) -> Self:
         """Start workers, sources and the sampling of measurements; return at once."""
         try:
             for source in self.sources:

@@ -18,7 +18,7 @@ from headwater.operators.queue import Delivery
 from headwater.operators.task import ExitError, Task
 
 if TYPE_CHECKING:
-    from headwater.engine.run import Run
+    from headwater.engine.run import EngineRun
     from headwater.io.spill import SpillFile
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _MOST = 2000  #: records that a source with a backlog hands over at once, unless
 class SourceThread:
     """Reads one source and hands its batches to the first steps."""
 
-    def __init__(self, run: Run, task: Task) -> None:
+    def __init__(self, run: EngineRun, task: Task) -> None:
         self.run, self.task = run, task
         self.held = 0  #: records that were read and not handed over: in hand, or spilled
         self.thread_name = f"read {task.name}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from headwater.engine.options import Options
-from headwater.engine.run import Run
+from headwater.engine.run import EngineRun
 from headwater.engine.scheduler import Activation, batch_size
 from headwater.engine.scheduler.throttle import HIGH, LOW
 from headwater.errors import RunError
@@ -26,7 +26,7 @@ from headwater.operators.task import ExitError, Task
 log = logging.getLogger(__name__)
 
 
-class ThreadPerStep(Run):
+class ThreadPerStep(EngineRun):
     """Runs each instance of each step in a thread of its own; a full queue makes its writers wait."""
 
     runner = "threads"

@@ -11,7 +11,7 @@ import numpy as np
 from headwater.data.batch import NO_WATERMARK
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
-from headwater.engine.run import Run
+from headwater.engine.run import EngineRun
 from headwater.engine.scheduler import Activation, Scheduler
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -27,7 +27,7 @@ _TIME_EVERY = 256  #: one decision of so many is timed
 _GONE = Delivery(-1, 0, None, NO_WATERMARK, 0)
 
 
-class WorkerPool(Run):
+class WorkerPool(EngineRun):
     """Runs a flow on a few workers that move from step to step; one lock guards the scheduler and all queues."""
 
     runner = "engine"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,17 +25,21 @@ from headwater.sim.site import Parcel, Site
 
 def run(problem: Problem, device: Ints, options: EngineOptions | None = None) -> Report:
     """Play a placed flow and report it like a run; sources and links take no worker."""
-    world = _World(problem, device, options or EngineOptions())
-    world.play()
-    return world.report()
+    simulation = Simulation(problem, device, options or EngineOptions())
+    simulation.play()
+    return simulation.report()
 
 
-class _World:
-    """All devices and links of one run, and the list of events between them."""
+class Simulation:
+    """All devices and links of one run, and the list of events between them.
+
+    `stopping` and `aborted` may be set by another thread while it plays.
+    """
 
     def __init__(self, problem: Problem, device: Ints, options: EngineOptions) -> None:
         self.problem, self.device, self.options = problem, device, options
         self.now = 0.0
+        self.stopping = self.aborted = False
         self.counts = [StepMetrics(name) for name in problem.steps]
         rows, kinds = np.arange(len(device)), problem.net.class_of[device]
         self.work_s = problem.service_s[rows, kinds]
@@ -72,9 +77,11 @@ class _World:
         for inlet in self._inlets:
             inlet.open()
         end = math.inf if self.options.drain else self.options.seconds
-        while self._events and self._events[0][0] <= end:
+        while self._events and self._events[0][0] <= end and not self.aborted:
             self.now, _, act = heapq.heappop(self._events)
             act()
+        if not (self.stopping or self.aborted):
+            self.now = max(self.now, self.options.seconds)
 
     def made(self, step: int, born: Floats, at_s: float) -> list[Parcel]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
@@ -111,29 +118,42 @@ class _World:
             latency = float(problem.hop_s[e, across])
         else:
             latency = float(problem.net.latency_s(a, b))
+        self.counts[to].in_hand += len(born)
         self.at(sent_s + latency, lambda: self.sites[b].receive(to, born))
+
+    def sample(self) -> Sample:
+        """Everything counted up to now; safe to ask from another thread, which may see an event half done."""
+        steps = {counts.name: replace(counts) for counts in self.counts}
+        for site in self.sites.values():
+            steps.update((counts.name, counts) for counts in site.counted())
+        for counts in steps.values():
+            counts.span_ns = int(self.now * 1e9)
+        latency, out = Histogram(), {}
+        for step in self.problem.sinks:
+            ages = self._ages(step)
+            latency.add((ages * 1e9).astype(np.int64))
+            out[self.problem.steps[step]] = steps[self.problem.steps[step]].records_out
+        read = sum(inlet.records for inlet in self._inlets)
+        return Sample(self.now, steps, latency, latency, read, out)
+
+    def _ages(self, step: int) -> Floats:
+        """Seconds from the birth of records to their arrival at a sink, those of the warm-up left out."""
+        parts, options = list(self._arrived[step]), self.options
+        born = np.concatenate([b for _, b in parts]) if parts else np.zeros(0)
+        when = np.repeat([at for at, _ in parts], [len(b) for _, b in parts])
+        since = born if options.drain else when
+        return np.asarray((when - born)[since >= options.warm_up * options.seconds])
 
     def report(self) -> Report:
         """Sum the run up."""
-        problem, options = self.problem, self.options
-        self.now = span = max(self.now, options.seconds)
-        for site in self.sites.values():
-            site.close()
-        for counted in self.counts:
-            counted.span_ns = int(span * 1e9)
-        latency, means, out = Histogram(), {}, {}
-        for step, parts in self._arrived.items():
-            born = np.concatenate([b for _, b in parts]) if parts else np.zeros(0)
-            when = np.repeat([at for at, _ in parts], [len(b) for _, b in parts])
-            since = born if options.drain else when
-            ages = (when - born)[since >= options.warm_up * options.seconds]
-            latency.add((ages * 1e9).astype(np.int64))
+        problem, options, last = self.problem, self.options, self.sample()
+        means = {}
+        for step in problem.sinks:
+            ages = self._ages(step)
             means[problem.steps[step]] = float(ages.mean()) if len(ages) else 0.0
-            out[problem.steps[step]] = len(born)
-        read = sum(inlet.records for inlet in self._inlets)
-        sample = Sample(span, {c.name: c for c in self.counts}, latency, latency, read, out)
         extra = {"mode": "engine", "runner": options.runner, "policy": options.policy, "seed": options.seed}
         extra["mean_latency_s"] = means
-        extra["sinks"] = by_sink(problem, self.device, means, out)
+        extra["sinks"] = by_sink(problem, self.device, means, last.records_out)
         decisions = sum(site.scheduler.decisions for site in self.sites.values())
-        return Report(problem.name, "sim", span, sample, decisions=decisions, extra=extra)
+        left = sum(step.left for step in last.steps.values())
+        return Report(problem.name, "sim", self.now, last, left=left, decisions=decisions, extra=extra)

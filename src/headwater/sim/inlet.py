@@ -21,8 +21,8 @@ class Inlet:
 
     @property
     def records(self) -> int:
-        """How many records came in all."""
-        return len(self._times)
+        """How many records were read so far."""
+        return self._next
 
     def open(self) -> None:
         """Wait for the first record."""
@@ -37,6 +37,8 @@ class Inlet:
     def _look(self) -> None:
         """Hand over what is due, at most a chunk, if there is room."""
         world, site = self._world, self._site
+        if world.stopping:
+            return
         due = int(np.searchsorted(self._times, world.now, "right"))
         end = min(max(due, self._next + 1), self._next + world.options.chunk)
         busy_s = site.emit(self._step, self._times[self._next : end], self._look)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,8 @@ class World(Protocol):
     problem: Problem
     options: EngineOptions
     now: float
+    stopping: bool
+    """Whether sources should read no more."""
     random: np.random.Generator
     counts: list[StepMetrics]
     work_s: Floats
@@ -75,6 +78,8 @@ class StepQueue:
     def __init__(self, step: int) -> None:
         self.step = step
         self._entries: deque[Entry] = deque()
+        self.records = 0
+        """How many wait."""
         self._finished_s = 0.0
         self._empty_since_s: float | None = 0.0
 
@@ -84,10 +89,12 @@ class StepQueue:
             counts.t_empty_ns += int((now_s - self._empty_since_s) * 1e9)
             self._empty_since_s = None
         self._entries.append((born, now_s))
+        self.records += len(born)
 
     def take(self, count: int) -> list[Entry]:
         """Take records from the front; an entry that reaches further is cut."""
         taken = []
+        self.records -= count
         while count:
             born, put_s = self._entries.popleft()
             if len(born) > count:
@@ -185,6 +192,7 @@ class Site:
 
     def receive(self, step: int, born: Floats) -> None:
         """Take records that came from another device."""
+        self.world.counts[step].in_hand -= len(born)
         self._send(self._passed(step, born))
         self._wake()
 
@@ -250,15 +258,20 @@ class Site:
         start_s = self._locked(world.options.costs.activation_s)
         queue.began(entries, start_s, world.counts[queue.step])
         taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
-        seconds = self._work(queue, len(taken))
+        seconds = self._seconds(queue.step, len(taken))
+        world.counts[queue.step].in_hand += len(taken)
 
         def done() -> None:
+            world.counts[queue.step].in_hand -= len(taken)
+            queue.worked(len(taken), seconds, world.counts[queue.step])
             made = world.made(queue.step, taken, world.now)
             out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[queue.step]))
             left, spent_s = self._run_inline(activation, made)
+            self._carry(left, +1)
             world.at(self.after(world.now, spent_s), lambda: finish(left, out))
 
         def finish(left: list[Parcel], out: int) -> None:
+            self._carry(left, -1)
             self._send(left)
             queue.finished(world.now)
             self.scheduler.finished(activation, int(seconds * 1e9), out, queue.head_ns())
@@ -266,13 +279,15 @@ class Site:
 
         world.at(self.after(max(world.now, start_s), seconds), done)
 
-    def _work(self, queue: StepQueue, records: int) -> float:
-        """The seconds that a batch takes in a step, counted."""
-        world, step = self.world, queue.step
-        compute_s = float(world.start_s[step] + records * world.work_s[step])
-        seconds = compute_s + world.options.costs.inline_s
-        queue.worked(records, seconds, world.counts[step])
-        return seconds
+    def _seconds(self, step: int, records: int) -> float:
+        """The seconds that a batch takes in a step."""
+        world = self.world
+        return float(world.start_s[step] + records * world.work_s[step]) + world.options.costs.inline_s
+
+    def _carry(self, parcels: list[Parcel], sign: int) -> None:
+        """Count records as on their way to the queues they are for, or as there."""
+        for e, born in parcels:
+            self.world.counts[int(self.world.problem.stream_to[e])].in_hand += sign * len(born)
 
     def _run_inline(self, activation: Activation, parcels: list[Parcel]) -> tuple[list[Parcel], float]:
         """Carry records on through the steps set apart for it; return what is left for queues, and the seconds spent."""
@@ -287,13 +302,16 @@ class Site:
             if number is None:
                 self.world.counts[step].records_in += len(born)
             else:
-                seconds = self._work(self._queues[number], len(born))
+                seconds = self._seconds(step, len(born))
+                self._queues[number].worked(len(born), seconds, self.world.counts[step])
                 self.scheduler.learn(number, len(born), int(seconds * 1e9))
                 spent_s += seconds
             parcels += self.world.made(step, born, self.world.now + spent_s)
         return left, spent_s
 
-    def close(self) -> None:
-        """Count the time in which steps had nothing to do up to now."""
+    def counted(self) -> Iterator[StepMetrics]:
+        """The counts of steps that cost something, up to now: with what waits, and the time with nothing to do."""
+        now_s = self.world.now
         for queue in self._queues:
-            self.world.counts[queue.step].t_empty_ns += queue.empty_ns(self.world.now)
+            counts = self.world.counts[queue.step]
+            yield replace(counts, queue=queue.records, t_empty_ns=counts.t_empty_ns + queue.empty_ns(now_s))

@@ -27,7 +27,7 @@ def start(flow: Flow, **options: Any) -> SparkRun:
     """Start a flow on Spark and return the run in progress; options are those of `Options`."""
     from headwater.spark.query import SparkRun
 
-    return SparkRun(flow, Options(**options))
+    return SparkRun(flow, Options(**options)).start()
 
 
 def run(flow: Flow, **options: Any) -> Report:

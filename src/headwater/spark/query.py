@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
@@ -46,7 +46,7 @@ _REAPED_S = 5.0  # until a process that does not answer any more is known to be 
 
 
 class SparkRun:
-    """A flow at work on Spark. `wait` for its report; `stop` ends it in order, `abort` at once."""
+    """A flow at work on Spark, as `headwater.run.Run` has it; with a checkpoint, `stop` leaves windows open."""
 
     runner = "spark"
 
@@ -64,6 +64,9 @@ class SparkRun:
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._aborted = False
         self._starts_left = 2  #: how often the query may still be started again
+
+    def start(self) -> Self:
+        """Check the flow, start Spark where none runs yet, and the query on it."""
         try:
             self._query = self._prepared()
         except BaseException as error:
@@ -74,6 +77,7 @@ class SparkRun:
                 raise RunError(told) from error
             raise
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        return self
 
     def _prepared(self) -> StreamingQuery:
         """Check all that can be checked, then start the query."""

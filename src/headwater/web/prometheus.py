@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headwater.engine import Run
+from headwater.engine import EngineRun
 from headwater.errors import RunError
 from headwater.metrics import StepMetrics
 
@@ -32,7 +32,7 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
 class RunCollector:
     """Reads a run's measurements each time Prometheus asks."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: EngineRun) -> None:
         self._run = run
 
     def collect(self) -> Iterator[Any]:
@@ -65,7 +65,7 @@ class RunCollector:
         yield quantiles
 
 
-def serve(run: Run, port: int, address: str = "127.0.0.1") -> Any:
+def serve(run: EngineRun, port: int, address: str = "127.0.0.1") -> Any:
     """Serve a run's metrics at http://address:port/metrics; returns the server."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
