@@ -3,18 +3,18 @@ BIN := .venv/bin
 
 .PHONY: demo test test-core test-spark coverage check docs bench soak clean lock
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Two stamps in one environment, which is rebuilt when the project's requirements change, never by hand: the demo alone
-# needs neither Spark nor the tools.
-.venv/ready: pyproject.toml constraints.txt
+# Two packages of this repository, the product and its benchmark, in one environment with two stamps, which is rebuilt when
+# their requirements change, never by hand: the demo alone needs neither Spark nor the tools.
+.venv/ready: pyproject.toml bench/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) '.[dev]'
+	$(INSTALL) -e '.[dev]' -e bench
 	touch .venv/demo $@
 
-.venv/demo: pyproject.toml constraints.txt
+.venv/demo: pyproject.toml bench/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) '.[demo]'
+	$(INSTALL) -e . -e 'bench[demo]'
 	touch $@
 
 demo: .venv/demo
@@ -22,7 +22,7 @@ demo: .venv/demo
 
 # Two at a time, file by file: half of them wait for brokers, child processes and Spark.
 PYTEST := -m pytest -n 2 --dist loadfile
-ON_SPARK := tests/spark tests/runners src/headwater/spark
+ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
 test: test-core test-spark
 

@@ -12,7 +12,12 @@ from headwater.errors import RunError
 
 ROOT = Path(__file__).parents[1]
 #: all in these is a test of Spark; elsewhere a test says so itself, with the marker or by asking for the session
-ON_SPARK = (ROOT / "tests" / "spark", ROOT / "tests" / "runners", ROOT / "src" / "headwater" / "spark")
+ON_SPARK = (
+    ROOT / "tests" / "spark",
+    ROOT / "tests" / "runners",
+    ROOT / "src" / "headwater" / "spark",
+    ROOT / "bench" / "src" / "headwater_bench" / "mllib",
+)
 
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.bench.broker import broker
+from headwater_bench.experiments.broker import broker
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

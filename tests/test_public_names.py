@@ -1,15 +1,22 @@
 """What packages say they export is there, and importing the package stays cheap."""
 
 import importlib
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 
+import headwater
 
-@pytest.mark.parametrize(
-    "name", ["headwater", "headwater.flow", "headwater.io", "headwater.engine", "headwater.operators"]
-)
+#: every package that a user may import from says what is public
+PACKAGES = [
+    "headwater",
+    *sorted(f"headwater.{found.name}" for found in pkgutil.iter_modules(headwater.__path__) if found.ispkg),
+]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_every_exported_name_exists(name):
     module = importlib.import_module(name)
     assert sorted(module.__all__) == sorted(set(module.__all__))
@@ -29,7 +36,7 @@ def test_describing_and_running_a_plain_flow_loads_neither_numba_nor_arrow_nor_p
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["cep", "engine", "io", "net", "place", "riot", "sim", "spark"])
+@pytest.mark.parametrize("package", ["cep", "engine", "io", "models", "net", "place", "sim", "spark", "steps"])
 def test_a_package_resolves_when_it_is_named_and_not_before(package):
     code = (
         "import sys\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headwater import io
-from headwater.bench.broker import broker
+from headwater_bench.experiments.broker import broker
 
 ROOT = Path(__file__).parents[1]
 SERVICE = ROOT / "examples" / "service"

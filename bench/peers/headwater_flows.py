@@ -12,10 +12,10 @@ from headwater import engine
 from headwater.data.column import Text
 from headwater.flow import Flow
 from headwater.io import Collect
-from headwater.riot.etl import etl
-from headwater.riot.pred import pred
-from headwater.riot.sources import repeated
-from headwater.riot.stats import stats
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import repeated
+from headwater_bench.riot.stats import stats
 
 _WARM_S = 1.0  #: of a run that are not measured
 #: Larger turns than the engine's own 50 records, as the peers too take a thousand at a time where that helps them.

@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from headwater import cep as cep
     from headwater import engine as engine
     from headwater import io as io
+    from headwater import models as models
     from headwater import net as net
     from headwater import place as place
-    from headwater import riot as riot
     from headwater import sim as sim
     from headwater import spark as spark
+    from headwater import steps as steps
 
 __version__ = "0.1.0"
 
@@ -71,7 +72,7 @@ __all__ = [
 
 
 #: loaded on use: describing a flow needs none of them, and some need an extra
-_PACKAGES = ("cep", "engine", "io", "net", "place", "riot", "sim", "spark")
+_PACKAGES = ("cep", "engine", "io", "models", "net", "place", "sim", "spark", "steps")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,10 +5,10 @@ import csv
 import numpy as np
 import pytest
 
-from headwater.bench import length
 from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Schema
 from headwater.errors import RunError
+from headwater_bench.experiments import length
 
 
 def test_the_curve_has_a_point_for_every_mark_and_is_written_and_drawn(tmp_path):

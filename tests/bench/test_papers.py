@@ -9,8 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headwater.bench import aels_cases, cep_cases, device, energy, machine, papers
 from headwater.cli import add_commands, app
+from headwater.engine import energy, machine
+from headwater_bench.experiments import aels_cases, cep_cases, device, papers
 
 #: how many tables and figures each paper numbers
 COUNTS = {"edgewise": (0, 12), "storm-rts": (1, 12), "aels": (7, 10), "cep": (4, 8)}

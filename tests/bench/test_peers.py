@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from headwater.bench import peers
-from headwater.bench.peers_equal import differences, read
 from headwater.data.column import Text
 from headwater.errors import RunError
+from headwater_bench.experiments import peers
+from headwater_bench.experiments.peers_equal import differences, read
 
 
 def script(name):

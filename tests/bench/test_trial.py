@@ -1,6 +1,6 @@
 """What many trials say together: who is driven on, and what rate counts as sustained."""
 
-from headwater.bench.trial import Trial, median, of, sustained_hz, sweep
+from headwater_bench.experiments.trial import Trial, median, of, sustained_hz, sweep
 
 
 def trial(rate, p99=5.0, out=None, config="threads", repeat=0):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.bench import cep
+from headwater_bench.experiments import cep
 
 STATED = {
     "Fil 1.0": 1,

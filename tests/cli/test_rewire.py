@@ -11,9 +11,9 @@ import pytest
 from headwater import Flow, cli, engine, io
 from headwater.cli.rewire import rewired
 from headwater.errors import FlowError
-from headwater.riot.city import CityStream
-from headwater.riot.datasets import CITY
-from headwater.riot.generate import messages
+from headwater_bench.riot.city import CityStream
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.generate import messages
 
 
 @pytest.fixture

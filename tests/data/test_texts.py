@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headwater.data.column import Text
 from headwater.data.text_format import Weaver, float32_texts
 from headwater.errors import FlowError
-from headwater.riot.kernels.csv import CsvSplitter
-from headwater.riot.kernels.xml import XmlParser
+from headwater_bench.riot.kernels.csv import CsvSplitter
+from headwater_bench.riot.kernels.xml import XmlParser
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 fields = st.one_of(

@@ -119,8 +119,8 @@ def test_one_writer_keeps_the_order_of_records(tmp_path, name):
 
 
 def test_the_published_messages_of_etl_are_all_in_one_file(tmp_path):
-    from headwater.riot.etl import etl
-    from headwater.riot.sources import generated
+    from headwater_bench.riot.etl import etl
+    from headwater_bench.riot.sources import generated
 
     report = engine.run(etl(generated("CITY", 100_000, count=2000), publish=io.JsonLines(tmp_path / "p.jsonl")))
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from headwater import net as nets
-from headwater.place.cases import ghosh
 from headwater.place.problem import Model, Problem
+from headwater_bench.cases import ghosh
 
 
 def edges(random: np.random.Generator, n: int, extra: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

@@ -12,13 +12,13 @@ from headwater import net as nets
 from headwater.errors import PlacementError
 from headwater.place import Budget, Constraints, Objective, strategy, violations, wished
 from headwater.place.account import account
-from headwater.place.cases import ghosh, replica
 from headwater.place.explain import explain
 from headwater.place.fleet import Fleet, uses
 from headwater.place.picture import draw
 from headwater.place.render import render
 from headwater.place.repair import repair
 from headwater.place.what_if import front, headroom, least
+from headwater_bench.cases import ghosh, replica
 
 from .strategies import cep_problem, queue_problem, seeds
 

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from headwater.bench import aels, aels_played, cep_placement
 from headwater.errors import RunError
-from headwater.place.cases import ghosh
+from headwater_bench.cases import ghosh
+from headwater_bench.experiments import aels, aels_played, cep_placement
 
 
 @pytest.fixture(scope="module")

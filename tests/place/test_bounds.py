@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from headwater import net as nets
 from headwater.place import best, brute, exact, exact_aggregate, strategy
-from headwater.place.cases import veith
 from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
 from headwater.place.problem import Model, Taken
 from headwater.place.score import MEASURES
+from headwater_bench.cases import veith
 
 from .strategies import cep_problem, queue_problem, seeds
 

@@ -10,9 +10,9 @@ from headwater import Flow, col, io
 from headwater import net as nets
 from headwater.errors import PlacementError
 from headwater.place import Budget, violations
-from headwater.place.cases import ghosh, replica, veith
 from headwater.place.from_flow import problem_of
 from headwater.place.score import score
+from headwater_bench.cases import ghosh, replica, veith
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "placement" / "cep_replicas.json"
 

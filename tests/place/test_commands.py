@@ -16,7 +16,7 @@ from headwater.cli.net import app as net_app
 from headwater.cli.plan import plan
 from headwater.cli.simulate import simulate
 from headwater.errors import HeadwaterError
-from headwater.place.cases import ghosh
+from headwater_bench.cases import ghosh
 
 KEYS = {"status", "value", "bound", "gap", "placement", "paths", "devices", "links", "binding", "seconds"}
 FLOW = """

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from headwater import net as nets
 from headwater.errors import PlacementError
 from headwater.place import anneal, best, brute, exact, exact_aggregate, exact_latency, genetic, random_search
-from headwater.place.cases import ghosh, replica
 from headwater.place.dense import dense
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
 from headwater.place.problem import Model
 from headwater.place.verify import violations
+from headwater_bench.cases import ghosh, replica
 
 from .strategies import cep_problem, detour_problem, queue_problem, seeds
 

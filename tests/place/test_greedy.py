@@ -11,11 +11,11 @@ from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, min_cost, tce
 from headwater.place.aels_rp import Regions
 from headwater.place.aels_rp_la import near
 from headwater.place.capacity import Capacity
-from headwater.place.cases import veith
 from headwater.place.descent import descend, foresee
 from headwater.place.problem import Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
+from headwater_bench.cases import veith
 
 from .strategies import queue_problem, seeds
 

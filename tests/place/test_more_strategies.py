@@ -10,13 +10,13 @@ from headwater import net as nets
 from headwater import sim
 from headwater.errors import PlacementError
 from headwater.place import brute, exact, r_storm, tcep_original
-from headwater.place.cases import ghosh
 from headwater.place.copies import with_copies
 from headwater.place.explain import explain, slower
 from headwater.place.placement import Budget
 from headwater.place.problem import Model, Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
+from headwater_bench.cases import ghosh
 
 from .strategies import queue_problem, seeds
 

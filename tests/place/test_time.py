@@ -11,9 +11,9 @@ from hypothesis import given, settings
 
 from headwater.place import Budget, brute, exact, exact_latency, strategy, violations
 from headwater.place.candidates import candidates
-from headwater.place.cases import ghosh
 from headwater.place.dense import dense
 from headwater.place.placement import Clock, slices
+from headwater_bench.cases import ghosh
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -115,7 +115,7 @@ import sys
 sys.modules["numba"] = None
 import numpy as np
 from headwater.place import Budget, strategy
-from headwater.place.cases import ghosh
+from headwater_bench.cases import ghosh
 problem = ghosh.problem(ghosh.draw(5, 1, seed=3), 1000.0)
 np.random.seed(11)
 before = np.random.get_state()[1].tolist()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headwater import engine
-from headwater.bench import riot
-from headwater.bench.riot_figures import compared_at
 from headwater.errors import RunError
+from headwater_bench.experiments import riot
+from headwater_bench.experiments.riot_figures import compared_at
 
 
 @pytest.fixture(scope="module")

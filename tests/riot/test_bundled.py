@@ -17,11 +17,11 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow import draw
 from headwater.io import Collect
-from headwater.riot import flow_named
-from headwater.riot.generate import messages, stream
-from headwater.riot.in_order import InOrder
-from headwater.riot.models import LinearModel, TreeModel, load
-from headwater.riot.train import generated_table
+from headwater.models.model import LinearModel, TreeModel, load
+from headwater_bench.riot import flow_named
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.in_order import InOrder
+from headwater_bench.riot.train import generated_table
 
 
 @pytest.fixture

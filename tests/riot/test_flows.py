@@ -15,19 +15,19 @@ from headwater.data.batch import Batch
 from headwater.data.column import Text
 from headwater.errors import FlowError
 from headwater.io import Collect, Items
-from headwater.riot.city import CityStream
-from headwater.riot.datasets import CITY, FIT, GRID, TAXI, Dataset
-from headwater.riot.etl import etl
-from headwater.riot.generate import messages, stream
-from headwater.riot.kernels.bloom import BloomFilter
-from headwater.riot.labels import CLASSES
-from headwater.riot.model_folder import ModelFolder
-from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, load, save
-from headwater.riot.parse import ParseRows, ParseXml
-from headwater.riot.pred import pred
-from headwater.riot.sources import MESSAGES, Messages, repeated
-from headwater.riot.stats import stats
-from headwater.riot.train import generated_table, train, triggers
+from headwater.models.folder import ModelFolder
+from headwater.models.model import Fork, Leaf, LinearModel, TreeModel, load, save
+from headwater.steps.bloom import BloomFilter
+from headwater_bench.riot.city import CityStream
+from headwater_bench.riot.datasets import CITY, FIT, GRID, TAXI, Dataset
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.labels import CLASSES
+from headwater_bench.riot.parse import ParseRows, ParseXml
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import MESSAGES, Messages, repeated
+from headwater_bench.riot.stats import stats
+from headwater_bench.riot.train import generated_table, train, triggers
 
 COUNT = 600
 
@@ -264,7 +264,7 @@ def test_a_model_that_is_missing_corrupt_or_of_other_columns_is_a_dead_letter(tm
 
 
 def test_training_on_rows_that_are_no_numbers_is_a_dead_letter(tmp_path):
-    from headwater.riot.learn import Table
+    from headwater_bench.riot.learn import Table
 
     rows = generated_table(CITY, 50).rows(0, 50).replace(b",", b",x", 5)
     report = engine.run(train(triggers(1e9, count=3, rows=20), models=tmp_path, table=Table(rows)))

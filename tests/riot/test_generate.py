@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headwater.data.column import Text
 from headwater.errors import FlowError
 from headwater.io.senml.columns import SenmlParser
-from headwater.riot.city import CityStream
-from headwater.riot.datasets import DATASETS, dataset
-from headwater.riot.generate import messages, stream
-from headwater.riot.taxi import TaxiStream
+from headwater_bench.riot.city import CityStream
+from headwater_bench.riot.datasets import DATASETS, dataset
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.taxi import TaxiStream
 
 
 def equal(one, other) -> bool:

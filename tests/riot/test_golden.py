@@ -11,12 +11,12 @@ import pytest
 
 from headwater import engine
 from headwater.io import Collect
-from headwater.riot import samples
-from headwater.riot.datasets import CITY
-from headwater.riot.etl import etl
-from headwater.riot.pred import pred
-from headwater.riot.sources import MessageFile
-from headwater.riot.stats import stats
+from headwater_bench.riot import samples
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import MessageFile
+from headwater_bench.riot.stats import stats
 
 FOLDER = samples.folder()
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="the benchmark's files are not here")
@@ -97,7 +97,7 @@ def test_regressions_or_moments_equal_the_golden_ones(statistics):
 
 def test_distinct_counts_with_ten_bits_equal_the_golden_ones():
     from headwater.data.column import Text
-    from headwater.riot.kernels.distinct import distinct_count
+    from headwater.steps.distinct import distinct_count
 
     rows = golden("pred.csv")
     sources, ranks = Text.of([row["source"] for row in rows]), np.zeros((1, 1025), np.int64)
@@ -122,7 +122,7 @@ def test_classes_and_forecasts_equal_the_golden_ones():
 
 
 def test_averages_come_in_the_pattern_of_the_endless_loop():
-    from headwater.riot.sources import repeated
+    from headwater_bench.riot.sources import repeated
 
     texts = samples.messages(CITY)[1:]  # the original drops the first line
     report = engine.run(pred(repeated(texts, 1e9, count=999 * 5), instances={"parse": 1}))

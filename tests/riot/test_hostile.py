@@ -10,13 +10,13 @@ import pytest
 from headwater import engine
 from headwater.data.column import Text
 from headwater.io import Collect
-from headwater.riot.datasets import CITY
-from headwater.riot.etl import etl
-from headwater.riot.generate import messages, stream
-from headwater.riot.pred import pred
-from headwater.riot.sources import repeated
-from headwater.riot.stats import stats
-from headwater.riot.viz import stats_viz
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import repeated
+from headwater_bench.riot.stats import stats
+from headwater_bench.riot.viz import stats_viz
 
 GOOD = messages(stream("CITY"), 0, 3).tolist()
 YEAR_MS = 365 * 24 * 3600 * 1000

@@ -8,12 +8,12 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.riot.kernels.average import block_average
-from headwater.riot.kernels.interpolate import interpolate
-from headwater.riot.kernels.kalman import kalman
-from headwater.riot.kernels.moment import second_moment
-from headwater.riot.kernels.pieces import Pieces
-from headwater.riot.kernels.regression import sliding_regression
+from headwater.steps.average import block_average
+from headwater.steps.interpolate import interpolate
+from headwater.steps.kalman import kalman
+from headwater.steps.moment import second_moment
+from headwater.steps.regression import sliding_regression
+from headwater_bench.riot.kernels.pieces import Pieces
 
 KEYS = 4
 values = st.floats(-1e6, 1e6, width=32)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import ModelError
-from headwater.riot.models import Fork, Leaf, LinearModel, TreeModel, from_json, from_weka, load, save
+from headwater.models.model import Fork, Leaf, LinearModel, TreeModel, from_json, from_weka, load, save
 
 TREE = TreeModel(("air", "dust"), ("BAD", "GOOD"), (Fork(0, 22.0, 1, 2), Leaf(0), Fork(1, 0.5, 3, 4), Leaf(1), Leaf(0)))
 LINE = LinearModel(("air", "dust"), "light", (2.0, -0.5), 10.0)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headwater.data.column import Text
 from headwater.errors import FlowError
-from headwater.riot.kernels.bloom import BloomFilter
-from headwater.riot.kernels.distinct import distinct_count
-from headwater.riot.kernels.sha1 import sha1_head
+from headwater.steps.bloom import BloomFilter
+from headwater.steps.distinct import distinct_count
+from headwater.steps.sha1 import sha1_head
 
 
 @given(st.binary(max_size=200))

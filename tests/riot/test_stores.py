@@ -18,14 +18,14 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.operators import build
-from headwater.riot.blobs import BlobStore, PutBlobs, zip_stored, zipped
-from headwater.riot.chart import line_chart
-from headwater.riot.datasets import CITY
-from headwater.riot.etl import etl
-from headwater.riot.generate import messages, stream
-from headwater.riot.sources import repeated
-from headwater.riot.table import SqliteTable
-from headwater.riot.viz import stats_viz
+from headwater_bench.riot.blobs import BlobStore, PutBlobs, zip_stored, zipped
+from headwater_bench.riot.chart import line_chart
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.sources import repeated
+from headwater_bench.riot.table import SqliteTable
+from headwater_bench.riot.viz import stats_viz
 
 ROWS = Schema.of({"timestamp": int, "source": str, "x": float})
 

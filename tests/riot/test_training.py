@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ModelError
-from headwater.riot import samples
-from headwater.riot.kernels.split import best_split
-from headwater.riot.labels import CLASSES, percentile, quartile_classes
-from headwater.riot.models import Leaf
-from headwater.riot.train_regression import train_regression
-from headwater.riot.train_tree import train_tree
+from headwater.models.model import Leaf
+from headwater_bench.riot import samples
+from headwater_bench.riot.kernels.split import best_split
+from headwater_bench.riot.labels import CLASSES, percentile, quartile_classes
+from headwater_bench.riot.train_regression import train_regression
+from headwater_bench.riot.train_tree import train_tree
 
 
 def entropy(labels: list[int]) -> float:

@@ -14,12 +14,12 @@ from headwater import engine
 from headwater.data.column import Text
 from headwater.io import Collect
 from headwater.data.jit import COMPILED
-from headwater.riot.etl import etl
-from headwater.riot.generate import messages, stream
-from headwater.riot.pred import pred
-from headwater.riot.sources import repeated
-from headwater.riot.stats import stats
-from headwater.riot.train import train, triggers
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import repeated
+from headwater_bench.riot.stats import stats
+from headwater_bench.riot.train import train, triggers
 
 assert COMPILED == (sys.argv[1] == "compiled")
 texts = Text.of(messages(stream("CITY"), 0, 4).tolist() * 6)

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from headwater import sim
-from headwater.bench.rehearsal import LEAST_STALLS, problem_of_topology, rank_correlation, simulated, stalls_here
-from headwater.bench.topologies import topologies
 from headwater.errors import RunError
+from headwater_bench.experiments.rehearsal import (
+    LEAST_STALLS,
+    problem_of_topology,
+    rank_correlation,
+    simulated,
+    stalls_here,
+)
+from headwater_bench.experiments.topologies import topologies
 
 #: p99 in ms that one run of the trials of `headwater bench scheduler` measured on two quiet cores, geometric mean over nine
 #: topologies, at 65 % of capacity and at 80 and 90 % (docs/diary.md)

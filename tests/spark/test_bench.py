@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.bench import spark as bench
-from headwater.bench.spark_flows import Bench, _compare_etl, _compare_pred, _compare_stats
 from headwater.errors import RunError
+from headwater_bench.experiments import spark as bench
+from headwater_bench.experiments.spark_flows import Bench, _compare_etl, _compare_pred, _compare_stats
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -29,7 +29,7 @@ def test_other_flows_say_what_handwritten_programs_say(spark, tmp_path, flow):
 
 def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypatch):
     monkeypatch.setattr(bench, "KEYED", {40: (700, 3)})
-    monkeypatch.setattr("headwater.bench.spark_keyed.STEPS", ("interpolation", "sliding regression"))
+    monkeypatch.setattr("headwater_bench.experiments.spark_keyed.STEPS", ("interpolation", "sliding regression"))
     answer = bench.run(only=["keyed"], repeats=1)
     assert set(answer["keyed"]) == {"interpolation", "sliding regression"}
     for by_keys in answer["keyed"].values():

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from headwater.bench import loop
-from headwater.bench.loop_figures import errors_by_second, rmse_between
-from headwater.bench.turning_city import TurningCity
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.riot.generate import messages
+from headwater_bench.experiments import loop
+from headwater_bench.experiments.loop_figures import errors_by_second, rmse_between
+from headwater_bench.experiments.turning_city import TurningCity
+from headwater_bench.riot.generate import messages
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from headwater import engine
-from headwater.bench.broker import broker
 from headwater.io import Collect, Items
-from headwater.riot.announce import announce, announcements
-from headwater.riot.datasets import CITY
-from headwater.riot.generate import messages, stream
-from headwater.riot.labels import CLASSES
-from headwater.riot.models import Leaf, LinearModel, TreeModel
-from headwater.riot.pred import pred
-from headwater.riot.sources import Messages, repeated
+from headwater.models.announce import announce, announcements
+from headwater.models.model import Leaf, LinearModel, TreeModel
+from headwater_bench.experiments.broker import broker
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.labels import CLASSES
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import Messages, repeated
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 

@@ -11,10 +11,10 @@ import pytest
 
 from headwater import Batch, Flow, Schema, io
 from headwater.errors import FlowError, InputError
-from headwater.riot.in_order import InOrder
 from headwater.spark.sinks import guarantee, open_sink
 from headwater.spark.sinks.journal import Journal
 from headwater.spark.sinks.table import TableSink
+from headwater_bench.riot.in_order import InOrder
 
 SCHEMA = Schema.of({"n": int, "city": str})
 BATCHES = 12

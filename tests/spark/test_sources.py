@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import io
-from headwater.bench.broker import broker
 from headwater.data.batch import CREATED, END, Batch, concat_batches
 from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
 from headwater.operators.operator import DEAD
-from headwater.riot.sources import MessageFile, Messages
 from headwater.spark import sources
 from headwater.spark.sources import _ranges, open_source
 from headwater.spark.sources import log as logs
@@ -28,6 +26,8 @@ from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.ranges import Sizes
+from headwater_bench.experiments.broker import broker
+from headwater_bench.riot.sources import MessageFile, Messages
 
 TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)
 XS = Schema.of({"id": int, "x": str})

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
-from headwater import Count, Flow, Tumbling, agg, col, io, riot
+from headwater import Count, Flow, Tumbling, agg, col, io
 from headwater.errors import RunError
 from headwater.flow.state import Cell
 from headwater.operators import Operator
 from headwater.spark.explain import explained, told
 from headwater.spark.stages import cut
+from headwater_bench import riot
 
 ROWS = [{"key": "a", "site": 1, "x": 1.0, "at": 0}]
 SCHEMA = {"key": str, "site": int, "x": float, "at": "time"}

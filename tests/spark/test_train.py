@@ -12,21 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater import cli, col, engine
-from headwater.bench.broker import broker
 from headwater.errors import InputError, ModelError
 from headwater.io import Collect, Items
-from headwater.riot import samples
-from headwater.riot.announce import announcements
-from headwater.riot.datasets import CITY, TAXI, Dataset
-from headwater.riot.generate import stream
-from headwater.riot.labels import class_borders, quartile_classes
-from headwater.riot.model_store import ModelStore
-from headwater.riot.models import LinearModel, TreeModel, load
-from headwater.riot.pred import pred
-from headwater.riot.sources import Messages
-from headwater.riot.train_tree import train_tree
+from headwater.models.announce import announcements
+from headwater.models.model import LinearModel, TreeModel, load
+from headwater.models.store import ModelStore
+from headwater_bench.experiments.broker import broker
+from headwater_bench.riot import samples
+from headwater_bench.riot.datasets import CITY, TAXI, Dataset
+from headwater_bench.riot.generate import stream
+from headwater_bench.riot.labels import class_borders, quartile_classes
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import Messages
+from headwater_bench.riot.train_tree import train_tree
 
-train = pytest.importorskip("headwater.spark.train", reason="pyspark is not installed")
+train = pytest.importorskip("headwater_bench.mllib.train", reason="pyspark is not installed")
 
 ROWS = 4000
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import logging
 import sys
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
+from typing import Any
 
 import typer
 
 from headwater import __version__
+from headwater.cli import plugins
 from headwater.errors import FlowError, HeadwaterError, NetError, PlacementError, QueryError, RunError
+
+__all__ = ["add_commands", "app", "main"]
 
 app = typer.Typer(
     name="headwater",
@@ -23,7 +28,7 @@ app = typer.Typer(
 )
 
 #: commands in the order that help shows them
-_COMMANDS = ("run", "show", "profile", "query", "plan", "size", "simulate", "net", "bench", "demo", "doctor")
+_COMMANDS = ("run", "show", "profile", "query", "plan", "size", "simulate", "net", "doctor")
 
 
 def _version(wanted: bool) -> None:
@@ -44,29 +49,40 @@ def _options(
 def add_commands() -> None:
     """Add every command that is installed; once."""
     for name in _COMMANDS:
-        if importlib.util.find_spec(f"headwater.cli.{name}") is None:
-            continue
-        try:
-            module = importlib.import_module(f"headwater.cli.{name}")
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("headwater"):
-                raise
-            app.command(name, context_settings=_ANYTHING)(_lacking(name, error.name))
-            continue
-        if isinstance(getattr(module, "app", None), typer.Typer):
-            app.add_typer(module.app, name=name)
-        else:
-            app.command(name)(getattr(module, name))
+        _add(name, lambda name=name: importlib.import_module(f"headwater.cli.{name}"))  # type: ignore[misc]
+    added = plugins.commands()
+    for name, point in added.items():
+        _add(name, point.load)
+    for name in plugins.BENCH_COMMANDS:
+        if name not in added:
+            app.command(name, context_settings=_ANYTHING)(_lacking(name, plugins.BENCH, f"pip install {plugins.BENCH}"))
+
+
+def _add(name: str, load: Callable[[], Any]) -> None:
+    """Add a command: a function, a Typer application, or a module that has one of its name."""
+    try:
+        found = load()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("headwater"):
+            raise
+        app.command(name, context_settings=_ANYTHING)(_lacking(name, error.name, "pip install 'headwater[all]'"))
+        return
+    if isinstance(found, ModuleType):
+        found = getattr(found, "app", None) or getattr(found, name)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
 
 
 _ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-def _lacking(command: str, package: str) -> Callable[[], None]:
-    """Return a command for one whose extra is not installed: the others work without it."""
+def _lacking(command: str, package: str, remedy: str) -> Callable[[], None]:
+    """Return a command for one whose package is not installed: the others work without it."""
 
     def say() -> None:
-        raise RunError(f"headwater {command} needs the package {package}: pip install 'headwater[all]'")
+        raise RunError(f"headwater {command} needs the package {package}: {remedy}")
 
     say.__doc__ = f"Not installed: needs the package {package}."
     return say

@@ -10,36 +10,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from headwater.cli.plugins import bundle, bundled_flow, bundles
 from headwater.errors import FlowError, HeadwaterError, listed, suggestion
 from headwater.flow import Flow
-
-BUNDLED = ("riot:etl", "riot:stats", "riot:stats-viz", "riot:train", "riot:pred")
 
 
 def find_flow(name: str) -> Flow:
     """Return the flow that a user means; a function without arguments is called for it."""
     head, _, attribute = name.rpartition(":")
-    if head == "riot":
-        return _bundled(name, attribute)
+    known = bundle(head) if head.isidentifier() and not Path(head).exists() else None
+    if known is not None:
+        return bundled_flow(known, head, attribute)
     path = Path(head or name)
     if path.suffix == ".py" or path.is_file():
         return _in_module(_module_at(path), attribute if head else "", str(path))
     if not head:
         if name.endswith(".py"):
             raise FlowError(f"there is no file {name!r}")
-        raise FlowError(
-            f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py or one of {listed(BUNDLED)}"
-        )
+        bundled = [f", or a bundled one such as {each}:{bundle(each).names[0]}" for each in bundles()]  # type: ignore[union-attr]
+        raise FlowError(f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py{''.join(bundled)}")
     return _in_module(_module_named(head), attribute, head)
-
-
-def _bundled(name: str, short: str) -> Flow:
-    if name not in BUNDLED:
-        raise FlowError(f"there is no bundled flow {name!r}; bundled are {listed(BUNDLED)}{suggestion(name, BUNDLED)}")
-    from headwater import riot
-
-    flow: Flow = riot.flow_named(short)
-    return flow
 
 
 def _module_at(path: Path) -> ModuleType:

@@ -65,7 +65,7 @@ def profile(
 
 def _device(output: Path | None, as_json: bool) -> None:
     from headwater import net as nets
-    from headwater.bench import machine
+    from headwater.engine import machine
 
     with progress("measuring"):
         found = machine.describe()

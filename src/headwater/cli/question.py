@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from headwater import net as nets
 from headwater.cli.locate import find_flow
+from headwater.cli.plugins import problem_reader
 from headwater.cli.screen import err, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
@@ -130,18 +131,12 @@ def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constrain
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
     """A dataflow of a file of CEP dataflows, the first if none is named."""
-    from headwater.place.cases import ghosh
-
-    dags = {dag.name: dag for dag in ghosh.read(path)}
-    if not dags:
-        raise PlacementError(f"file '{path}' holds no dataflow")
-    if case is None:
-        case = next(iter(dags))
-        if len(dags) > 1:
-            err.print(f"placing {case}, the first of {len(dags)} dataflows; choose with --case")
-    if case not in dags:
-        raise PlacementError(f"file '{path}' has no dataflow '{case}'{suggestion(case, dags)}")
-    return ghosh.problem(dags[case], number("--rate", rate[0]) if rate else 100.0, resources)
+    hz = number("--rate", rate[0]) if rate else 100.0
+    chosen, others, problem = problem_reader()(path, case, hz, resources)
+    if case is None and others:
+        err.print(f"placing {chosen}, the first of {others + 1} dataflows; choose with --case")
+    read: Problem = problem
+    return read
 
 
 def _profile_of(flow: Flow, loaded: list[Profile], several: bool) -> Profile:

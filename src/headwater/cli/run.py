@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from headwater.cli.locate import find_flow
+from headwater.cli.plugins import spark_job
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.stdout import carries_records
-from headwater.cli.train import TRAIN, show_training, trained_on_spark
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -76,7 +76,7 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     _refuse_others(on, engines, {"master": master, "checkpoint": checkpoint})
-    if on == _SPARK and flow == TRAIN:
+    if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,
             "for": duration,
@@ -84,7 +84,7 @@ def run(
             "live": show or None,
             "prometheus": prometheus,
         }
-        show_training(trained_on_spark(input, output, master, others), as_json)
+        job.show(job.run(input, output, master, others), as_json)
         return
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     to = err if carries_records(chosen, as_json=as_json) else console

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from headwater.cli.locate import find_flow
+from headwater.cli.plugins import spark_job
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json
-from headwater.cli.train import ABOUT, TRAIN
 from headwater.errors import FlowError, listed
 from headwater.flow import Flow, draw
 
@@ -31,8 +31,8 @@ def show(
         raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
     if on not in (None, "spark"):
         raise FlowError(f"show can say how a flow runs on 'spark'; got {on!r}")
-    if on is not None and flow == TRAIN:
-        print_json({"flow": TRAIN, "stages": [], "why": ABOUT}) if as_json else typer.echo(ABOUT)
+    if on is not None and (job := spark_job(flow)):
+        print_json({"flow": flow, "stages": [], "why": job.about}) if as_json else typer.echo(job.about)
         return
     found = find_flow(flow)
     found.check()

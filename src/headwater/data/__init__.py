@@ -5,3 +5,5 @@ and `text_format` go between numbers and text, `hashing` and `keys` find records
 `frames` whole batches. `jit` compiles the loops over arrays: importing a module that does so takes half a second, so
 nothing that a plain flow needs to start imports one at module level.
 """
+
+__all__: list[str] = []

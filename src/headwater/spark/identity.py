@@ -15,7 +15,7 @@ from headwater.io.memory import Items
 from headwater.io.mqtt import Mqtt
 from headwater.io.parquet import Parquet
 from headwater.io.sqlite import Sqlite
-from headwater.riot.sources import MessageFile, Messages
+from headwater_bench.riot.sources import MessageFile, Messages
 
 Identity = dict[str, Any]  #: plain values, and no secrets: it is written down
 

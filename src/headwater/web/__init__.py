@@ -1,1 +1,3 @@
 """What other programs see of a run over HTTP; binds to loopback unless told otherwise."""
+
+__all__: list[str] = []

@@ -29,7 +29,6 @@ from headwater.io.kafka import Kafka
 from headwater.io.parquet import Parquet
 from headwater.io.sqlite import Sqlite
 from headwater.io.table import ParquetTable
-from headwater.riot.in_order import InOrder
 from headwater.spark.sinks.direct import DirectSink
 from headwater.spark.sinks.files import LineFile
 from headwater.spark.sinks.jdbc import JdbcTable
@@ -37,6 +36,7 @@ from headwater.spark.sinks.kafka import Form, KafkaSink, key_before
 from headwater.spark.sinks.spool import SpooledSink
 from headwater.spark.sinks.sqlite import SqliteTable
 from headwater.spark.sinks.table import Staging, TableSink
+from headwater_bench.riot.in_order import InOrder
 
 __all__ = ["OpenSink", "Staging", "TableSink", "check", "guarantee", "key_before", "open_sink"]
 

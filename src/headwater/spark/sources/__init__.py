@@ -19,13 +19,13 @@ from headwater.io.jsonl import JsonLines
 from headwater.io.kafka import Kafka
 from headwater.io.memory import Items
 from headwater.io.parquet import Parquet
-from headwater.riot.sources import MessageFile, Messages
 from headwater.spark.sources.control import Control
 from headwater.spark.sources.lines import LineRanges, MessageRanges, csv_ranges
 from headwater.spark.sources.logged import LoggedRanges, Receiver
 from headwater.spark.sources.paced import PacedRanges
 from headwater.spark.sources.ranges import Offset, Ranges, Sizes
 from headwater.spark.sources.rows import RowRanges
+from headwater_bench.riot.sources import MessageFile, Messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ from headwater.flow.endpoints import Reject
 from headwater.io.csv import Csv
 from headwater.io.files import explained
 from headwater.io.jsonl import JsonLines
-from headwater.riot.sources import MessageFile, messages_in
 from headwater.spark.sources.ranges import Offset, Piece, Sizes
+from headwater_bench.riot.sources import MessageFile, messages_in
 
 _RECORDS = 2**14  # in a batch
 _CHUNK = 2**20  # bytes that are read at once

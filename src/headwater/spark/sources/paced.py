@@ -17,8 +17,8 @@ from headwater.flow.endpoints import Reject
 from headwater.io.generator import Generate, Replay
 from headwater.io.open_loop import OpenLoop, Take
 from headwater.io.rates import rate_of
-from headwater.riot.sources import Messages, generated
 from headwater.spark.sources.ranges import Offset, Piece, Sizes
+from headwater_bench.riot.sources import Messages, generated
 
 _RECORDS = 2**14  # in a batch
 _NEVER_S = 1e9

@@ -1,0 +1,1 @@
+"""Commands that the benchmark adds to `headwater`."""

@@ -1,0 +1,235 @@
+"""`headwater bench NAME`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.run import JSON
+from headwater.cli.screen import print_json, progress
+from headwater.engine import RUNNERS
+from headwater.engine.policy import POLICIES
+from headwater.errors import RunError, listed, suggestion
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a named experiment: it checks its own answer, interleaves what it compares and reports ratios.",
+)
+
+
+def _report(name: str, quick: bool, output: Path | None, as_json: bool, **options: Any) -> None:
+    module = importlib.import_module(f"headwater_bench.experiments.{name.replace('-', '_')}")
+    chosen = {key: value for key, value in options.items() if value is not None}
+    with progress(f"running experiment {name}"):
+        answer = module.run(quick=quick, output=output, **chosen)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(module.table(answer))
+        if output is not None:
+            typer.echo(f"wrote {output}")
+
+
+Quick = Annotated[bool, typer.Option(help="a smaller run, for a first look")]
+Output = Annotated[Path | None, typer.Option(help="write CSV and plots to this folder")]
+
+
+@app.command()
+def overhead(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What the engine costs beside a plain loop over the same functions."""
+    _report("overhead", quick, output, as_json)
+
+
+@app.command()
+def scheduler(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+    topology: Annotated[list[str] | None, typer.Option(help="only this one, such as 'chain of 20'")] = None,
+) -> None:
+    """Policies and threads side by side from 50 % to 150 % of capacity, on generated topologies."""
+    _report("scheduler", quick, output, as_json, seconds=seconds, repeats=repeats, only=topology)
+
+
+@app.command()
+def rehearsal(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+    topology: Annotated[list[str] | None, typer.Option(help="only this one, such as 'chain of 20'")] = None,
+) -> None:
+    """Policies and threads for real and in the simulator, side by side: does it rank them as the engine does?"""
+    _report("rehearsal", quick, output, as_json, seconds=seconds, repeats=repeats, only=topology)
+
+
+@app.command()
+def predicted(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What plans expect of steps on one device, by each model of time, beside the simulator and the engine itself."""
+    _report("predicted", quick, output, as_json)
+
+
+@app.command()
+def aels(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    preset: Annotated[str | None, typer.Option(help="which reading of the paper's units")] = None,
+    time_s: Annotated[
+        float | None,
+        typer.Option(
+            "--time", help="seconds of virtual time to play the placement of every strategy for; the paper has 60"
+        ),
+    ] = None,
+) -> None:
+    """Placement on up to ten million devices: the strategies of the AELS paper and ours, its tables beside our numbers.
+
+    Example: headwater bench aels --time 60 --output out/aels
+    """
+    _report("aels", quick, output, as_json, preset=preset, time_s=time_s)
+
+
+@app.command("aels-cases")
+def aels_cases(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    preset: Annotated[str | None, typer.Option(help="which reading of the paper's units")] = None,
+) -> None:
+    """The nets and applications that `aels` places: every net built and counted, every parameter within its range."""
+    _report("aels-cases", quick, output, as_json, preset=preset)
+
+
+@app.command("cep-cases")
+def cep_cases(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """The CEP paper's example queries, each result held against a plain loop, and its 45 dataflows, counted."""
+    _report("cep-cases", quick, output, as_json)
+
+
+@app.command()
+def device(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement at a set rate")] = None,
+    records: Annotated[int | None, typer.Option(help="records of a query at its peak")] = None,
+) -> None:
+    """What CEP queries take of this machine, at their peak and at set rates, and the way between two programs on it."""
+    _report("device", quick, output, as_json, seconds=seconds, records=records)
+
+
+@app.command()
+def papers(
+    as_json: JSON = False,
+    markdown: Annotated[bool, typer.Option(help="print the page docs/papers.md")] = False,
+) -> None:
+    """Every table and figure of the four papers, with the command that makes it; some have none yet, and say why."""
+    from headwater_bench.experiments import papers as listed_papers
+
+    if markdown:
+        typer.echo(listed_papers.page(), nl=False)
+    elif as_json:
+        print_json(listed_papers.run())
+    else:
+        typer.echo(listed_papers.table(listed_papers.run()))
+
+
+@app.command("cep-placement")
+def cep_placement(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    replicas: Annotated[Path | None, typer.Option(help="a file of replicas instead of those shipped")] = None,
+) -> None:
+    """Placement of CEP queries on battery-powered edges: brute force, genetic, random, and proven optima."""
+    _report("cep-placement", quick, output, as_json, replicas=replicas)
+
+
+def _configs(runner: str | None, policies: list[str] | None) -> list[str] | None:
+    """Return what to compare: a runner alone, or some policies beside threads; None leaves it to the experiment."""
+    if runner is not None and runner not in RUNNERS:
+        raise RunError(f"there is no runner {runner!r}; runners are {listed(RUNNERS)}{suggestion(runner, RUNNERS)}")
+    if runner == "threads":
+        return ["threads"]
+    if runner == "engine":
+        return policies or list(POLICIES)
+    return ["threads", *policies] if policies else None
+
+
+@app.command()
+def riot(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats, pred or train; several by repeating")] = None,
+    runner: Annotated[str | None, typer.Option(help="engine or threads alone")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="only these policies of the engine")] = None,
+    take: Annotated[list[str] | None, typer.Option(help="consumption rules to compare: all, half, a number")] = None,
+    rates: Annotated[list[float] | None, typer.Option(help="messages/s, instead of shares of capacity")] = None,
+    sink: Annotated[str, typer.Option(help="null, broker (started for the runs) or an mqtt:// URL")] = "null",
+    wide: Annotated[bool, typer.Option(help="ETL on whole rows instead of a record per observation")] = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads."""
+    configs = _configs(runner, policy)
+    options = {"flows": flow, "configs": configs, "takes": take, "rates": rates, "seconds": seconds, "repeats": repeats}
+    _report("riot", quick, output, as_json, sink=sink, wide=wide, **options)
+
+
+@app.command()
+def cep(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    query: Annotated[list[str] | None, typer.Option(help="only this configuration, such as 'Pat3 0.0'")] = None,
+    records: Annotated[int | None, typer.Option(help="length of the stream")] = None,
+) -> None:
+    """The 21 queries of Ghosh & Simmhan: peak rates beside the paper's, and growth over the length of the stream."""
+    _report("cep", quick, output, as_json, only=query, records=records)
+
+
+@app.command()
+def peers(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats or pred; several by repeating")] = None,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+) -> None:
+    """ETL, STATS and PRED beside Bytewax and Pathway, which it installs for itself: the highest rate of each."""
+    _report("peers", quick, output, as_json, flows=flow, seconds=seconds)
+
+
+@app.command()
+def length(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, stats or pred; several by repeating")] = None,
+    times: Annotated[int | None, typer.Option(help="how many times a thousand messages [default: 1000]")] = None,
+) -> None:
+    """Cost of a message and memory as a stream gets a thousand times as long."""
+    _report("length", quick, output, as_json, flows=flow, times=times)
+
+
+@app.command()
+def spark(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="etl, stats, pred, keyed or latency; several by repeating")
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
+    sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """Flows on Spark beside the same logic written by hand in PySpark; state by key; latency of micro-batches."""
+    _report("spark", quick, output, as_json, only=only, messages=messages, sensors=sensors, repeats=repeats)

@@ -1,0 +1,68 @@
+"""`headwater run riot:train --on spark`: TRAIN with MLlib, on a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headwater.cli.plugins import Job
+from headwater.cli.screen import console, print_json, print_report, progress
+from headwater.errors import RunError
+from headwater.metrics import Report
+
+_ABOUT = (
+    "riot:train on Spark: MLlib trains in the driver's session on a table (--input); no stages of ours\n"
+    "  read     the features of all rows, as doubles; rows that lack one are left out\n"
+    "  mlt      LinearRegression: ordinary least squares\n"
+    "  dtt      DecisionTreeClassifier, on quartiles of the last feature\n"
+    "  (other models than the engine's TRAIN learns, and no annotate.csv: see docs/train-and-predict.md)\n"
+    "  publish  both models, measured beside the revision before, as the next revision in a folder (--output)"
+)
+_EXPECTED = (
+    "riot:train on Spark trains with MLlib: give it a table as --input, a folder of Parquet files, as ETL writes it, "
+    "or a CSV file of such rows, and as --output a folder for the models"
+)
+
+
+def trained_on_spark(
+    inputs: list[str] | None, output: Path | None, master: str | None, others: Mapping[str, Any]
+) -> Report:
+    """Train on the table that a user names, and keep the models in the folder that they name."""
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise RunError(
+            f"--{given[0]} means nothing with riot:train on Spark: it trains once, on the table that is there"
+        )
+    named = os.environ.get("HEADWATER_RIOT_MODELS")
+    folder = output or (Path(named) if named else None)
+    if not inputs or len(inputs) > 1 or folder is None:
+        raise RunError(_EXPECTED)
+    from headwater.spark.session import session
+    from headwater_bench.mllib.table import check_table
+
+    table = Path(inputs[0].removeprefix("triggers="))
+    check_table(table)
+    with progress("starting Spark"):
+        session(master)
+    from headwater_bench.mllib.run import run
+
+    with progress("training with MLlib"):
+        return run(table, folder)
+
+
+def show_training(report: Report, as_json: bool) -> None:
+    """Show what was trained, and how good it is."""
+    if as_json:
+        print_json(report.to_json())
+        return
+    print_report(report)
+    for model in report.extra["models"]:
+        facts = {name: value for name, value in model.items() if name not in ("file", "kind", "revision")}
+        told = ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in facts.items())
+        console.print(f"{model['file']}: {told}", markup=False)
+
+
+TRAIN = Job(_ABOUT, trained_on_spark, show_training)
+"""`riot:train` on Spark."""

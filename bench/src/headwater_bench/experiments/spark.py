@@ -1,0 +1,195 @@
+"""Flows on Spark beside the same logic written by hand in PySpark, in one session, taking turns.
+
+ETL, STATS and PRED are compared with two handwritten forms each, `native` (Spark's own functions as far as they go) and
+`arrow` (Python on Arrow batches); steps with state by key with both of Spark's per-key interfaces. Results are checked to
+be equal before anything is timed. A flow's rate counts from a query's start to its end, a step's in its median
+micro-batch.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import RunError, listed, suggestion
+from headwater.metrics import Report
+from headwater_bench.experiments import spark_flows, spark_keyed, spark_latency
+
+PARTS = ("etl", "stats", "pred", "keyed", "latency")
+FLOWS = PARTS[:3]
+#: numbers of keys, and for each the records in a micro-batch and how many of these there are: as many as take minutes
+KEYED = {1_000: (50_000, 5), 100_000: (10_000, 3)}
+KEYED_QUICK = {1_000: (20_000, 3), 100_000: (2_000, 3)}
+RATES_HZ = (1_000, 10_000)
+LATENCY_S = (30.0, 10.0)  #: of a run, and of a quick one
+SENSORS = 2_700  #: of the CITY stream, as the benchmark's authors scaled it
+#: in a run of a flow, so that starting a query is a small part of it
+MESSAGES = {"etl": 300_000, "stats": 50_000, "pred": 600_000}
+QUICK = {"etl": 30_000, "stats": 6_000, "pred": 150_000}
+
+_FORMS = ("ours", *spark_flows.FORMS)
+
+
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    messages: int | None = None,
+    sensors: int = SENSORS,
+    repeats: int | None = None,
+) -> dict[str, Any]:
+    """Compare; `only` chooses among etl, stats, pred, keyed and latency."""
+    for name in only or ():
+        if name not in PARTS:
+            raise RunError(f"there is no part {name!r} to measure; known are {listed(PARTS)}{suggestion(name, PARTS)}")
+    from headwater.spark.session import session
+
+    spark = session()
+    chosen, times = only or PARTS, repeats or (1 if quick else 3)
+    answer: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
+        for name in FLOWS:
+            if name in chosen:
+                count = messages or (QUICK if quick else MESSAGES)[name]
+                bench = spark_flows.Bench(spark, Path(folder) / name, count, sensors)
+                answer[name] = {"messages": count, **_flow(bench, name, times)}
+        if "keyed" in chosen:
+            answer["keyed"] = _keyed(spark, Path(folder), quick, times)
+    if "latency" in chosen:
+        span = LATENCY_S[quick]
+        answer["floor_ms"] = spark_latency.floor_ms(spark, span / 2)
+        told = {str(rate): spark_latency.of_etl(rate, span) for rate in RATES_HZ}
+        answer["latency_ms"] = {rate: each["batch"] for rate, each in told.items()}
+        answer["latency"] = told
+    answer["machine"] = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Spark {spark.version}"
+    answer["sensors"], answer["repeats"] = sensors, times
+    if output is not None:
+        _write(answer, output)
+    return answer
+
+
+def _flow(bench: spark_flows.Bench, name: str, repeats: int) -> dict[str, Any]:
+    differences = bench.differences(name)
+    rates = _turns(_FORMS, lambda form: bench.rate(name, form), repeats)
+    best = max(spark_flows.FORMS, key=lambda form: statistics.median(rates[form]))
+    told = _medians(rates)
+    return {
+        "rate": told["ours"],
+        "handwritten_rate": told[best],
+        "over_handwritten": round(_ratio(rates["ours"], rates[best]), 2),
+        "outputs_equal": not differences,
+        "differences": differences,
+        "better": best,
+        "rates": told,
+        "all_rates": {form: [round(rate) for rate in tried] for form, tried in rates.items()},
+        "limits": _limits(bench.last),
+    }
+
+
+def _keyed(spark: Any, folder: Path, quick: bool, repeats: int) -> dict[str, Any]:
+    """Compare the steps at each number of keys; where one run takes minutes, one has to do."""
+    answer: dict[str, Any] = {}
+    sizes = KEYED_QUICK if quick else KEYED
+    for keys, (batch, batches) in sizes.items():
+        bench = spark_keyed.Bench(spark, folder / str(keys), batch, batches, keys)
+        for step in spark_keyed.STEPS[: 1 if quick else None]:
+            differences = bench.differences(step)
+            times = repeats if keys == min(sizes) else 1
+            rates = _turns(spark_keyed.SYSTEMS, lambda system: bench.rate(step, system), times)  # noqa: B023  # run at once
+            answer.setdefault(step, {})[str(keys)] = {
+                **_medians(rates),
+                "records_in_a_batch": batch,
+                "over_transform_with_state": round(_ratio(rates["ours"], rates["transform_with_state"]), 2),
+                "over_apply_in_pandas": round(_ratio(rates["ours"], rates["apply_in_pandas"]), 2),
+                "outputs_equal": not differences,
+                "differences": differences,
+            }
+    return answer
+
+
+def _turns(systems: Sequence[str], rate: Callable[[str], float], repeats: int) -> dict[str, list[float]]:
+    """Let each have its turn, so many times: a machine whose speed drifts is then fair to all."""
+    rates: dict[str, list[float]] = {system: [] for system in systems}
+    for _ in range(repeats):
+        for system in systems:
+            rates[system].append(rate(system))
+    return rates
+
+
+def _medians(rates: dict[str, list[float]]) -> dict[str, int]:
+    return {system: round(statistics.median(tried)) for system, tried in rates.items()}
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> float:
+    """Return the median ratio of runs that were neighbours in time."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def _limits(report: Report) -> dict[str, Any]:
+    """Say where our time went: in which steps, and how much of the processors' time was in steps at all."""
+    busy = {step.name: step.busy_ns / 1e9 for step in report.last.steps.values()}
+    cores = len(os.sched_getaffinity(0))
+    slowest = sorted(busy, key=lambda name: -busy[name])[:3]
+    return {
+        "seconds": round(report.seconds, 2),
+        "in_steps": round(sum(busy.values()) / (report.seconds * cores), 3),
+        "busiest": {name: round(busy[name], 3) for name in slowest},
+        **{key: value for key, value in report.extra["spark"].items() if key in ("batches", "batch_ms", "stages")},
+    }
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Show the answer."""
+    lines = [answer["machine"]]
+    if any(name in answer for name in FLOWS):
+        lines += ["", f"messages/s ({answer['sensors']:,} sensors)"]
+        lines += [
+            f"  {'flow':6s} {'ours':>10s} {'native':>10s} {'arrow':>10s} {'over better':>12s}  equal  what limits ours"
+        ]
+    for name in FLOWS:
+        if name in answer:
+            told, rates = answer[name], answer[name]["rates"]
+            cells = " ".join(f"{rates[form]:10,d}" for form in _FORMS)
+            limits = told["limits"]
+            busiest = ", ".join(f"{step} {seconds} s" for step, seconds in limits["busiest"].items())
+            lines.append(
+                f"  {name:6s} {cells} {told['over_handwritten']:12.2f}  {'yes' if told['outputs_equal'] else 'NO ':5s}  "
+                f"{limits['in_steps']:.0%} of the processors in steps ({busiest}); the rest is Spark"
+            )
+            lines += [f"         {difference}" for difference in told["differences"]]
+    if "keyed" in answer:
+        lines += ["", "records/s of steps with state by key, in the median micro-batch"]
+        heads = "".join(
+            f"{name:>25s}" for name in ("ours", "applyInPandasWithState", "transformWithState", "equal results")
+        )
+        lines += [f"  {'step':20s} {'keys':>8s}{heads}"]
+        for step, by_keys in answer["keyed"].items():
+            for keys, told in by_keys.items():
+                theirs = f"{told['apply_in_pandas']:,d} (ours {told['over_apply_in_pandas']:.1f}×)"
+                others = f"{told['transform_with_state']:,d} (ours {told['over_transform_with_state']:.1f}×)"
+                equal = "yes" if told["outputs_equal"] else "NO"
+                lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
+    if "latency" in answer:
+        lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['floor_ms']:.0f})"]
+        lines += [f"  {'records/s':>10s} {'micro-batch':>12s} {'record p50':>11s} {'record p99':>11s}"]
+        for rate, each in answer["latency"].items():
+            lines.append(f"  {int(rate):10,d} {each['batch']:12.0f} {each['p50']:11.0f} {each['p99']:11.0f}")
+    return "\n".join(lines)
+
+
+def _write(answer: dict[str, Any], output: Path) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    lines = ["what,system,rate"]
+    for name in FLOWS:
+        for form, rate in answer.get(name, {}).get("rates", {}).items():
+            lines.append(f"{name},{form},{rate}")
+    for step, by_keys in answer.get("keyed", {}).items():
+        for keys, told in by_keys.items():
+            lines += [f"{step} {keys} keys,{system},{told[system]}" for system in spark_keyed.SYSTEMS]
+    (output / "spark.csv").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,1 @@
+"""TRAIN with Spark's MLlib."""
