@@ -13,12 +13,12 @@ from chains import SCHEMA, SECOND, batch_of, canonical, chains, happenings, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.cep import match, pairing, sliding, text, tumbling
 from headwater.cep import syntax as s
+from headwater.cep import text
 from headwater.data.batch import END
 from headwater.flow import Flow
 from headwater.io import Items
-from headwater.operators import build
+from headwater.operators import build, keys
 from headwater.operators.operator import Select
 
 ALL = "key, sum(x) as s, avg(y) as m, min(x) as lo, max(x) as hi, count() as n, distinctCount(x) as d, max(id) as id"
@@ -110,13 +110,9 @@ def test_attempts_at_a_chain_may_be_cut_by_key_at_any_time(chain: s.Chain, event
 @contextmanager
 def forgetting(idle: int) -> Iterator[None]:
     """Let operators forget idle keys as soon as there are more than so many."""
-    modules: list[Any] = [match, pairing, sliding, tumbling]
-    before = modules[0].IDLE_KEYS
-    for module in modules:
-        module.IDLE_KEYS = idle
+    before, keys.IDLE_KEYS = keys.IDLE_KEYS, idle
     yield
-    for module in modules:
-        module.IDLE_KEYS = before
+    keys.IDLE_KEYS = before
 
 
 def check(made: tuple[Any, list[str]], events: list[Happening], cuts: list[tuple[int, int]]) -> None:

@@ -1,11 +1,9 @@
 """Queries in the language of Siddhi, as text or in Python: plain data that becomes steps of a flow.
 
 `grammar.lark`, `parse` and `printer` go from text to `syntax` and back; `fluent` and `formulas` make the same data in
-Python; `slips` and `complaint` say what is wrong with a text. `plan` adds steps, in the order that `ordering` finds:
-`chaining`, `joining`, `selecting`, `expressions` and `windowing` read what a query says. `sliding`, `tumbling` and
-`pairing` are windows, `merging` is a stream of several queries; `clock` and `arrivals` are their time and order. `match`
-is patterns and sequences, by an `automaton` that `plain`, `pattern_matcher` and `nfa` run compiled and `general` runs
-with `interpreter`, one record at a time. `kernels/` has the loops.
+Python; `diagnostics` says what is wrong with a text. `plan` adds steps, with `planning/` for the parts of a query and
+`expressions` for its values. Windows and joins are operators of `headwater.operators`; `match` is the step of patterns and
+sequences, an `automaton` that one of `matchers/` runs. `kernels/` has their loops.
 """
 
 from headwater.cep.fluent import (

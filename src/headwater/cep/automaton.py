@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwater.cep import syntax as s
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator, attributes, conjuncts
 from headwater.data.schema import Schema, Type
 from headwater.errors import QueryError, listed, suggestion
@@ -124,7 +124,7 @@ class ChainReader:
             self._stream(event.stream, event.at)
             if isinstance(event, s.Event) and event.ref:
                 if event.ref in self._refs:
-                    raise complaint(self._text, event.at, f"the name {event.ref!r} is used twice; names must be unique")
+                    raise error_at(self._text, event.at, f"the name {event.ref!r} is used twice; names must be unique")
                 self._refs[event.ref] = (event.stream, event.times is not None)
 
     def _stream(self, name: str, at: s.Place) -> int:
@@ -140,7 +140,7 @@ class ChainReader:
         for link in links:
             first = len(stages)
             if link.every and within_every:
-                raise complaint(self._text, link.at, "'every' inside another 'every' changes nothing; leave one out")
+                raise error_at(self._text, link.at, "'every' inside another 'every' changes nothing; leave one out")
             match link.what:
                 case s.Group(inner):
                     self._add(inner, stages, scopes, within_every=within_every or link.every)
@@ -158,15 +158,15 @@ class ChainReader:
         if isinstance(side, s.Absent):
             return self._wait(side, alone=False)
         if side.times is not None:
-            raise complaint(self._text, side.times.at, "a count cannot stand beside 'and' or 'or'")
+            raise error_at(self._text, side.times.at, "a count cannot stand beside 'and' or 'or'")
         return self._take(side)
 
     def _check_pair(self, both: s.Both) -> None:
         absent = [side for side in (both.left, both.right) if isinstance(side, s.Absent)]
         if len(absent) == 2:
-            raise complaint(self._text, both.at, "one side of 'and' or 'or' must be an event that comes")
+            raise error_at(self._text, both.at, "one side of 'and' or 'or' must be an event that comes")
         if absent and both.op == "or" and absent[0].wait is None:
-            raise complaint(self._text, absent[0].at, "absence beside 'or' needs a time, such as 'not b for 10 sec'")
+            raise error_at(self._text, absent[0].at, "absence beside 'or' needs a time, such as 'not b for 10 sec'")
 
     def _take(self, event: s.Event) -> Take:
         own, cross = self._conditions(event, event.ref)
@@ -178,9 +178,9 @@ class ChainReader:
 
     def _wait(self, absent: s.Absent, *, alone: bool) -> Wait:
         if self._chain.kind == "sequence":
-            raise complaint(self._text, absent.at, "absence belongs to a pattern; write '->' instead of ','")
+            raise error_at(self._text, absent.at, "absence belongs to a pattern; write '->' instead of ','")
         if alone and absent.wait is None:
-            raise complaint(self._text, absent.at, "absence needs a time, such as 'not b for 10 sec'")
+            raise error_at(self._text, absent.at, "absence needs a time, such as 'not b for 10 sec'")
         own, cross = self._conditions(absent, None)
         wait = absent.wait.us if absent.wait else None
         return Wait(self._stream(absent.stream, absent.at), own, cross, wait)
@@ -226,13 +226,13 @@ class _Resolver:
         ref = attribute.ref
         assert ref is not None
         if ref not in self.refs:
-            raise complaint(
+            raise error_at(
                 self.text,
                 attribute.at,
                 f"there is no event {ref!r}{suggestion(ref, self.refs)}; events are {listed(self.refs)}",
             )
         if ref != self.ref and ref not in self.earlier:
-            raise complaint(
+            raise error_at(
                 self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones"
             )
         stream, _ = self.refs[ref]
@@ -277,14 +277,14 @@ def column_type(text: str, attribute: s.Attribute, stream: str, schema: Schema) 
     """Return the type of a stream's column, or complain that it has none such."""
     if attribute.name not in schema:
         near = suggestion(attribute.name, schema) or f"; columns are {listed(schema)}"
-        raise complaint(text, attribute.at, f"stream {stream!r} has no column {attribute.name!r}{near}")
+        raise error_at(text, attribute.at, f"stream {stream!r} has no column {attribute.name!r}{near}")
     return schema[attribute.name]
 
 
 def unknown_stream(text: str, at: s.Place, name: str, known: Mapping[str, Schema]) -> QueryError:
     """Return the complaint about a stream that nobody defined."""
     near = suggestion(name, known) or f"; streams are {listed(known)}"
-    return complaint(text, at, f"there is no stream {name!r}{near}")
+    return error_at(text, at, f"there is no stream {name!r}{near}")
 
 
 def events_of(links: tuple[s.Link, ...]) -> list[s.Event | s.Absent]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headwater.cep import syntax as s
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.functions import AGGREGATES, FUNCTIONS
 from headwater.cep.printer import value as shown
 from headwater.data.schema import NUMERIC, Schema, Type
@@ -147,7 +147,7 @@ class Translator:
 
     def complain(self, value: s.Value, message: str) -> NoReturn:
         """Raise an error that marks this expression."""
-        raise complaint(self.text, value.at, message)
+        raise error_at(self.text, value.at, message)
 
 
 def _number(text: str) -> bool:

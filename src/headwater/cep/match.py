@@ -7,26 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.arrivals import Arrivals
 from headwater.cep.automaton import Automaton
-from headwater.cep.chunk import Chunk
-from headwater.cep.compared import comparisons
-from headwater.cep.general import GeneralMatcher
-from headwater.cep.interpreter import FOREVER
-from headwater.cep.nfa import AttemptMatcher, Places, attempts
-from headwater.cep.pattern_matcher import PatternMatcher
-from headwater.cep.plain import SequenceMatcher, own_reads
-from headwater.cep.projection import Projection
+from headwater.cep.matchers.attempts import AttemptMatcher, Places, attempts
+from headwater.cep.matchers.comparison import comparisons
+from headwater.cep.matchers.compiled import SequenceMatcher, own_reads
+from headwater.cep.matchers.general import GeneralMatcher
+from headwater.cep.matchers.interpreter import FOREVER
+from headwater.cep.matchers.pattern import PatternMatcher
 from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array
-from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.arrivals import Arrivals
+from headwater.operators.chunk import Chunk
 from headwater.operators.keyed import joined, with_letters
+from headwater.operators.keys import IdleKeys, chosen_slots, keys_batch
 from headwater.operators.operator import Operator, Output, Select
+from headwater.operators.projection import Projection
 from headwater.operators.snapshot import packed, unpacked
 
 DEFAULT_CAP = 100_000  #: partial matches that a query keeps unless told otherwise
-
-IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
 
 _KIND = "match"
 
@@ -70,8 +68,7 @@ class MatchOperator(Operator):
         self._select = plan.projection.runner(plan.step)
         self._matcher = _matcher(plan)
         self._evicted = 0  #: by matchers before this one
-        self._keys_allowed = IDLE_KEYS
-        self.forgotten_keys = 0  #: how many keys were forgotten because they held nothing
+        self.idle_keys = IdleKeys()  #: those that hold nothing
 
     @property
     def partial_matches(self) -> int:
@@ -151,11 +148,10 @@ class MatchOperator(Operator):
     def _forget_idle_keys(self) -> None:
         """Forget keys that hold nothing, once they may be the greater part."""
         known = len(self._arrivals.keys)
-        if known > self._keys_allowed and not self._arrivals.to_all:
+        if self.idle_keys.may_be_many(known) and not self._arrivals.to_all:
             stay = np.flatnonzero(self._matcher.holding()[:known])
-            self.forgotten_keys += known - len(stay)
             self._keep(stay)
-            self._keys_allowed = IDLE_KEYS + 2 * len(stay)
+            self.idle_keys.note(known, len(stay))
 
     def _keep(self, slots: Array) -> None:
         """Start over with these keys alone."""

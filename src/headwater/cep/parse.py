@@ -13,8 +13,7 @@ from lark.tree import Meta
 from lark.visitors import v_args
 
 from headwater.cep import syntax as s
-from headwater.cep.complaint import complaint
-from headwater.cep.slips import expected_here
+from headwater.cep.diagnostics import error_at, expected_here
 from headwater.errors import QueryError, suggestion
 
 _UNITS = {
@@ -139,7 +138,7 @@ class _Reader(Transformer[Token, Any]):
         event = link.what[0] if isinstance(link.what, tuple) else link.what
         if not link.every and isinstance(event, s.Event) and event.ref is None and event.times is None:
             if len(items) > 1:
-                raise complaint(self._text, items[1].at, "'within' belongs to a pattern; a window has its own length")
+                raise error_at(self._text, items[1].at, "'within' belongs to a pattern; a window has its own length")
             window = link.what[1] if isinstance(link.what, tuple) else None
             return s.Source(event.stream, event.filters, window, None, event.at)
         sequence = any(link.what is group for group in self._sequences)
@@ -160,7 +159,7 @@ class _Reader(Transformer[Token, Any]):
         if not isinstance(what, tuple):
             return link
         event, window = what
-        raise complaint(
+        raise error_at(
             self._text,
             window.at,
             f"a window cannot stand in a pattern; put it in a query of its own that reads {event.stream!r}",
@@ -202,7 +201,7 @@ class _Reader(Transformer[Token, Any]):
         ref = str(names[0]) if len(names) > 1 else None
         event = s.Event(str(names[-1]), ref, filters, times, _token_place(names[-1]))
         if window is not None and (ref or times):
-            raise complaint(self._text, window.at, "a window cannot stand in a pattern; put it in a query of its own")
+            raise error_at(self._text, window.at, "a window cannot stand in a pattern; put it in a query of its own")
         return event if window is None else (event, window)
 
     def filter(self, meta: Meta, items: list[Any]) -> s.Value:
@@ -236,7 +235,7 @@ class _Reader(Transformer[Token, Any]):
         if most is not None and (most < least or most == 0):
             wrong = f"a count takes at least {least} and at most {most} records"
             fix = f"did you mean <{most}:{least}>?" if most else "the upper bound must be above 0"
-            raise complaint(self._text, _place(meta), f"{wrong}; {fix}")
+            raise error_at(self._text, _place(meta), f"{wrong}; {fix}")
         return s.Times(least, most, _place(meta))
 
     # -- joins --------------------------------------------------------------------------------------------------------
@@ -253,7 +252,7 @@ class _Reader(Transformer[Token, Any]):
     def side(self, meta: Meta, items: list[Any]) -> s.Source:
         event, window = items[0] if isinstance(items[0], tuple) else (items[0], None)
         if event.ref or event.times:
-            raise complaint(self._text, event.at, "a join reads streams; name them with 'as', such as 'levels as l'")
+            raise error_at(self._text, event.at, "a join reads streams; name them with 'as', such as 'levels as l'")
         alias = str(items[1]) if len(items) > 1 else None
         return s.Source(event.stream, event.filters, window, alias, event.at)
 
@@ -281,12 +280,12 @@ class _Reader(Transformer[Token, Any]):
         parts = []
         for count, unit in zip(items[::2], items[1::2], strict=True):
             if unit.lower() not in _UNITS:
-                raise complaint(self._text, _token_place(unit), _no_unit(unit))
+                raise error_at(self._text, _token_place(unit), _no_unit(unit))
             parts.append((_whole(count), _UNITS[unit.lower()]))
         return s.Span(tuple(parts), _place(meta))
 
     def unitless(self, meta: Meta, items: list[Any]) -> s.Span:
-        raise complaint(self._text, _token_place(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?")
+        raise error_at(self._text, _token_place(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?")
 
     def either(self, meta: Meta, items: list[Any]) -> s.Operation:
         return s.Operation("or", tuple(items), _place(meta))

@@ -8,24 +8,24 @@ from typing import Any
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type, unknown_stream
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator
 from headwater.cep.fluent import Statement
 from headwater.cep.fluent import text as written
 from headwater.cep.match import DEFAULT_CAP
-from headwater.cep.merging import MergePlan
-from headwater.cep.ordering import Place, in_order, places
 from headwater.cep.parse import parse
-from headwater.cep.selecting import Selection, Selector
-from headwater.cep.sliding import SlidingPlan
-from headwater.cep.tumbling import TumblingPlan
-from headwater.cep.windowing import Extent, extent
+from headwater.cep.planning.order import Place, in_order, places
+from headwater.cep.planning.selection import Selection, Selector
+from headwater.cep.planning.window import Extent, extent
 from headwater.data.schema import Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggregate
 from headwater.flow.stream import Stream
+from headwater.operators.batch_window import TumblingPlan
+from headwater.operators.merge import MergePlan
+from headwater.operators.sliding_window import SlidingPlan
 
 TYPES: dict[str, Type] = {
     "int": "int", "long": "int", "float": "float", "double": "float", "bool": "bool", "string": "text", "object": "any",
@@ -93,7 +93,7 @@ class Planner:
         """Add all queries and return the stream of the last."""
         queries = places(app)
         if not queries:
-            raise complaint(self.text, (0, 1), "there is no query here; one begins with 'from'")
+            raise error_at(self.text, (0, 1), "there is no query here; one begins with 'from'")
         for statement in app.statements:
             if isinstance(statement, s.Define):
                 self._check_definition(statement)
@@ -115,13 +115,13 @@ class Planner:
         for column, kind in definition.fields:
             if kind not in TYPES:
                 near = suggestion(kind, TYPES) or f"; types are {', '.join(TYPES)}"
-                raise complaint(self.text, definition.at, f"column {column!r}: there is no type {kind!r}{near}")
+                raise error_at(self.text, definition.at, f"column {column!r}: there is no type {kind!r}{near}")
         if definition.stream not in self.streams:
             raise unknown_stream(self.text, definition.at, definition.stream, self.schemas())
         schema = self.streams[definition.stream].schema
         for column, kind in definition.fields:
             if column not in schema:
-                raise complaint(
+                raise error_at(
                     self.text,
                     definition.at,
                     f"column {column!r} is not in the flow's stream {definition.stream!r}; it has {listed(schema)}",
@@ -131,7 +131,7 @@ class Planner:
                 and TYPES[kind] != "any"
                 and {TYPES[kind], schema[column]} != {"int", "time"}
             ):
-                raise complaint(
+                raise error_at(
                     self.text,
                     definition.at,
                     f"column {column!r} is defined as {kind}; in the flow it is {schema[column]}",
@@ -152,7 +152,7 @@ class Planner:
         self._partition = self._keys[partition.keys[0][1]]
         uneven = next((stream for stream, keys in self._keys.items() if len(keys) != len(self._partition)), None)
         if uneven is not None:
-            raise complaint(
+            raise error_at(
                 self.text,
                 partition.at,
                 f"the partition has {len(self._partition)} of {partition.keys[0][1]!r}, but {len(self._keys[uneven])} of "
@@ -172,7 +172,7 @@ class Planner:
         if self._keys and not any(keys):
             name, at = next(iter(streams.items()))
             inner = f", write #{name} for a stream of each key," if name in self._parts else ""
-            raise complaint(
+            raise error_at(
                 self.text,
                 at,
                 f"stream {name!r} has no key in this partition, so that every key would give the same; "
@@ -187,17 +187,17 @@ class Planner:
     def _add(self, place: Place, queries: list[Place]) -> Stream:
         query, is_last = place.query, place is queries[-1]
         if not is_last and query.into is None:
-            raise complaint(self.text, query.at, "nothing reads this query; add 'insert into' and a name")
+            raise error_at(self.text, query.at, "nothing reads this query; add 'insert into' and a name")
         name = self._name_of(place, queries)
         match query.source:
             case s.Source():
                 return self._add_source(name, query, query.source)
             case s.Chain():
-                from headwater.cep.chaining import add_chain
+                from headwater.cep.planning.chain import add_chain
 
                 return add_chain(self, name, query, query.source, self._cap)
             case s.Join():
-                from headwater.cep.joining import add_join
+                from headwater.cep.planning.join import add_join
 
                 return add_join(self, name, query, query.source)
 
@@ -213,16 +213,16 @@ class Planner:
         into, query = place.into, place.query
         assert into is not None
         if into in self._given:
-            raise complaint(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
+            raise error_at(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
         if into != query.into and not all(key in made.schema for key in self._partition):
-            raise complaint(
+            raise error_at(
                 self.text, query.at, f"{query.into!r} is a stream of each key; select {listed(self._partition)} too"
             )
         if into != query.into and place.partition is None:
-            raise complaint(self.text, query.at, f"{query.into!r}, a stream of each key, belongs into a partition")
+            raise error_at(self.text, query.at, f"{query.into!r}, a stream of each key, belongs into a partition")
         parts = self._parts.setdefault(into, [])
         if parts and parts[0].schema != made.schema:
-            raise complaint(
+            raise error_at(
                 self.text,
                 query.at,
                 f"stream {query.into!r} has the columns ({parts[0].schema}); this query gives ({made.schema})",
@@ -255,14 +255,14 @@ class Planner:
         groups = tuple(resolve(attribute)[0] for attribute in query.group_by)
         if batch and not self._truly_aggregates(selection):
             assert source.window is not None
-            raise complaint(
+            raise error_at(
                 self.text,
                 source.window.at,
                 f"a window {source.window.kind!r} needs an aggregate in 'select', such as count()",
             )
         if not selection.aggregates:
             if groups:
-                raise complaint(
+                raise error_at(
                     self.text, query.group_by[0].at, "'group by' needs an aggregate in 'select', such as count()"
                 )
             self.keys_of({source.stream: source.at})
@@ -271,7 +271,7 @@ class Planner:
 
     def _everything(self, query: s.Query, stream: Stream, batch: bool) -> list[tuple[str, Expr, Type]]:
         if batch and not query.select:
-            raise complaint(
+            raise error_at(
                 self.text, query.at, "a batch of records has one result; select aggregates, such as count() as n"
             )
         return [(column, Column(column), kind) for column, kind in stream.schema.items()]
@@ -353,7 +353,7 @@ class Planner:
 
         def resolve(attribute: s.Attribute) -> tuple[str, Type]:
             if attribute.index is not None:
-                raise complaint(
+                raise error_at(
                     self.text,
                     attribute.at,
                     "an index belongs to an event of a pattern that is counted, such as e1[0].x",
@@ -361,7 +361,7 @@ class Planner:
             if attribute.ref not in names:
                 shown = [name for name in names if name]
                 near = suggestion(attribute.ref or "", shown) or f"; names are {listed(shown)}"
-                raise complaint(self.text, attribute.at, f"there is no stream {attribute.ref!r} in this query{near}")
+                raise error_at(self.text, attribute.at, f"there is no stream {attribute.ref!r} in this query{near}")
             stream, schema = names[attribute.ref]
             return attribute.name, column_type(self.text, attribute, stream, schema)
 

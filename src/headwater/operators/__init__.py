@@ -2,8 +2,10 @@
 
 `execution_graph` lays out the instances of a flow, `task` is one of them at work, with its `queue` and its `counters`.
 `operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join`
-and `write` are the kinds; `expression` and `accumulate` are what they compute with, by `whole` (whole numbers that fit),
-`texts` and `cast`; `broken` finds the records that break a step, `snapshot` is how state becomes bytes.
+and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those of queries, whose
+records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far their time came.
+`expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit), `texts` and
+`cast`; `broken` finds the records that break a step, `snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from headwater.flow.windows import Count
 from headwater.operators.accumulate import Accumulators, beyond, unfit
 from headwater.operators.expression import compiled
 from headwater.operators.keyed import joined, split_off_keyless, with_letters
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.whole import MOST
@@ -266,16 +266,3 @@ def _larger(array: Array, capacity: int) -> Array:
 
 def _flat(array: Array) -> Array:
     return array.reshape(-1) if array.dtype == object else array
-
-
-def chosen_slots(keys: KeySlots, select: Select | None) -> Array:
-    """Return the slots of the keys that `select` chooses, or of all."""
-    slots = np.arange(len(keys))
-    if select is None or not len(slots) or not keys.names:
-        return slots
-    return slots[select.rows(list(keys.columns(slots).values()))]  # type: ignore[arg-type]
-
-
-def keys_batch(columns: dict[str, Column], length: int) -> Batch:
-    """Return a batch of key columns alone."""
-    return Batch(columns, length, np.zeros((length, 2), np.int64))

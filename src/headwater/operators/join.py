@@ -10,9 +10,8 @@ from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.steps import Join
-from headwater.operators.count_window import chosen_slots
 from headwater.operators.keyed import split_off_keyless
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import KeySlots, chosen_slots
 from headwater.operators.operator import DEAD, Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 

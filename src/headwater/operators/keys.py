@@ -9,6 +9,9 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Text, parts
 from headwater.data.schema import Schema
+from headwater.operators.operator import Select
+
+IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
 
 _KINDS = {"text": "text", "float": "float", "float32": "float"}
 
@@ -70,6 +73,27 @@ class KeySlots:
             self._used = len(slots)
 
 
+class IdleKeys:
+    """Says when to look for keys that nothing is kept of: the more are in use, the more may be known."""
+
+    def __init__(self) -> None:
+        self._allowed = IDLE_KEYS
+        self.forgotten = 0  #: how many keys were forgotten so far
+
+    def may_be_many(self, known: int) -> bool:
+        """Say whether idle keys may be the greater part of those known."""
+        return known > self._allowed
+
+    def worth(self, idle: int) -> bool:
+        """Say whether forgetting so many is worth starting over without them."""
+        return idle > IDLE_KEYS // 2
+
+    def note(self, known: int, left: int) -> None:
+        """Learn that of the known keys these many are left."""
+        self.forgotten += known - left
+        self._allowed = IDLE_KEYS + 2 * left
+
+
 def _as(column: Any, kind: str) -> Array:
     dtype = {"bool": np.bool_, "float32": np.float32, "float": np.float64}.get(kind, np.int64)
     return np.asarray(column).astype(dtype, copy=False)
@@ -87,3 +111,16 @@ def without_key(batch: Batch, names: tuple[str, ...]) -> Array | None:
         if lacking is not None and lacking.any():
             bad = lacking if bad is None else bad | lacking
     return bad
+
+
+def chosen_slots(keys: KeySlots, select: Select | None) -> Array:
+    """Return the slots of the keys that `select` chooses, or of all."""
+    slots = np.arange(len(keys))
+    if select is None or not len(slots) or not keys.names:
+        return slots
+    return slots[select.rows(list(keys.columns(slots).values()))]  # type: ignore[arg-type]
+
+
+def keys_batch(columns: dict[str, Column], length: int) -> Batch:
+    """Return a batch of key columns alone."""
+    return Batch(columns, length, np.zeros((length, 2), np.int64))

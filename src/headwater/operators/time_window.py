@@ -12,9 +12,8 @@ from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.count_window import chosen_slots, keys_batch
 from headwater.operators.keyed import joined, split_off_keyless
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
 from headwater.operators.operator import DEAD, Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 

@@ -426,7 +426,7 @@ def _endless_keys(keys: int) -> dict[str, Any]:
         "keys": keys,
         "results": results,
         "rate": round(2 * keys / seconds),
-        "forgotten_keys": operator.forgotten_keys,
+        "forgotten_keys": operator.idle_keys.forgotten,
         "state_mb": round(max(state) / 1e6, 1),
         "state_mb_first_half": round(max(state[: max(1, len(state) // 2)]) / 1e6, 1),
     }

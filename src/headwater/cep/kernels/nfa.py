@@ -1,6 +1,6 @@
 """Chains of every kind: attempts that wait at a stage for several things at once, each found by the value it must have.
 
-The counterpart of `cep_pattern` for counts, `and`, `or` and absence. A stage has one side, or two beside `and` and `or`.
+The counterpart of `pattern` for counts, `and`, `or` and absence. A stage has one side, or two beside `and` and `or`.
 An attempt hangs, by a link each, at all sides that could take its next record: those of its own stage, and of later ones
 once its count has enough. An attempt that waits for an absence is also in its stage's queue, by the time at which the wait
 is over; one that has taken something is in the list by age, from which attempts expire and are evicted. `every` may stand

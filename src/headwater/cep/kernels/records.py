@@ -1,4 +1,4 @@
-"""Shows records, and the passing of time, to the attempts that `cep_attempts` keeps: each to those that it can change."""
+"""Shows records, and the passing of time, to the attempts that `nfa` keeps: each to those that it can change."""
 
 # Numba infers the types of kernels
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"

@@ -7,22 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from headwater.cep.clock import Clock, split_off
-from headwater.cep.incremental import Moves, following
-from headwater.cep.kernels import slide as k
-from headwater.cep.projection import Projection
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.accumulate import unfit
-from headwater.operators.count_window import keys_batch
+from headwater.operators.kernels import slide as k
 from headwater.operators.keyed import joined, with_letters
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import IdleKeys, KeySlots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
+from headwater.operators.progress import Progress, split_off
+from headwater.operators.projection import Projection
+from headwater.operators.running import Moves, following
 from headwater.operators.snapshot import packed, unpacked
-
-IDLE_KEYS = 1 << 14  #: groups known beyond twice those in use before the idle ones are forgotten
 
 _KIND = "sliding query window"
 
@@ -70,9 +67,8 @@ class SlidingOperator(Operator):
         self._count = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.FREE] = -1
-        self._clock, self._swept = Clock(plan.lag_us), NO_WATERMARK
-        self._keys_allowed = IDLE_KEYS
-        self.forgotten_keys = 0  #: how many groups were forgotten because no window holds a record of theirs
+        self._progress, self._swept = Progress(plan.lag_us), NO_WATERMARK
+        self.idle_keys = IdleKeys()  #: those, groups included, of which no window holds a record
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record."""
@@ -97,8 +93,8 @@ class SlidingOperator(Operator):
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
-            return self._clock.in_order(batch.stamps[:, CREATED] // 1000)
-        return self._clock.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
+            return self._progress.in_order(batch.stamps[:, CREATED] // 1000)
+        return self._progress.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
     def _run(
         self, batch: Batch, times: Array, inputs: list[Column | None]
@@ -151,7 +147,7 @@ class SlidingOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Let old records leave also the windows to which no more records come."""
-        passed = self._clock.pass_(watermark)
+        passed = self._progress.pass_(watermark)
         if self._plan.span_us and NO_WATERMARK < passed < END and passed - self._plan.span_us > self._swept:
             self._swept = passed
             self._sweep(passed)
@@ -174,16 +170,14 @@ class SlidingOperator(Operator):
     def _forget_idle_keys(self) -> None:
         """Forget groups without a record in a window, once they may be the greater part; aggregates without one stay."""
         known = len(self._groups)
-        if self._kept and known > self._keys_allowed:
-            now = self._clock.now if self._plan.time is None else self._clock.passed
+        if self._kept and self.idle_keys.may_be_many(known):
+            now = self._progress.now if self._plan.time is None else self._progress.passed
             if self._plan.span_us and now > NO_WATERMARK:
                 self._sweep(now)
             stay = np.unique(self._nodes["group"][self._live()])
-            self._keys_allowed = IDLE_KEYS + 2 * len(stay)
-            if known - len(stay) > IDLE_KEYS // 2:
-                before = self.forgotten_keys + known - len(stay), self._keys_allowed
+            if self.idle_keys.worth(known - len(stay)):
                 self._keep(stay)
-                self.forgotten_keys, self._keys_allowed = before
+            self.idle_keys.note(known, len(self._groups))
 
     @property
     def nbytes(self) -> int:
@@ -195,7 +189,7 @@ class SlidingOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys: their records in order, or what running aggregates have come to."""
         slots = self._chosen(select)
-        state: dict[str, Any] = {"clock": (self._clock.now, self._clock.passed)}
+        state: dict[str, Any] = {"clock": (self._progress.now, self._progress.passed)}
         if self._kept:
             live = self._live()
             live = live[np.isin(self._nodes["group"][live], slots)]
@@ -220,7 +214,7 @@ class SlidingOperator(Operator):
     def restore(self, data: bytes) -> None:
         """Take over windows by letting their records enter again."""
         saved = unpacked(_KIND, data)
-        self._clock.load(*saved["clock"])
+        self._progress.load(*saved["clock"])
         if not saved["count"]:
             return
         batch = keys_batch(saved["keys"], saved["count"])
@@ -258,5 +252,5 @@ class SlidingOperator(Operator):
             for mine, its in zip(self._each, rest._each, strict=True):
                 its.reserve(len(stay), 0)
                 its.load_groups(slots, mine.saved_groups(stay))
-        rest._clock = self._clock
+        rest._progress, rest.idle_keys = self._progress, self.idle_keys
         self.__dict__.update(rest.__dict__)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headwater.cep.kernels import slide as k
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Nullable, Text, parts
 from headwater.data.keys import KeyIndex
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.expression import compiled
+from headwater.operators.kernels import slide as k
 
 
 @dataclass(frozen=True)

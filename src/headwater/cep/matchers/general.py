@@ -8,12 +8,12 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Wait, label
-from headwater.cep.chunk import Chunk
 from headwater.cep.expressions import attributes
-from headwater.cep.interpreter import Match, Record, TokenMatcher
-from headwater.cep.plain import own_mask
+from headwater.cep.matchers.compiled import own_mask
+from headwater.cep.matchers.interpreter import Match, Record, TokenMatcher
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Column, column_of
+from headwater.operators.chunk import Chunk
 from headwater.operators.operator import dead_letters
 
 _ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionaries, measured

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.cep.arrivals import Arrivals
-from headwater.cep.chunk import Chunk
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
+from headwater.operators.arrivals import Arrivals
+from headwater.operators.chunk import Chunk
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 

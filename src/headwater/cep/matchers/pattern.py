@@ -8,13 +8,13 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
-from headwater.cep.chunk import Chunk
-from headwater.cep.compared import Comparisons
 from headwater.cep.kernels import pattern as k
 from headwater.cep.kernels import waiting as w
-from headwater.cep.plain import COMPACT_ROWS, PlainMatcher
+from headwater.cep.matchers.comparison import Comparisons
+from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array
+from headwater.operators.chunk import Chunk
 
 _ROOM = 1024
 

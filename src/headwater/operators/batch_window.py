@@ -7,22 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headwater.cep.clock import Clock, split_off
-from headwater.cep.kernels.tumble import batches_by_length, batches_by_time, sessions
-from headwater.cep.projection import Projection
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.keys import KeyIndex
 from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.kernels.batches import batches_by_length, batches_by_time, sessions
 from headwater.operators.keyed import joined, with_letters
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import IdleKeys, KeySlots, chosen_slots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
+from headwater.operators.progress import Progress, split_off
+from headwater.operators.projection import Projection
 from headwater.operators.snapshot import packed, unpacked
-
-IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
 
 _KIND = "batch query window"
 _NONE = -(2**63)
@@ -74,9 +71,8 @@ class TumblingOperator(Operator):
         self._number, self._begun, self._last = (np.full(16, fill, np.int64) for fill in (0, _NONE, _NONE))
         self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
         self._stamps = np.zeros((0, 2), np.int64)  #: of the last record of each
-        self._clock = Clock(plan.lag_us)
-        self._keys_allowed = IDLE_KEYS
-        self.forgotten_keys = 0  #: how many keys and groups were forgotten because no open batch has them
+        self._progress = Progress(plan.lag_us)
+        self.idle_keys = IdleKeys()  #: those, groups included, that no open batch has
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the batches that these records end."""
@@ -96,8 +92,8 @@ class TumblingOperator(Operator):
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
-            return self._clock.in_order(batch.stamps[:, CREATED] // 1000)
-        return self._clock.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
+            return self._progress.in_order(batch.stamps[:, CREATED] // 1000)
+        return self._progress.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
     def _numbers(self, windows: Array, times: Array) -> Array:
         out = np.empty(len(windows), np.int64)
@@ -158,7 +154,7 @@ class TumblingOperator(Operator):
     def _forget_idle_keys(self) -> None:
         """Forget keys and groups without an open batch, once they may be the greater part."""
         known = len(self._windows) + len(self._groups)
-        if known <= self._keys_allowed:
+        if not self.idle_keys.may_be_many(known):
             return
         if self._plan.keys and self._plan.kind != "time":  # batches of time go on from where the first one began
             stay, self._cells[:, 0] = np.unique(self._cells[:, 0], return_inverse=True)
@@ -167,9 +163,7 @@ class TumblingOperator(Operator):
         if self._plan.groups:
             stay, self._cells[:, 2] = np.unique(self._cells[:, 2], return_inverse=True)
             self._groups.keep(stay)
-        left = len(self._windows) + len(self._groups)
-        self.forgotten_keys += known - left
-        self._keys_allowed = IDLE_KEYS + 2 * left
+        self.idle_keys.note(known, len(self._windows) + len(self._groups))
 
     @property
     def nbytes(self) -> int:
@@ -186,7 +180,7 @@ class TumblingOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Close the batches that the watermark has passed; batches of a number of records wait for them."""
-        watermark = self._clock.pass_(watermark)
+        watermark = self._progress.pass_(watermark)
         if self._plan.kind == "length" or not len(self._cells) or watermark == NO_WATERMARK:
             return None
         windows = self._cells[:, 0]
@@ -219,14 +213,14 @@ class TumblingOperator(Operator):
             "groups": self._groups.columns(self._cells[cells, 2]),
             "stamps": self._stamps[cells],
             "sums": self._sums.save(cells),
-            "clock": (self._clock.now, self._clock.passed),
+            "clock": (self._progress.now, self._progress.passed),
         }
         return packed(_KIND, state)
 
     def restore(self, data: bytes) -> None:
         """Take over open batches."""
         saved = unpacked(_KIND, data)
-        self._clock.load(*saved["clock"])
+        self._progress.load(*saved["clock"])
         if not saved["count"]:
             return
         windows = self._windows.slots_of(keys_batch(saved["keys"], saved["count"]))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.cep import syntax as s
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Resolve, Translator
 from headwater.cep.functions import AGGREGATES
 from headwater.cep.printer import value as shown
-from headwater.cep.projection import Projection
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.expr import Column, Expr
+from headwater.operators.projection import Projection
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Selector(Translator):
         for item in self._query.select:
             name = self._name(item)
             if any(name == known for known, _, _ in made.columns):
-                raise complaint(self.text, item.at, f"the result has {name!r} twice; rename one with 'as'")
+                raise error_at(self.text, item.at, f"the result has {name!r} twice; rename one with 'as'")
             expr, kind = self.translate(item.value)
             made.columns.append((name, expr, kind))
         if self._query.having is not None:
@@ -67,7 +67,7 @@ class Selector(Translator):
             return item.name
         if isinstance(item.value, s.Attribute):
             return item.value.name
-        raise complaint(self.text, item.at, f"{shown(item.value)} needs a name; add 'as' and a name")
+        raise error_at(self.text, item.at, f"{shown(item.value)} needs a name; add 'as' and a name")
 
     def translate(self, value: s.Value) -> tuple[Expr, Type]:
         """Return the expression and its type; an aggregate becomes the hidden column of its result."""
@@ -109,7 +109,7 @@ class Selector(Translator):
             case s.IsNull(inner, at):
                 return s.IsNull(self._having(inner), at)
             case s.Function(name, _, at) if name in AGGREGATES:
-                raise complaint(self.text, at, f"'having' reads the result; select {shown(value)} first, with a name")
+                raise error_at(self.text, at, f"'having' reads the result; select {shown(value)} first, with a name")
             case s.Function(name, args, at):
                 return s.Function(name, tuple(map(self._having, args)), at)
         return value
@@ -119,7 +119,7 @@ class Selector(Translator):
         if attribute.ref is None and attribute.name in out:
             return attribute.name, out[attribute.name]
         near = suggestion(attribute.name, out) or f"; it has {listed(out)}"
-        raise complaint(self.text, attribute.at, f"'having' reads the result, which has no {shown(attribute)!r}{near}")
+        raise error_at(self.text, attribute.at, f"'having' reads the result, which has no {shown(attribute)!r}{near}")
 
 
 def _distinct(values: object) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import events_of
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.errors import listed
 
 
@@ -60,9 +60,9 @@ def in_order(text: str, queries: list[Place]) -> list[Place]:
 def _circle(text: str, left: list[Place], missing: set[str | None]) -> Exception:
     itself = next((place for place in left if place.into in place.reads), None)
     if itself is not None:
-        return complaint(text, itself.query.at, f"this query reads {itself.query.into!r}, into which it inserts")
+        return error_at(text, itself.query.at, f"this query reads {itself.query.into!r}, into which it inserts")
     names = sorted({place.query.into or "" for place in left if place.into in missing})
-    return complaint(text, left[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
+    return error_at(text, left[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
 
 
 def _read(query: s.Query) -> set[str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, ChainReader, Pair, Take, Wait, column_type, events_of, indexed, label
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.match import MatchPlan
-from headwater.cep.selecting import Selection, Selector
+from headwater.cep.planning.selection import Selection, Selector
 from headwater.data.schema import Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
@@ -35,7 +35,7 @@ class _Chaining:
 
     def add(self, name: str, cap: int) -> Stream:
         if self._query.group_by:
-            raise complaint(
+            raise error_at(
                 self._text,
                 self._query.group_by[0].at,
                 "'group by' needs a window; let a second query read this one's result",
@@ -45,7 +45,7 @@ class _Chaining:
         )
         if selection.aggregates:
             found = next(item for item in self._query.select if isinstance(item.value, s.Function))
-            raise complaint(
+            raise error_at(
                 self._text, found.at, "an aggregate needs a window; let a second query read this one's result"
             )
         given = Schema(tuple((column, kind) for column, (_, kind) in self._wanted.items()))
@@ -85,14 +85,14 @@ class _Chaining:
                     if holding
                     else f"events are {listed(refs)}"
                 )
-                raise complaint(self._text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
+                raise error_at(self._text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
             attribute = replace(attribute, ref=holding[0])
         if attribute.ref not in refs:
             near = suggestion(attribute.ref or "", refs) or f"; events are {listed(refs)}"
-            raise complaint(self._text, attribute.at, f"there is no event {attribute.ref!r}{near}")
+            raise error_at(self._text, attribute.at, f"there is no event {attribute.ref!r}{near}")
         assert attribute.ref is not None
         if attribute.index is not None and not refs[attribute.ref][1]:
-            raise complaint(
+            raise error_at(
                 self._text,
                 attribute.at,
                 f"{attribute.ref!r} takes one record; leave the index out, or count it, such as <1:5>",

@@ -9,16 +9,16 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, first_places, sides
-from headwater.cep.chunk import Chunk
-from headwater.cep.compared import Comparisons, compare
 from headwater.cep.expressions import attributes
 from headwater.cep.functions import FUNCTIONS
 from headwater.cep.kernels import nfa as k
 from headwater.cep.kernels import records as shown
 from headwater.cep.kernels import waiting as w
-from headwater.cep.plain import COMPACT_ROWS, PlainMatcher
+from headwater.cep.matchers.comparison import Comparisons, compare
+from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array
+from headwater.operators.chunk import Chunk
 
 _ROOM = 256
 _MOST_STAGES = 62  #: of a sequence: a bit each

@@ -10,16 +10,16 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton, Take, Wait, label
-from headwater.cep.chunk import Chunk
-from headwater.cep.compared import Comparisons, compare, ordered
 from headwater.cep.expressions import Translator
 from headwater.cep.kernels import sequence as cep_sequence
 from headwater.cep.kernels.waiting import NULL
-from headwater.cep.store import EventStore
+from headwater.cep.matchers.comparison import Comparisons, compare, ordered
+from headwater.cep.matchers.store import EventStore
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Text, parts
 from headwater.data.schema import Type
 from headwater.flow.expr import Expr
+from headwater.operators.chunk import Chunk
 from headwater.operators.expression import compiled_mask
 
 COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidied up

@@ -8,24 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from headwater.cep.arrivals import Arrivals
-from headwater.cep.chunk import Chunk
-from headwater.cep.kernels.join import pair
-from headwater.cep.projection import Projection
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Column, Nullable, Text, empty
 from headwater.data.keys import KeyIndex
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.errors import RecordError
 from headwater.flow.expr import Expr
-from headwater.operators.count_window import chosen_slots, keys_batch
+from headwater.operators.arrivals import Arrivals
+from headwater.operators.chunk import Chunk
 from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.kernels.match import pair
 from headwater.operators.keyed import joined, with_letters
+from headwater.operators.keys import IdleKeys, chosen_slots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, split_off_broken
+from headwater.operators.projection import Projection
 from headwater.operators.snapshot import packed, unpacked
 
 _KIND = "query join"
-IDLE_KEYS = 1 << 14  #: keys known beyond twice those in use before the idle ones are forgotten
 _TIDY = 1 << 16  #: rows beyond those in a window before they are forgotten
 
 
@@ -75,8 +74,7 @@ class JoinWindowsOperator(Operator):
         ]
         kinds = ["text" if kind == "text" else "float" if kind == "float" else "int" for _, _, kind in plan.equal]
         self._values = KeyIndex("int", *kinds)  # type: ignore[arg-type]
-        self._keys_allowed = IDLE_KEYS
-        self.forgotten_keys = 0  #: how many keys were forgotten because their windows were empty
+        self.idle_keys = IdleKeys()  #: those whose windows are empty
         self._clear()
 
     def _clear(self) -> None:
@@ -231,18 +229,17 @@ class JoinWindowsOperator(Operator):
 
     def _tidy(self, now: int) -> None:
         """Forget records that have left their window, and keys that have none left, once they are the greater part."""
-        full = len(self._arrivals.keys) > self._keys_allowed and not self._arrivals.to_all
+        known = len(self._arrivals.keys)
+        full = self.idle_keys.may_be_many(known) and not self._arrivals.to_all
         if self.rows <= _TIDY and not full:
             return
         inside = [self._in_window(side, now) for side in range(2)]
         stay = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
         if self._arrivals.to_all or not self._plan.keys[0]:
-            stay = np.arange(len(self._arrivals.keys))
-        idle = len(self._arrivals.keys) - len(stay)
-        if 2 * sum(int(there.sum()) for there in inside) < self.rows or idle > IDLE_KEYS:
+            stay = np.arange(known)
+        if 2 * sum(int(there.sum()) for there in inside) < self.rows or self.idle_keys.worth(known - len(stay)):
             self._keep(stay, now)
-            self.forgotten_keys += idle
-        self._keys_allowed = IDLE_KEYS + 2 * len(stay)
+        self.idle_keys.note(known, len(self._arrivals.keys))
 
     def _keep(self, slots: Array, now: int) -> None:
         """Start over with these keys alone, and what their windows hold."""
@@ -286,7 +283,7 @@ class JoinWindowsOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys."""
         slots = chosen_slots(self._arrivals.keys, select)
-        state = self._save(slots, self._arrivals.clock.now)
+        state = self._save(slots, self._arrivals.progress.now)
         keys = self._arrivals.keys.columns(slots)
         return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
 
@@ -301,7 +298,7 @@ class JoinWindowsOperator(Operator):
         """Drop the windows of the chosen keys, and what waits of theirs."""
         gone = chosen_slots(self._arrivals.keys, select)
         self._arrivals.forget(select)
-        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.clock.now)
+        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.progress.now)
 
 
 def _wider(array: Array, room: int, fill: int) -> Array:

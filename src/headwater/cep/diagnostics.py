@@ -6,7 +6,7 @@ import re
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from headwater.cep.complaint import complaint
+from headwater.cep.syntax import Place
 from headwater.errors import QueryError, suggestion
 
 _WORDS = {
@@ -43,6 +43,27 @@ _SIGNS = {
 }
 
 
+def error_at(text: str, at: Place, message: str) -> QueryError:
+    r"""Return an error that points at a place of the text.
+
+    >>> print(error_at("from a\nselect b", (14, 15), "a has no b"))
+    line 2, column 8: a has no b
+      select b
+             ^
+    """
+    start, stop = min(at[0], len(text)), min(at[1], len(text))
+    line = text.count("\n", 0, start) + 1
+    begin = text.rfind("\n", 0, start) + 1
+    end = text.find("\n", start)
+    shown = text[begin : end if end >= 0 else len(text)]
+    marks = max(1, min(stop, begin + len(shown)) - start)
+    column = start - begin + 1
+    picture = f"  {shown}\n  {' ' * (column - 1)}{'^' * marks}"
+    return QueryError(
+        f"line {line}, column {column}: {message}\n{picture}", line=line, column=column, offending=text[start:stop]
+    )
+
+
 def expected_here(text: str, error: UnexpectedInput) -> QueryError:
     """Return the message for the first place at which the text stops making sense."""
     start = _start(text, error)
@@ -52,7 +73,7 @@ def expected_here(text: str, error: UnexpectedInput) -> QueryError:
     hint = _hint(text, before, found, start, _expected(error))
     shown = repr(found) if found else "the end of the text"
     wanted = _wanted(_expected(error))
-    return complaint(text, at, f"{shown} does not fit here{f'; expected {wanted}' if wanted else ''}{hint}")
+    return error_at(text, at, f"{shown} does not fit here{f'; expected {wanted}' if wanted else ''}{hint}")
 
 
 def _start(text: str, error: UnexpectedInput) -> int:

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from headwater.cep.chunk import Chunk, Part
-from headwater.cep.clock import Clock, split_off
 from headwater.data.batch import CREATED, END, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.expr import Expr
+from headwater.operators.chunk import Chunk, Part
 from headwater.operators.expression import compiled, fallible
 from headwater.operators.keyed import joined
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import DEAD, Select, computed
+from headwater.operators.progress import Progress, split_off
 
 
 class Arrivals:
@@ -45,7 +45,7 @@ class Arrivals:
         self.to_all = any(keys) and not all(keys)  #: whether some records go to every key
         self._waits = self._timed and len(schemas) > 1
         self.waiting: list[Batch | None] = [None] * len(schemas)
-        self.clock = Clock(lag_us if self._timed else None)
+        self.progress = Progress(lag_us if self._timed else None)
         self._tests: list[list[Callable[[Batch], Column]]] = [[] for _ in schemas]
         for port, read in reads:
             if fallible(read, schemas[port]):
@@ -73,9 +73,9 @@ class Arrivals:
         They are in order of time; equal times in order of streams. A record on the watermark itself waits: another of the
         same time may still come.
         """
-        reached = self.clock.reached(watermark)
+        reached = self.progress.reached(watermark)
         chunk = self._released(reached) if self._waits else None
-        self.clock.pass_(watermark)
+        self.progress.pass_(watermark)
         return chunk, reached
 
     def _released(self, reached: int) -> Chunk | None:
@@ -105,7 +105,7 @@ class Arrivals:
         slots = np.concatenate([self._slots(batch, port) for port, batch in given])
         if order is not None:
             times, slots, stamps = times[order], slots[order], stamps[order]
-        chunk = Chunk(self._parts(given, order), self.clock.in_order(times), slots, stamps)
+        chunk = Chunk(self._parts(given, order), self.progress.in_order(times), slots, stamps)
         return self._to_all(chunk, known) if self.to_all else chunk
 
     def _parts(self, given: list[tuple[int, Batch]], order: Array | None) -> tuple[Part, ...]:
@@ -140,11 +140,11 @@ class Arrivals:
     def save(self, select: Select | None = None) -> dict[str, Any]:
         """Return what waits of the chosen keys, as it is; what goes to every key is among it."""
         waiting = [self._of(port, select) for port in range(len(self.waiting))]
-        return {"clock": (self.clock.now, self.clock.passed), "waiting": waiting}
+        return {"clock": (self.progress.now, self.progress.passed), "waiting": waiting}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Add what waited elsewhere."""
-        self.clock.load(*saved["clock"])
+        self.progress.load(*saved["clock"])
         for port, held in enumerate(saved["waiting"]):
             mine = self.waiting[port]
             if held is not None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.data.schema import Schema
 from headwater.errors import suggestion
 
@@ -38,7 +38,7 @@ def extent(text: str, window: s.Window, stream: str, schema: Schema) -> Extent:
     """Return what a window says, or complain."""
     if window.kind not in _FORMS:
         near = suggestion(window.kind, _FORMS) or f"; windows are {', '.join(_FORMS)}"
-        raise complaint(text, window.at, f"there is no window {window.kind!r}{near}")
+        raise error_at(text, window.at, f"there is no window {window.kind!r}{near}")
     args = list(window.args)
     time = key = None
     if window.kind.startswith("externalTime"):
@@ -51,9 +51,9 @@ def extent(text: str, window: s.Window, stream: str, schema: Schema) -> Extent:
         return Extent("length", _records(text, window, args[0]), window.kind.endswith("Batch"))
     if not isinstance(args[0], s.Span):
         fix = f"; did you mean {args[0].value} sec?" if isinstance(args[0], s.Constant) else ""
-        raise complaint(text, args[0].at, f"a window of time needs a unit, such as {_FORMS[window.kind]}{fix}")
+        raise error_at(text, args[0].at, f"a window of time needs a unit, such as {_FORMS[window.kind]}{fix}")
     if args[0].us == 0:
-        raise complaint(text, args[0].at, "a window must be longer than nothing")
+        raise error_at(text, args[0].at, "a window must be longer than nothing")
     if window.kind == "session":
         return Extent("session", args[0].us, True, None, key)
     return Extent("time", args[0].us, window.kind.endswith("Batch"), time)
@@ -78,9 +78,9 @@ def _column(
         raise _form(text, window, "it takes the name of a column")
     kind = column_type(text, arg, stream, schema)
     if wanted and kind not in wanted:
-        raise complaint(text, arg.at, f"a window of time goes by a column of time; {arg.name} is {kind}")
+        raise error_at(text, arg.at, f"a window of time goes by a column of time; {arg.name} is {kind}")
     return arg.name
 
 
 def _form(text: str, window: s.Window, what: str) -> Exception:
-    return complaint(text, window.at, f"a window {window.kind!r} is written {_FORMS[window.kind]}; {what}")
+    return error_at(text, window.at, f"a window {window.kind!r} is written {_FORMS[window.kind]}; {what}")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type
-from headwater.cep.complaint import complaint
+from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator, attributes, conjuncts
-from headwater.cep.pairing import JoinPlan
-from headwater.cep.selecting import Selector
-from headwater.cep.windowing import extent
+from headwater.cep.planning.selection import Selector
+from headwater.cep.planning.window import extent
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.stream import Stream
+from headwater.operators.window_join import JoinPlan
 
 if TYPE_CHECKING:
     from headwater.cep.plan import Planner
@@ -34,11 +34,11 @@ class _Joining:
 
     def add(self) -> Stream:
         if self._names[0] == self._names[1]:
-            raise complaint(
+            raise error_at(
                 self._text, self._join.right.at, f"both sides are called {self._names[0]!r}; name them with 'as'"
             )
         if self._query.group_by:
-            raise complaint(
+            raise error_at(
                 self._text,
                 self._query.group_by[0].at,
                 "'group by' needs a window; let a second query read this one's result",
@@ -53,7 +53,7 @@ class _Joining:
         selector = Selector(self._text, self._query, self._resolve)
         selection = selector.read(self._everything() if not self._query.select else [])
         if selection.aggregates:
-            raise complaint(
+            raise error_at(
                 self._text,
                 self._query.select[0].at,
                 "an aggregate of a join needs a second query that reads this one's result",
@@ -85,9 +85,9 @@ class _Joining:
                 continue
             window = extent(self._text, side.window, side.stream, streams[i].schema)
             if window.batch:
-                raise complaint(self._text, side.window.at, "a join holds sliding windows: length(…) or time(…)")
+                raise error_at(self._text, side.window.at, "a join holds sliding windows: length(…) or time(…)")
             if window.time is not None and window.time != streams[i].time:
-                raise complaint(
+                raise error_at(
                     self._text,
                     side.window.at,
                     f"a join goes by the streams' event time; put .event_time(…, {window.time!r}) before it",
@@ -97,7 +97,7 @@ class _Joining:
             else:
                 spans[i] = window.size
         if not any(limits) and not any(spans):
-            raise complaint(
+            raise error_at(
                 self._text, self._join.at, "a join needs a window on a side, such as levels#window.time(1 min)"
             )
         return (limits[0], limits[1]), (spans[0], spans[1])
@@ -124,11 +124,11 @@ class _Joining:
                     if holding
                     else f"sides are {listed(self._names)}"
                 )
-                raise complaint(self._text, attribute.at, f"of which side is {attribute.name!r}; {fix}")
+                raise error_at(self._text, attribute.at, f"of which side is {attribute.name!r}; {fix}")
             ref = holding[0]
         if ref not in self._names:
             near = suggestion(ref, self._names) or f"; sides are {listed(self._names)}"
-            raise complaint(self._text, attribute.at, f"there is no side {ref!r} of this join{near}")
+            raise error_at(self._text, attribute.at, f"there is no side {ref!r} of this join{near}")
         side = self._names.index(ref)
         kind = column_type(self._text, attribute, self._sides[side].stream, self._schemas[side])
         return f"{ref}.{attribute.name}", kind

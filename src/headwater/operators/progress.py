@@ -10,7 +10,7 @@ from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.operator import dead_letters
 
 
-class Clock:
+class Progress:
     """Never runs back.
 
     `lag_us` is how far a record may lie behind the watermark although it is not late: the result of a batch is as old as

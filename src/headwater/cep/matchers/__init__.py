@@ -1,0 +1,1 @@
+"""Matchers: `pattern`, `sequence` and `attempts` run a chain compiled, `interpreter` runs any chain record by record."""
