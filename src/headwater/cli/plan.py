@@ -9,16 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.placed import read_placement
-from headwater.cli.question import MODEL as DEFAULT_MODEL
-from headwater.cli.question import number, of_file, pairs, question_of, whole, with_constraints
+from headwater.cli.ask import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
+from headwater.cli.placement import read_placement
+from headwater.cli.question import number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
 from headwater.net.net import Net
-from headwater.place import Budget, Constraints, Objective, Placement, Problem, strategy
+from headwater.place import Budget, Placement, Problem, strategy
 from headwater.place.account import account
 from headwater.place.compared import compared, mended, tell_compared, tell_mended
 from headwater.place.joined import parted
@@ -28,67 +28,27 @@ from headwater.place.strategies import MODULES
 from headwater.place.why import tell_why
 from headwater.place.why import why as reasons
 
-GIVEN = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FLOW... NET", help="flows (module:name, path/to/flow.py[:name], riot:etl), and last the net file"
-    ),
-]
-FLOW = Annotated[
-    str | None, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")
-]
-NET = Annotated[Path | None, typer.Argument(help="net file: .toml, .json or .npz")]
-RATE = Annotated[list[str] | None, typer.Option(help="records/s of every source, or NAME=RATE")]
-PROFILE = Annotated[Path | None, typer.Option(help="profile file of 'headwater profile'; measured now if left out")]
-PROFILES = Annotated[
-    list[Path] | None,
-    typer.Option(help="profile file of 'headwater profile', one per flow; measured now if left out"),
-]
-MEASURED = Annotated[
-    str | None, typer.Option(help="class of the net, or instructions/s, that the profile was measured on")
-]
-PROBLEM = Annotated[Path | None, typer.Option(help="a file of CEP dataflows instead of FLOW and NET")]
-CASE = Annotated[str | None, typer.Option(help="which dataflow of the file [default: its first]")]
-RESOURCES = Annotated[str, typer.Option(help="for --problem: liberal or conservative")]
-STRATEGY = Annotated[str, typer.Option(help=f"how to search: {', '.join(MODULES)}")]
-OBJECTIVE = Annotated[str | None, typer.Option(help="what to minimise, such as 'critical + 0.1 * money then devices'")]
-MODEL = Annotated[
-    str, typer.Option(help="how time is reckoned: as the engine does, or the papers' queue, shared or round-robin")
-]
-TIME = Annotated[float, typer.Option("--time", help="seconds to search")]
-SEED = Annotated[int, typer.Option(help="the same seed gives the same answer")]
-PIN = Annotated[
-    list[str] | None, typer.Option(help="STEP=DEVICE: where a step must run; sources need it, or a sensor in the net")
-]
-KEEP = Annotated[list[str] | None, typer.Option(help="STEP=TRUST: its output must not leave this trust zone")]
-ANONYMISE = Annotated[list[str] | None, typer.Option(help="STEP whose output may go anywhere")]
-TOGETHER = Annotated[list[str] | None, typer.Option(help="STEP,STEP: share a device")]
-AT_MOST = Annotated[list[str] | None, typer.Option(help="MEASURE=LIMIT, such as critical=0.2")]
-COPIES = Annotated[list[str] | None, typer.Option(help="STEP=NUMBER: share a step's records out to so many copies")]
-CLOSE = Annotated[list[str] | None, typer.Option(help="DEVICE that must not be used")]
 
-
+@with_ask
 def plan(
     given: GIVEN = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="write the plan to this file, for 'headwater simulate FILE'")
+    ] = None,
     strategy_name: Annotated[str, typer.Option("--strategy", help=f"how to search: {', '.join(MODULES)}")] = "best",
-    objective: OBJECTIVE = None,
-    rate: RATE = None,
-    profile: PROFILES = None,
-    measured_on: MEASURED = None,
-    model: MODEL = DEFAULT_MODEL,
-    pin: PIN = None,
-    keep: KEEP = None,
-    anonymise: ANONYMISE = None,
-    together: TOGETHER = None,
-    at_most: AT_MOST = None,
-    close: CLOSE = None,
-    copies: COPIES = None,
+    objective: Annotated[
+        str | None, typer.Option(help="what to minimise, such as 'critical + 0.1 * money then devices'")
+    ] = None,
+    anonymise: Annotated[list[str] | None, typer.Option(help="STEP whose output may go anywhere")] = None,
+    together: Annotated[list[str] | None, typer.Option(help="STEP,STEP: share a device")] = None,
+    at_most: Annotated[list[str] | None, typer.Option(help="MEASURE=LIMIT, such as critical=0.2")] = None,
+    copies: Annotated[
+        list[str] | None, typer.Option(help="STEP=NUMBER: share a step's records out to so many copies")
+    ] = None,
     problem: PROBLEM = None,
     case: CASE = None,
     resources: RESOURCES = "liberal",
-    time_s: TIME = 10.0,
     gap: Annotated[float, typer.Option(help="stop when value and bound are this close")] = 0.0,
-    seed: SEED = 0,
     why: Annotated[
         bool, typer.Option(help="say of each step what the next best device costs and what forbids better")
     ] = False,
@@ -99,12 +59,14 @@ def plan(
         ),
     ] = None,
     before: Annotated[
-        Path | None, typer.Option("--from", help="the JSON of an earlier plan: mend it, moving only what must move")
+        Path | None, typer.Option("--from", help="an earlier plan, or its JSON: mend it, moving only what must move")
     ] = None,
     lost: Annotated[list[str] | None, typer.Option(help="DEVICE that is gone since the plan of --from")] = None,
     picture: Annotated[Path | None, typer.Option(help="draw the flow over the net to this PNG or SVG file")] = None,
     explain: Annotated[bool, typer.Option(help="when nothing fits, search for the reason and a way out")] = True,
     as_json: JSON = False,
+    *,
+    ask: Ask,
 ) -> None:
     """Choose where each step runs, and account for it. Exits with 1 if nothing fits.
 
@@ -112,7 +74,7 @@ def plan(
 
     Examples:
 
-    headwater plan flow.py net.toml --rate 1000 --why
+    headwater plan flow.py net.toml --rate 1000 --why --output plan.json
 
     headwater plan flow.py net.toml --add barn=gateway
 
@@ -120,28 +82,28 @@ def plan(
 
     headwater plan flow.py net.toml --from plan.json --lost barn/1 --rate 2000
     """
-    constraints = Constraints(
-        pins=pairs("--pin", pin),
+    constraints = dataclasses.replace(
+        ask.constraints(),
         together=tuple(tuple(text.split(",")) for text in together or ()),
-        keep=pairs("--keep", keep),
         anonymise=frozenset(anonymise or ()),
         at_most={name: number("--at-most", text) for name, text in pairs("--at-most", at_most).items()},
-        closed=frozenset((*(close or ()), *(lost or ()))),
+        closed=frozenset((*(ask.close or ()), *(lost or ()))),
     )
     numbers = {step: whole("--copies", text) for step, text in pairs("--copies", copies).items()}
-    solve, budget = strategy(strategy_name), search(time_s, gap, seed, objective)
+    solve, budget = strategy(strategy_name), ask.budget(objective, gap)
     _check_questions(add, before, lost, problem)
     flows, net = given[:-1] if given else [], Path(given[-1]) if given and len(given) > 1 else None
     if problem is None and (not flows or net is None):
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
-
+    if output is not None:
+        _check_output(output, flows, add)
     if problem is not None:
-        first = with_constraints(of_file(problem, case, rate, resources), numbers, constraints)
+        first = with_constraints(of_file(problem, case, ask.rate, resources), numbers, constraints)
     else:
         assert net is not None
         where = nets.read(net)
         larger = with_added(where, add or [])
-        question = question_of(flows, rate, profile, measured_on, model)
+        question = ask.question(flows)
         first = question.on(where, numbers, constraints, places=before is None)
     with progress("placing"):
         if before is not None:
@@ -160,6 +122,10 @@ def plan(
             document["why"] = [dataclasses.asdict(reason) for reason in reasons(found)]
     if len(flows) > 1:
         document["flows"] = parted(found, (flow.name for flow in question.flows))
+    if output is not None and found.device is not None:
+        assert net is not None
+        question.plan(found, flows[0], net, numbers).save(output)
+        document["output"] = str(output)
     if picture is not None and found.device is not None:
         from headwater.place.picture import draw
 
@@ -182,6 +148,17 @@ def _check_questions(add: list[str] | None, before: Path | None, lost: list[str]
         raise PlacementError("--add changes a net, and --problem brings its own; give FLOW NET")
 
 
+def _check_output(output: Path, flows: list[str], add: list[str] | None) -> None:
+    """Say what cannot be written before anything is measured."""
+    if len(flows) != 1:
+        what = f"got {len(flows)} flows" if flows else "--problem has none"
+        raise PlacementError(f"--output writes the plan of one flow; {what}")
+    if add:
+        raise PlacementError("--add asks of a net that is in no file, so that no plan can name it; leave out --output")
+    if output.suffix != ".json":
+        raise PlacementError(f"--output writes JSON: its file must end in .json; got '{output}'")
+
+
 def with_added(net: Net, texts: list[str]) -> Net:
     """The net with devices added, as ZONE=CLASS or ZONE=CLASS*NUMBER says."""
     for zone, text in (pair for single in texts for pair in pairs("--add", [single]).items()):
@@ -200,6 +177,8 @@ def _told(document: dict[str, Any]) -> list[str]:
         lines.append(render(document))
     if "why" in document:
         lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]
+    if "output" in document:
+        lines += ["", f"written to {document['output']}; rehearse it with 'headwater simulate {document['output']}'"]
     return lines
 
 
@@ -218,12 +197,3 @@ def _explained(found: Placement, budget: Budget, wanted: bool) -> dict[str, Any]
     from headwater.place.explain import explain
 
     return {"explanation": dataclasses.asdict(explain(found.problem, budget))}
-
-
-def search(time_s: float, gap: float, seed: int, objective: str | None) -> Budget:
-    """How to search, as the command line says it; checked before anything is measured."""
-    if not 0 <= time_s < float("inf"):
-        raise PlacementError(f"--time must be 0 s or more; got {time_s}")
-    if not 0 <= gap <= 1:
-        raise PlacementError(f"--gap must be from 0 to 1; got {gap}")
-    return Budget(time_s=time_s, gap=gap, seed=seed, objective=Objective.parse(objective) if objective else None)

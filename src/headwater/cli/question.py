@@ -15,9 +15,10 @@ from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
-from headwater.place import Constraints, Model, Problem, wished
+from headwater.place import Constraints, Model, Placement, Plan, Problem, wished
 from headwater.place.copies import with_copies
 from headwater.place.joined import joined
+from headwater.place.plan import RATE_HZ
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
@@ -73,6 +74,12 @@ class Question:
         ips = _speed(self.measured_on, profile, net)
         return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model)
 
+    def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
+        """The plan of the one flow there is, with references to where it and the net came from."""
+        profile, where = self.profiles[0], found.problem.net
+        ips = _speed(self.measured_on, profile, where, quiet=True)
+        return Plan.of(found, flow=flow, net=net, profile=profile, rates_hz=self.rates, measured_ips=ips, copies=copies)
+
 
 def question_of(
     flows: list[str], rate: list[str] | None, profiles: list[Path] | None, measured_on: str | None, model: str
@@ -81,11 +88,7 @@ def question_of(
     models = [known.value for known in Model]
     if model not in models:
         raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
-    rates: Rates = 1000.0
-    if rate and "=" in rate[0]:
-        rates = {name: number("--rate", text) for name, text in pairs("--rate", rate).items()}
-    elif rate:
-        rates = number("--rate", rate[0])
+    rates = _rates(rate)
     found = tuple(find_flow(name) for name in flows)
     for flow in found:
         _rates_of(flow, rates, found)
@@ -97,29 +100,16 @@ def question_of(
     )
 
 
-def asked_for(
-    flow: str | None,
-    net: Path | None,
-    rate: list[str] | None,
-    profile: Path | None,
-    measured_on: str | None,
-    model: str,
-    problem: Path | None,
-    case: str | None,
-    resources: str,
-    *,
-    copies: Mapping[str, int] | None = None,
-    constraints: Constraints | None = None,
-    places: bool = True,
-) -> Problem:
-    """The problem that a command line describes: a flow on a net, or a dataflow of a file; `places` as in `Question.on`."""
-    if problem is not None:
-        return with_constraints(of_file(problem, case, rate, resources), copies, constraints)
-    if flow is None or net is None:
-        raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
-    where = nets.read(net)
-    question = question_of([flow], rate, [profile] if profile else None, measured_on, model)
-    return question.on(where, copies, constraints, places=places)
+def bound(plan: Plan, rate: list[str] | None, profile: list[Path] | None, measured_on: str | None) -> Placement:
+    """The placement that a plan is, its flow and net found; rates and a profile given here replace those of the plan."""
+    flow, net = find_flow(plan.flow), nets.read(plan.net)
+    if len(profile or ()) > 1:
+        raise PlacementError(f"a plan has one flow, and so one --profile; got {len(profile or ())}")
+    measured = Profile.load(profile[0]) if profile else plan.figures() or _measured(flow)
+    ips = plan.measured_ips if measured_on is None and not profile else None
+    if rate:
+        plan = replace(plan, rates_hz=_rates_of(flow, _rates(rate), [flow]))
+    return replace(plan, measured_ips=ips or _speed(measured_on, measured, net)).bind(flow, net, measured)
 
 
 def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
@@ -144,25 +134,36 @@ def _profile_of(flow: Flow, loaded: list[Profile], several: bool) -> Profile:
     own = [profile for profile in loaded if not several or profile.flow == flow.name]
     if own:
         return own[0]
+    return _measured(flow)
+
+
+def _measured(flow: Flow) -> Profile:
     from headwater.engine.profiler import profile as measure
 
     with progress(f"measuring {flow.name}"):
         return measure(flow, records=20_000)
 
 
-def _speed(measured_on: str | None, measured: Profile, net: Net) -> float | None:
+def _speed(measured_on: str | None, measured: Profile, net: Net, *, quiet: bool = False) -> float | None:
     classes = {c.name: c.cpu_ips for c in net.classes}
     if measured_on is None:
         if measured.device in classes:
             return None
-        err.print(
-            f"the profile was measured on {measured.device}, which is no class of {net.name}; taking "
-            f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
-        )
+        if not quiet:
+            err.print(
+                f"the profile was measured on {measured.device}, which is no class of {net.name}; taking "
+                f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
+            )
         return DESKTOP_IPS
     if measured_on in classes:
         return classes[measured_on]
     return number("--measured-on", measured_on)
+
+
+def _rates(texts: list[str] | None) -> Rates:
+    if texts and "=" in texts[0]:
+        return {name: number("--rate", text) for name, text in pairs("--rate", texts).items()}
+    return number("--rate", texts[0]) if texts else RATE_HZ
 
 
 def _rates_of(flow: Flow, rates: Rates, flows: Iterable[Flow]) -> Rates:

@@ -1,4 +1,4 @@
-"""`headwater simulate FLOW NET`."""
+"""`headwater simulate FLOW NET`, `headwater simulate PLAN`."""
 
 from __future__ import annotations
 
@@ -8,41 +8,32 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from headwater import net as nets
 from headwater import sim
-from headwater.cli.placed import read_placement
-from headwater.cli.plan import (
-    CASE,
-    FLOW,
-    MEASURED,
-    MODEL,
-    NET,
-    PIN,
-    PROBLEM,
-    PROFILE,
-    RATE,
-    RESOURCES,
-    SEED,
-    TIME,
-    search,
-)
-from headwater.cli.question import MODEL as DEFAULT_MODEL
-from headwater.cli.question import asked_for, pairs
+from headwater.cli.ask import CASE, PROBLEM, RESOURCES, Ask, with_ask
+from headwater.cli.placement import read_placement
+from headwater.cli.question import MODEL, bound, of_file, with_constraints
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.net.arrays import Ints
-from headwater.place import Constraints, Model, Problem, strategy, violations
+from headwater.place import Model, Placement, Plan, Problem, strategy, violations
 from headwater.place.strategies import MODULES
 from headwater.sim.settings import RUNNERS
 
 MODES = ("queues", "engine")
+PLANS = (".json", ".toml")
 
 
+@with_ask
 def simulate(
-    flow: FLOW = None,
-    net: NET = None,
+    flow: Annotated[
+        str | None,
+        typer.Argument(metavar="FLOW|PLAN", help="a flow, or alone a plan file of 'headwater plan --output'"),
+    ] = None,
+    net: Annotated[Path | None, typer.Argument(metavar="NET", help="net file: .toml, .json or .npz")] = None,
     placement: Annotated[
         Path | None, typer.Option(help="the JSON of 'headwater plan'; planned now if left out")
     ] = None,
@@ -63,48 +54,38 @@ def simulate(
     runner: Annotated[str, typer.Option(help=f"engine mode: {' or '.join(RUNNERS)}, a thread per step")] = "engine",
     workers: Annotated[int, typer.Option(help="engine mode: workers per device; plans reckon with one")] = 1,
     take: Annotated[str, typer.Option(help="engine mode: records per turn: all, half, or a number")] = "50",
-    rate: RATE = None,
-    profile: PROFILE = None,
-    measured_on: MEASURED = None,
-    model: MODEL = DEFAULT_MODEL,
-    pin: PIN = None,
     problem: PROBLEM = None,
     case: CASE = None,
     resources: RESOURCES = "liberal",
-    time_s: TIME = 10.0,
-    seed: SEED = 0,
     as_json: JSON = False,
+    *,
+    ask: Ask,
 ) -> None:
-    """Play a placement in virtual time and report it like a run; the same seed gives the same trace."""
+    """Play a placement in virtual time and report it like a run; the same seed gives the same trace.
+
+    Examples:
+
+    headwater simulate plan.json --for 20s
+
+    headwater simulate plan.json --rate 4000
+
+    headwater simulate flow.py net.toml --rate 2000 --pin alarms=cloud
+    """
     if mode is not None and mode not in MODES:
         raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
     seconds, coming, kind = microseconds(duration) / 1e6, _arrivals(arrivals), _service(service)
-    queues = sim.Options(seconds, seed, coming, kind)
-    engine = sim.EngineOptions(seconds, seed, coming, policy, parsed_take(take), workers, runner=runner)
-    solve, budget = strategy(strategy_name), search(time_s, 0.0, seed, objective)
-    pinned = Constraints(pins=pairs("--pin", pin))
-    asked = asked_for(
-        flow,
-        net,
-        rate,
-        profile,
-        measured_on,
-        model,
-        problem,
-        case,
-        resources,
-        constraints=pinned,
-        places=placement is None,
-    )
-    mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
-    if placement is not None:
-        device = _read(placement, asked)
+    queues = sim.Options(seconds, ask.seed, coming, kind)
+    engine = sim.EngineOptions(seconds, ask.seed, coming, policy, parsed_take(take), workers, runner=runner)
+    solve, budget = strategy(strategy_name), ask.budget(objective)
+    if flow is not None and net is None and problem is None and Path(flow).suffix in PLANS:
+        _check_plan_alone(ask, placement=placement, strategy=strategy_name, objective=objective)
+        found = bound(Plan.load(flow), ask.rate, ask.profile, ask.measured_on)
+        asked, device = found.problem, found.device
     else:
-        found = solve(asked, budget)
-        if found.device is None:
-            err.print(f"nothing to play: {found.reason}")
-            raise typer.Exit(1)
-        device = found.device
+        asked = _asked(flow, net, problem, case, resources, ask, places=placement is None)
+        device = _read(placement, asked) if placement is not None else _found(solve(asked, budget))
+    assert device is not None
+    mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
     with progress("playing"):
         report = sim.run_queues(asked, device, queues) if mode == "queues" else sim.run_engine(asked, device, engine)
     names = {s: asked.net.device_name(int(d)) for s, d in zip(asked.steps, device, strict=True)}
@@ -115,6 +96,42 @@ def simulate(
     for sink, row in report.extra.get("sinks", {}).items():
         expected = "no end" if row["predicted_s"] is None else f"{1e3 * row['predicted_s']:.3f} ms"
         console.print(f"{sink}: predicted {expected}, simulated {1e3 * row['simulated_s']:.3f} ms on average")
+
+
+def _check_plan_alone(ask: Ask, **given: object) -> None:
+    """Refuse what a plan has already decided."""
+    usual = {"strategy": "best", "model": MODEL}
+    decided = given | {name: getattr(ask, name) for name in ("model", "pin", "keep", "close")}
+    for name, value in decided.items():
+        if value != usual.get(name):
+            raise PlacementError(
+                f"the plan says where its steps run, and --{name} asks to plan anew: give FLOW NET with it"
+            )
+
+
+def _asked(
+    flow: str | None,
+    net: Path | None,
+    problem: Path | None,
+    case: str | None,
+    resources: str,
+    ask: Ask,
+    *,
+    places: bool,
+) -> Problem:
+    if problem is not None:
+        return with_constraints(of_file(problem, case, ask.rate, resources), None, ask.constraints())
+    if flow is None or net is None:
+        raise PlacementError("say what to play: FLOW NET, a plan file, or --problem FILE")
+    where = nets.read(net)
+    return ask.question([flow]).on(where, constraints=ask.constraints(), places=places)
+
+
+def _found(found: Placement) -> Ints:
+    if found.device is None:
+        err.print(f"nothing to play: {found.reason}")
+        raise typer.Exit(1)
+    return found.device
 
 
 def _read(path: Path, problem: Problem) -> Ints:

@@ -8,25 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.plan import (
-    CLOSE,
-    GIVEN,
-    KEEP,
-    MEASURED,
-    MODEL,
-    PIN,
-    PROFILES,
-    RATE,
-    SEED,
-    search,
-)
-from headwater.cli.question import MODEL as DEFAULT_MODEL
-from headwater.cli.question import pairs, question_of
+from headwater.cli.ask import GIVEN, Ask, with_ask
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.duration import microseconds
-from headwater.place import Budget, Constraints, Placement, Problem, strategy
+from headwater.place import Budget, Placement, Problem, strategy
 from headwater.place.account import account
 from headwater.place.explain import slower
 from headwater.place.reach import reach
@@ -37,6 +24,7 @@ from headwater.place.what_if import front, headroom, least
 FEWEST = ("devices", "money")
 
 
+@with_ask
 def size(
     given: GIVEN = None,
     latency: Annotated[str | None, typer.Option(help="what the slowest path may take, such as 200ms")] = None,
@@ -46,16 +34,9 @@ def size(
     ] = None,
     points: Annotated[int, typer.Option(help="placements of the front, at most")] = 5,
     picture: Annotated[Path | None, typer.Option(help="draw the front to this PNG or SVG file")] = None,
-    rate: RATE = None,
-    profile: PROFILES = None,
-    measured_on: MEASURED = None,
-    model: MODEL = DEFAULT_MODEL,
-    pin: PIN = None,
-    keep: KEEP = None,
-    close: CLOSE = None,
-    time_s: Annotated[float, typer.Option("--time", help="seconds to search, for each question")] = 10.0,
-    seed: SEED = 0,
     as_json: JSON = False,
+    *,
+    ask: Ask,
 ) -> None:
     """How much is enough: the fewest devices, how far rates can grow, and what one measure costs in another.
 
@@ -75,10 +56,9 @@ def size(
     if picture is not None and measures is None:
         raise PlacementError("--picture draws a front; say between which measures with --front, such as critical,money")
     target_s = microseconds(latency) / 1e6 if latency is not None else None
-    budget = search(time_s, 0.0, seed, None)
+    budget = ask.budget()
     where = nets.read(Path(given[-1]))
-    constraints = Constraints(pins=pairs("--pin", pin), keep=pairs("--keep", keep), closed=frozenset(close or ()))
-    asked = question_of(given[:-1], rate, profile, measured_on, model).on(where, constraints=constraints)
+    asked = ask.question(given[:-1]).on(where, constraints=ask.constraints())
     with progress("sizing"):
         found = (
             least(asked, fewest, latency_s=target_s, budget=budget)

@@ -10,12 +10,14 @@ account, render the answer explained, as data and in words; picture draws it
 explain         why nothing fits
 fleet, repair   several flows on one net; mending after a loss
 what_if         the least that meets a target
+plan            the answer as a file that runs
 cases/          the published problems
 """
 
 from headwater.place.constraints import Constraints, wished
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement
+from headwater.place.plan import Contract, Plan
 from headwater.place.problem import Model, Problem, Taken
 from headwater.place.score import Score, score
 from headwater.place.strategies import strategy
@@ -24,9 +26,11 @@ from headwater.place.verify import Violation, violations
 __all__ = [
     "Budget",
     "Constraints",
+    "Contract",
     "Model",
     "Objective",
     "Placement",
+    "Plan",
     "Problem",
     "Score",
     "Taken",

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.errors import RunError
+from headwater.metrics import Report
+from headwater.place.problem import TURN, Model
 from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded
 from headwater.sim.engine import run as run_engine
 from headwater.sim.queues import Options, Service
@@ -21,6 +24,7 @@ from headwater.sim.settings import Costs, EngineOptions, Stalls
 
 if TYPE_CHECKING:
     from headwater.net.arrays import Ints
+    from headwater.place.placement import Placement
     from headwater.place.problem import Problem
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "Service",
     "SimRun",
     "Stalls",
+    "run",
     "run_engine",
     "run_queues",
     "start",
@@ -46,3 +51,17 @@ def start(problem: Problem, device: Ints, options: EngineOptions | None = None) 
     There is none of `run_queues`: it reckons one queue after the other, so that nothing is in progress at any moment.
     """
     return SimRun(problem, device, options).start()
+
+
+def run(placement: Placement, options: EngineOptions | Options | None = None) -> Report:
+    """Play a placement by the model it was reckoned with: `plan.bind(flow, net)` has one, and so has every strategy.
+
+    Options are those of `run_engine` for the model `engine`, one worker and turns as plans reckon if left out, and those
+    of `run_queues` for the others.
+    """
+    problem, device = placement.problem, placement.device
+    if device is None:
+        raise RunError(f"there is nothing to play of '{problem.name}': {placement.reason}")
+    if isinstance(options, EngineOptions) or (options is None and problem.model is Model.ENGINE):
+        return run_engine(problem, device, options or EngineOptions(workers=1, take=TURN))
+    return run_queues(problem, device, options)
