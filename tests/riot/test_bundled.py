@@ -119,7 +119,7 @@ def test_train_and_pred_meet_in_the_folder_that_the_environment_names(tmp_path, 
 def test_an_unknown_flow_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(FlowError, match=r"there is no bundled flow 'elt'; flows are .*; did you mean 'etl'"):
         flow_named("elt")
-    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: there is no such file"):
         engine.run(rewired(flow_named("etl"), inputs=[str(tmp_path / "gone.csv")]))
 
 

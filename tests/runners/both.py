@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headwater import Flow, engine, io
 from headwater import spark as on_spark
-from headwater.spark.sources.ranges import Sizes
+from headwater.flow.ranges import Sizes
 
 #: so little at once that a few hundred records make several micro-batches of several pieces
 SMALL = Sizes(parallel=2, batch_bytes=2**13, batch_records=150, piece_bytes=2**11, piece_records=40)

@@ -12,7 +12,7 @@ from headwater import engine
 from headwater import spark as on_spark
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
-from headwater.spark.sources.ranges import Sizes
+from headwater.flow.ranges import Sizes
 from headwater_bench.riot import samples
 from headwater_bench.riot.generate import messages, stream
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from headwater import Flow, io, spark
+from headwater.flow.ranges import Sizes
 from headwater.spark.session import session
-from headwater.spark.sources.ranges import Sizes
 
 RECORDS, KEYS, MOST = 3000, 5, 500
 

@@ -15,8 +15,8 @@ import pytest
 from headwater import Flow, io
 from headwater import spark as on_spark
 from headwater.errors import RunError
+from headwater.flow.ranges import Sizes
 from headwater.spark.checkpoint import Checkpoint
-from headwater.spark.sources.ranges import Sizes
 from headwater_bench.riot.sources import MessageFile, Messages
 
 SMALL = Sizes(parallel=2, batch_bytes=3000, batch_records=100, piece_bytes=1000)

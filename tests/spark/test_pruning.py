@@ -8,10 +8,10 @@ import pytest
 
 from headwater import Flow, Tumbling, agg, col, io
 from headwater.errors import FlowError
+from headwater.flow.ranges import Sizes
+from headwater.io.ranges.rows import RowRanges
 from headwater.spark.explain import explained, told
 from headwater.spark.pruning import columns_used
-from headwater.spark.sources.ranges import Sizes
-from headwater.spark.sources.rows import RowRanges
 
 WIDE = {"a": int, "b": float, "c": str, "d": float, "at": "time"}
 

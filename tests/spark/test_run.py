@@ -10,10 +10,10 @@ import pytest
 from headwater import Batch, Flow, Schema, Tumbling, agg, col, io
 from headwater import spark as on_spark
 from headwater.errors import InputError, RunError
+from headwater.flow.ranges import Sizes
 from headwater.io.table import ParquetTable
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.progress import cause_in
-from headwater.spark.sources.ranges import Sizes
 
 SCHEMA = {"n": int, "key": str, "at": "time"}
 SMALL = Sizes(parallel=2, batch_bytes=6000, batch_records=150, piece_bytes=2000)

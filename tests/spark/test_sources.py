@@ -16,18 +16,23 @@ from headwater.data.batch import CREATED, END, Batch, concat_batches
 from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
+from headwater.flow.ranges import Sizes, Wanted, ranges_of
 from headwater.operators.operator import DEAD
 from headwater.spark import sources
-from headwater.spark.sources import _ranges, open_source
 from headwater.spark.sources import log as logs
+from headwater.spark.sources import open_source
 from headwater.spark.sources.control import Control
 from headwater.spark.sources.data_source import plain
 from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
-from headwater.spark.sources.ranges import Sizes
 from headwater_bench.experiments.broker import broker
 from headwater_bench.riot.sources import MessageFile, Messages
+
+
+def _ranges(source, sizes, *, at_once):
+    return ranges_of(source, Wanted(sizes, at_once=at_once))
+
 
 TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)
 XS = Schema.of({"id": int, "x": str})
@@ -133,7 +138,7 @@ def test_generated_records_are_all_there_at_once_or_when_due():
 
 def test_a_generator_without_end_cannot_be_read_at_once():
     with pytest.raises(RunError, match="no end"):
-        _ranges(Messages("CITY"), TINY, at_once=True)
+        _ranges(Messages("CITY"), TINY, at_once=True).start()
 
 
 def test_replayed_records_start_over_and_reject_once(tmp_path):
@@ -318,28 +323,28 @@ def test_messages_of_a_broker_are_in_the_log_once(tmp_path):
 
 
 class Held:
-    """A source that holds its records until they are acknowledged, as a broker does: by the next read, or by close."""
+    """A source that holds its records until they are committed, as a broker does."""
 
     schema = Schema.of({"n": int})
+    resume = "sender"
 
     def __init__(self, count):
-        self.kept, self.handed = list(range(count)), []
+        self.kept, self.position, self.committed = list(range(count)), 0, 0
 
     def open(self, reject):
-        self.handed = []
+        self.kept, self.position, self.committed = self.kept[self.committed :], 0, 0
         return self
 
     def read(self, limit, timeout_s):
-        self.close()
-        self.handed = self.kept[:10]
-        return batch_of(*self.handed) if self.handed else None
+        handed = self.kept[self.position : self.position + 10]
+        self.position += len(handed)
+        return batch_of(*handed) if handed else None
+
+    def commit(self, position):
+        self.committed = position
 
     def close(self):
-        self.kept = self.kept[len(self.handed) :]
-        self.handed = []
-
-    def abandon(self):
-        self.handed = []
+        pass
 
 
 def test_what_is_not_safe_in_the_log_is_not_acknowledged(tmp_path, monkeypatch):
@@ -350,11 +355,12 @@ def test_what_is_not_safe_in_the_log_is_not_acknowledged(tmp_path, monkeypatch):
         wait_for(lambda: receiver.error)
         receiver.close()
     assert "source 'levels' stopped: the disk is full" in str(receiver.error)
-    assert len(source.kept) == 50
+    assert source.committed == 0
     again = Receiver("levels", source, tmp_path, until_idle=False)
     wait_for(lambda: logs.end_of(tmp_path).ended)
     again.close()
     assert numbers_in(tmp_path) == list(range(50))
+    assert source.committed == 50
 
 
 def full_disk(writer, *entry):

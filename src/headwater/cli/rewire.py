@@ -7,6 +7,7 @@ from typing import Any
 
 from headwater.errors import FlowError, listed
 from headwater.flow import Flow, Schema
+from headwater.flow.endpoints import Source, at_rate, from_file
 from headwater.flow.steps import Kind, Read, Write
 from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay
 
@@ -25,7 +26,7 @@ def rewired(
         for name, step in flow.steps.items():
             kind = kinds.get(name, step.kind)
             if isinstance(kind, Read):
-                kinds[name] = Read(at_rate(kind.source, rate))
+                kinds[name] = Read(_at_rate(kind.source, rate))
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         for name, step in flow.steps.items():
@@ -34,15 +35,13 @@ def rewired(
     return flow.replaced(kinds) if kinds else flow
 
 
-def at_rate(source: Any, rate: float) -> Any:
-    """Return the same records at another rate."""
-    if hasattr(source, "at_rate"):
-        return source.at_rate(rate)
+def _at_rate(source: Source, rate: float) -> Source:
+    """Return the same records at another rate: by what makes them, or replayed."""
     if isinstance(source, Mqtt | Kafka):
         raise FlowError(
             f"--rate replays what a source holds, and {source} has no end; leave it out, or give --input FILE"
         )
-    return Replay(source.records if isinstance(source, Replay) else source, rate)
+    return at_rate(source, rate) or Replay(source, rate)
 
 
 def _input(flow: Flow, given: str) -> tuple[str, str]:
@@ -57,8 +56,9 @@ def _input(flow: Flow, given: str) -> tuple[str, str]:
 
 def _file_source(kind: Kind, path: Path, schema: Schema) -> Any:
     assert isinstance(kind, Read)
-    if hasattr(kind.source, "from_file"):  # a source whose records lie in files of a form of their own
-        return kind.source.from_file(path)
+    own = from_file(kind.source, path)
+    if own is not None:
+        return own
     if path.suffix not in _BY_SUFFIX:
         raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
     maker = _BY_SUFFIX[path.suffix]

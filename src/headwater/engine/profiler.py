@@ -11,6 +11,7 @@ import numpy as np
 from headwater.data.batch import END, Batch
 from headwater.data.column import Array
 from headwater.errors import RunError
+from headwater.flow.endpoints import at_rate
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Profile, StepProfile
 from headwater.flow.steps import (
@@ -53,9 +54,8 @@ def profile(flow: Flow, *, records: int = 20_000) -> Profile:
 def _read(step: Step, records: int) -> tuple[list[Batch], float]:
     """Return a source's first records, and the time it took to get them."""
     assert isinstance(step.kind, Read)
-    source = step.kind.source
-    if hasattr(source, "at_rate"):  # what makes its records at a set rate need not be waited for
-        source = source.at_rate(_FULL_SPEED_HZ)
+    # what makes its records at a set rate need not be waited for
+    source = at_rate(step.kind.source, _FULL_SPEED_HZ) or step.kind.source
     reader = source.open(lambda text, error: None)
     batches: list[Batch] = []
     count, spent_s, patience = 0, 0.0, 50

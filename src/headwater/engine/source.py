@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, Batch
 from headwater.errors import HeadwaterError, InputError, RunError
-from headwater.flow.endpoints import Reader
+from headwater.flow.endpoints import Reader, commit, dropped_by, opened, position_of
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
 from headwater.operators.operator import rejected
@@ -44,14 +44,15 @@ class SourceThread:
         """Open the reader; raises what the source has to say."""
         kind = self.task.instance.step.kind
         assert isinstance(kind, Read)
-        self._reader = kind.source.open(self._reject)
+        self._reader = opened(kind.source, self._reject)
+        commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
     def close(self) -> None:
         """Close the reader and remove what was spilled."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-            self._note_dropped(getattr(reader, "dropped", 0))  # since it was last read
+            self._note_dropped(dropped_by(reader))  # since it was last read
         if self._spilled is not None:
             self._spilled.close()
             self._spilled = None
@@ -81,7 +82,7 @@ class SourceThread:
         least, most = chunk, max(chunk, _MOST)
         while not stopping.is_set():
             batch = reader.read(chunk, _PATIENCE_S)
-            self._note_dropped(getattr(reader, "dropped", 0))
+            self._note_dropped(dropped_by(reader))
             if batch is None:
                 return
             chunk = least if batch.length < chunk else min(2 * chunk, most)
@@ -89,6 +90,8 @@ class SourceThread:
                 self.held += batch.length
                 self.task.took(batch.length)
                 self._emit(batch)
+                if not self.run.aborted:  # the flow has it in its own hands
+                    commit(reader, position_of(reader))
             elif self._spilled:
                 self._unspill(wait=False)
 

@@ -1,29 +1,72 @@
-"""Where records come from and go to, as runners see it."""
+"""Where records come from and go to, as runners see it: what every endpoint has, and what it may declare of itself.
+
+A source needs a schema and `open`, a sink needs `open`; that is enough to run anywhere. What else one can do it says in
+attributes and methods of its own, all optional, and runners ask for them here alone.
+
+| a source may have | which says |
+|---|---|
+| `resume` | how reading goes on after a stop, see `Resume` |
+| `ranges(wanted)` | that ranges of it can be read side by side, see `headwater.flow.ranges` |
+| `at_rate(rate)` | that the same records can be had at another rate |
+| `from_file(path)` | that the same kind of records can be read from a file, in a form of their own |
+| `check_read()` | what is wrong with it, before anything is started |
+| `identity` | plain values that tell it from others of its kind, see `headwater.flow.identity` |
+| `claims(writing=False)` | the `Place` that it reads, see `headwater.flow.places` |
+
+| a reader may have | which says |
+|---|---|
+| `position` | what was handed out so far, as a plain value that can be stored |
+| `commit(position)` | that all before a position is safe: who sent it may forget it |
+| `dropped` | how many records it had no room for, a number that only grows: its sender cannot be made to wait |
+
+| a sink may have | which says |
+|---|---|
+| `delivery` | what holds when records come again, see `Delivery` |
+| `transaction(schema, ledger)` | how it is written in parts that are there once; with delivery "transactional" |
+| `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
+| `check_write(schema)` | what is wrong with the columns that it would get |
+| `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
+
+A writer that gathers records may have `flush()`, which brings them where they belong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import InputError
+from headwater.errors import FlowError, InputError, listed
 
 Reject = Callable[[str, str], None]  #: takes a record as text and why it cannot be read
 Refused = dict[int, str]  #: rows of a batch that cannot be written, and why
 
+#: How a source goes on after a stop: from a `position` that its reader told, by `open(reject, position)`; where its sender
+#: has it, who keeps what was not committed; from the beginning, all of it again; or never, since what was not read then
+#: is gone.
+Resume = Literal["position", "sender", "beginning", "never"]
+
+#: What a sink can promise of records that come again after a stop. In a transactional one they are there once: what did not
+#: come to its end is taken back. An idempotent one may get them again, and holds what it held. Neither: they may be there
+#: twice.
+Delivery = Literal["transactional", "idempotent", "neither"]
+
+_RESUMES: tuple[Resume, ...] = ("position", "sender", "beginning", "never")
+_DELIVERIES: tuple[Delivery, ...] = ("transactional", "idempotent", "neither")
+
 
 class Reader(Protocol):
-    """An open source; one thread reads it.
-
-    One that cannot make its sender wait has a number `dropped` of the records for which it had no room; it only grows.
-    """
+    """An open source; one thread reads it."""
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return up to `limit` records, none if nothing came in time, or None when nothing will ever come."""
 
     def close(self) -> None:
-        """Release what was opened."""
+        """Release what was opened; what was not committed by then is not acknowledged."""
 
 
 class Source(Protocol):
@@ -34,15 +77,17 @@ class Source(Protocol):
         """The columns that its batches have."""
 
     def open(self, reject: Reject) -> Reader:
-        """Start reading; what is not a record goes to `reject`, and reading goes on."""
+        """Start reading; what is not a record goes to `reject`, and reading goes on.
+
+        One that resumes by position takes a second argument, the position that a reader told, or None.
+        """
 
 
 class Writer(Protocol):
     """An open sink; one worker at a time writes to it.
 
-    A writer that gathers records before they are where they belong also has `flush()`, which brings them there. What
-    it cannot bring there it keeps, and tries again; `close` raises InputError with the number of those it had to give
-    up as `records`.
+    What a writer with `flush` cannot bring where it belongs it keeps, and tries again; `close` raises InputError with the
+    number of those it had to give up as `records`.
     """
 
     def write(self, batch: Batch) -> Refused | None:
@@ -56,20 +101,152 @@ class Writer(Protocol):
 
 
 class Sink(Protocol):
-    """Describes where records go.
-
-    It may say two things more of itself. `writers` is "many" where several writers of it may be open at once; without a
-    word it has one, however parallel its step is. `claims(writing=True)` returns the `Place` that it writes, which no
-    other step of the flow may then use.
-    """
+    """Describes where records go."""
 
     def open(self, schema: Schema) -> Writer:
         """Start writing records of this schema."""
 
 
+class Staging(Protocol):
+    """Writes records out of sight, in whichever process they are; who owns the sink lets them appear."""
+
+    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+        """Return the records that can be written, and why the others cannot."""
+
+    def write(self, batches: Sequence[Batch]) -> bytes:
+        """Write records; return what `NumberedWriter.stage` needs to know of them."""
+
+
+class NumberedWriter(ABC):
+    """An open sink that is written in parts with growing numbers, such as Spark's micro-batches.
+
+    Who can bring the same records again after a stop asks for `committed`, and writes the parts after it.
+    """
+
+    #: how other processes write its records; None where only this one can
+    staging: Staging | None = None
+
+    @property
+    @abstractmethod
+    def committed(self) -> int:
+        """The last part that is there, -1 before the first."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> Refused | None:
+        """Write records of the part that is next, as a `Writer` does."""
+
+    def stage(self, said: bytes) -> None:
+        """Take what a staging said of records that it has written: they are of the part that is next."""
+        raise NotImplementedError(f"{type(self).__name__} has no staging")
+
+    @abstractmethod
+    def commit(self, number: int) -> None:
+        """Let all parts up to this one be there; the one that is being written ends here, unless it was prepared."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Forget what was written since the last part ended: another attempt follows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish what is committed and release what was opened."""
+
+
+class Transaction(NumberedWriter):
+    """Parts that are prepared first, such as what came between two checkpoints, and there when all agree that they are.
+
+    `prepare(7)` ends part 7, records after it are of the next. From then on the part outlives the process, and it depends
+    on where the next run goes on (`Ledger.after`) whether it is there or gone; `commit(7)` has it there at once.
+    """
+
+    @abstractmethod
+    def prepare(self, number: int) -> None:
+        """End the part that is being written, and have it safe under this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where a sink notes what it has written, and after which part a run goes on."""
+
+    folder: Path  #: for its notes alone, beside the checkpoint
+    name: str  #: tells its parts from others' in a table that many write: letters, digits and `-`
+    #: the last part that counts: what was prepared up to it is there, what came after it is gone. None for the last that
+    #: was committed
+    after: int | None = None
+
+
+def resume_of(source: Source) -> Resume:
+    """Return how a source goes on after a stop; one that says nothing begins again."""
+    return cast(Resume, _declared(source, "resume", _RESUMES, "beginning"))
+
+
+def delivery_of(sink: Sink) -> Delivery:
+    """Return what a sink promises of records that come again; one that says nothing promises nothing."""
+    return cast(Delivery, _declared(sink, "delivery", _DELIVERIES, "neither"))
+
+
 def writers_of(sink: Sink) -> Literal["one", "many"]:
     """Return whether a sink takes one writer at a time or many."""
     return "many" if getattr(sink, "writers", "one") == "many" else "one"
+
+
+def at_rate(source: Source, rate: Any) -> Source | None:
+    """Return a source of the same records at another rate; None where its records come when they come."""
+    paced = getattr(source, "at_rate", None)
+    found: Source | None = None if paced is None else paced(rate)
+    return found
+
+
+def from_file(source: Source, path: Path) -> Source | None:
+    """Return a source of such records in a file; None where they have no form of their own."""
+    reads = getattr(source, "from_file", None)
+    found: Source | None = None if reads is None else reads(path)
+    return found
+
+
+def opened(source: Source, reject: Reject, position: Any = None) -> Reader:
+    """Open a source after a position; one that does not resume by position starts as it always does."""
+    if position is not None and resume_of(source) == "position":
+        return source.open(reject, position)  # type: ignore[call-arg]  # it says that it takes one
+    return source.open(reject)
+
+
+def position_of(reader: Reader) -> Any:
+    """Return what a reader has handed out so far; None for one that cannot tell."""
+    return getattr(reader, "position", None)
+
+
+def commit(reader: Reader, position: Any) -> None:
+    """Tell a reader that all before a position is safe."""
+    told = getattr(reader, "commit", None)
+    if told is not None and position is not None:
+        told(position)
+
+
+def dropped_by(reader: Reader) -> int:
+    """Return for how many records a reader had no room so far."""
+    return int(getattr(reader, "dropped", 0))
+
+
+def flush(writer: Writer) -> None:
+    """Bring what a writer has gathered where it belongs."""
+    flushed = getattr(writer, "flush", None)
+    if flushed is not None:
+        flushed()
+
+
+def check_source(source: Source) -> None:
+    """Raise what a source has to say against being read, where it can tell without being opened for good."""
+    check = getattr(source, "check_read", None)
+    if check is not None:
+        check()
+
+
+def check_sink(sink: Sink, schema: Schema) -> None:
+    """Raise what a sink has to say against these columns."""
+    check = getattr(sink, "check_write", None)
+    if check is not None:
+        check(schema)
 
 
 def write_whole(writer: Writer, batch: Batch) -> None:
@@ -86,3 +263,10 @@ def described(endpoint: Any) -> str:
         return name
     shown = str(endpoint)
     return f"{name}({shown if len(shown) <= 40 else '…' + shown[-39:]})"
+
+
+def _declared(endpoint: Any, what: str, known: Sequence[str], usual: str) -> str:
+    said = getattr(endpoint, what, usual)
+    if said not in known:
+        raise FlowError(f"{described(endpoint)}: {what} is one of {listed(known)}; got {said!r}")
+    return str(said)

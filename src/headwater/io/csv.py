@@ -12,16 +12,17 @@ from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.endpoints import Refused, Reject
-from headwater.flow.places import Place
+from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.sifting import sifted
+from headwater.io.text_file import TextFile
 
 _GUESS_FROM = 1000  # lines
 _SPAN = 64  # lines that a quoted field may reach over; beyond, a quote was forgotten
 
 
-class Csv:
+class Csv(TextFile):
     """A file of rows to read or to write; `-` is standard input or output.
 
     When read, columns are found by their names in the header (by order without one), and their types are
@@ -69,7 +70,7 @@ class Csv:
     def open(self, given: Reject | Schema, position: Any = None, end: int | None = None) -> CsvReader | CsvWriter:
         """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
         if isinstance(given, Schema):
-            return CsvWriter(self, given)
+            return CsvWriter(self, given, append=self.append)
         schema = self.schema
         lines, self._peeked = self._peeked or Lines(self.path), None
         names, used, _ = self._head(lines) if self.header else (list(schema), 0, [])
@@ -109,12 +110,18 @@ class Csv:
         lines.close()
         return InputError(f"cannot read {self.path}: {why}")
 
-    def claims(self, *, writing: bool) -> Place:
-        """Return the file, or the standard stream, that it reads or writes."""
-        return Place.of_stream(self.path, writing=writing)
+    def appended(self, schema: Schema) -> CsvWriter:
+        """Start writing at the end of what is there."""
+        return CsvWriter(self, schema, append=True)
 
-    def __str__(self) -> str:
-        return str(self.path)
+    def ranges(self, wanted: Wanted) -> Ranges | None:
+        """Return the file in ranges of bytes, cut where no row goes over; a pipe has none."""
+        from headwater.io.ranges.lines import CsvRanges
+
+        if not self._is_file():
+            return None
+        self.schema  # noqa: B018  guessed here once, not in every process that reads a range
+        return CsvRanges(self, wanted.sizes)
 
 
 class CsvReader:
@@ -215,9 +222,9 @@ _OPEN = "a quote is opened and never closed"
 class CsvWriter:
     """An open file that takes a row per record."""
 
-    def __init__(self, sink: Csv, schema: Schema) -> None:
+    def __init__(self, sink: Csv, schema: Schema, *, append: bool) -> None:
         self._schema, self._delimiter = schema, sink.delimiter
-        self._file = LineWriter(sink.path, append=sink.append)
+        self._file = LineWriter(sink.path, append=append)
         if sink.header and self._file.empty:
             self._file.write(self._rows([list(schema)]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from sys import maxsize
 from typing import Any, cast
 
@@ -15,10 +16,15 @@ from headwater.data.schema import DTYPES, Fields, Schema, Type
 from headwater.errors import FlowError, InputError
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
+from headwater.flow.identity import Identity, identity_of
 from headwater.flow.places import Place, place_of
+from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.clock import Clock, SteadyClock
-from headwater.io.open_loop import OpenLoop, OpenLoopReader, Take
+from headwater.io.memory import Items
+from headwater.io.open_loop import OpenLoop, Take
+from headwater.io.paced import PacedSource
 from headwater.io.rates import Rate, rate_of
+from headwater.io.text_file import TextFile, content_of
 
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
 
@@ -26,7 +32,7 @@ _BLOCK = 2**14  # records made, or repeated, at once; what is handed out are sli
 _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
 
-class Generate:
+class Generate(PacedSource):
     """Makes records at a set rate: `make` gets the records' numbers (0, 1, 2, …) and returns their columns.
 
     The numbers come as one array, thousands at a time, and every column has a value for each of them. `make` must give
@@ -55,7 +61,7 @@ class Generate:
         clock: Clock | None = None,
     ) -> None:
         self.make = make
-        self.pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        self._pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         self._schema = _checked(Schema.of(schema), time)
 
     @property
@@ -63,10 +69,10 @@ class Generate:
         """The columns of the records."""
         return self._schema
 
-    def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
-        """Start making records, or go on after the first `position` of them."""
-        take, most = self.numbered(reject)
-        return OpenLoopReader(take, self.schema, self.pace, position, most)
+    @property
+    def pace(self) -> OpenLoop:
+        """When records are due."""
+        return self._pace
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
@@ -75,14 +81,20 @@ class Generate:
     def at_rate(self, rate: Rate | float) -> Generate:
         """Return the same records at another rate."""
         made = Generate(self.make, self.schema, rate)
-        made.pace = replace(self.pace, rate=rate_of(rate))
+        made._pace = replace(self._pace, rate=rate_of(rate))
         return made
+
+    @property
+    def identity(self) -> Identity:
+        """What `make` says of itself in an attribute `identity`, if it does."""
+        own = getattr(self.make, "identity", None)
+        return {} if own is None else {"identity": own}
 
     def __str__(self) -> str:
         return f"generated at {self.pace.rate}"
 
 
-class Replay:
+class Replay(PacedSource):
     """Reads a source once into memory and hands its records out at a rate, over and over if `loop` is true.
 
     Rates and limits are those of `Generate`. With `time`, that column's own values give way to the moment
@@ -107,7 +119,7 @@ class Replay:
         clock: Clock | None = None,
     ) -> None:
         self.records, self.loop = records, loop
-        self.pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        self._pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         schema = _schema_of(records) if isinstance(records, Batch) else records.schema
         self._schema = _checked(schema, time)
 
@@ -116,15 +128,38 @@ class Replay:
         """The columns of the records."""
         return self._schema
 
-    def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
-        """Load the records and start handing them out, or go on after the first `position` of them."""
-        take, most = self.numbered(reject)
-        return OpenLoopReader(take, self.schema, self.pace, position, most)
+    @property
+    def pace(self) -> OpenLoop:
+        """When records are due."""
+        return self._pace
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
         batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
         return _Looped(batch, self.records).take, maxsize if self.loop else len(batch)
+
+    @property
+    def most(self) -> int | None:
+        """No end of them, where they start over; otherwise not known before they are loaded."""
+        return maxsize if self.loop else None
+
+    def ranges(self, wanted: Wanted) -> Ranges | None:
+        """Return the records in ranges of their numbers; those in memory are this process's own."""
+        return None if isinstance(self.records, Batch | Items) else super().ranges(wanted)
+
+    def at_rate(self, rate: Rate | float) -> Replay:
+        """Return the same records at another rate."""
+        made = Replay(self.records, rate, loop=self.loop)
+        made._pace = replace(self._pace, rate=rate_of(rate))
+        return made
+
+    @property
+    def identity(self) -> Identity:
+        """What it loads: which record has which number depends on all of them."""
+        if isinstance(self.records, Batch):
+            return {}
+        content = content_of(Path(self.records.path)) if isinstance(self.records, TextFile) else {}
+        return {"of": identity_of(self.records), **content}
 
     def claims(self, *, writing: bool) -> Place | None:
         """Return what the source that it loads reads."""

@@ -11,15 +11,16 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import Refused, Reject
-from headwater.flow.places import Place
+from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
 from headwater.io.sifting import sifted
+from headwater.io.text_file import TextFile
 
 _GUESS_FROM = 1000  # lines
 
 
-class JsonLines:
+class JsonLines(TextFile):
     """A file of JSON objects, one per line, to read or to write; `-` is standard input or output.
 
     When read, the columns are guessed from the first lines unless a schema is given. A line that is not an
@@ -60,12 +61,16 @@ class JsonLines:
         lines, self._peeked = self._peeked or Lines(self.path, position, end), None
         return JsonLinesReader(lines, schema, given, self.path)
 
-    def claims(self, *, writing: bool) -> Place:
-        """Return the file, or the standard stream, that it reads or writes."""
-        return Place.of_stream(self.path, writing=writing)
+    def appended(self, schema: Schema) -> JsonLinesWriter:
+        """Start writing at the end of what is there."""
+        return JsonLinesWriter(LineWriter(self.path, append=True), schema)
 
-    def __str__(self) -> str:
-        return str(self.path)
+    def ranges(self, wanted: Wanted) -> Ranges | None:
+        """Return the file in ranges of bytes; a pipe has none."""
+        if not self._is_file():
+            return None
+        self.schema  # noqa: B018  guessed here once, not in every process that reads a range
+        return super().ranges(wanted)
 
 
 class JsonLinesReader:

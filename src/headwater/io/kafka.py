@@ -7,6 +7,8 @@ from typing import Any, Literal, NoReturn
 
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError
+from headwater.flow.endpoints import Resume
+from headwater.flow.identity import Identity, difference
 from headwater.io.urls import shown
 
 
@@ -21,6 +23,8 @@ class Kafka:
     the columns `key`, or those of the last `key_by` before, where records still have them; `key=()` writes none. One
     text column is the key as it is, one column of another type its JSON text, several a JSON object.
     """
+
+    resume: Resume = "position"  # Spark's connector keeps the offsets
 
     def __init__(
         self,
@@ -50,6 +54,18 @@ class Kafka:
         if self.payload == "text":
             return Schema.of({"text": str})
         raise FlowError(f"reading JSON from {self} takes a schema, such as schema={{'id': str, 'x': float}}")
+
+    @property
+    def identity(self) -> Identity:
+        """The topic, and brokers of its cluster."""
+        return {"topic": self.topic, "servers": sorted(self.servers.split(","))}
+
+    def other_than(self, before: Identity) -> str:
+        """Say whether it is another topic than before; not all brokers of a cluster need be named."""
+        now = {"kind": before["kind"], **self.identity}
+        if set(before["servers"]) & set(now["servers"]):
+            before, now = ({**each, "servers": []} for each in (before, now))
+        return difference(before, now)
 
     def open(self, given: Any) -> NoReturn:
         """Refuse: there is no client but Spark's."""

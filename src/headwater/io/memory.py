@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from zlib import crc32
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Fields, Schema, Type
 from headwater.errors import FlowError, InputError
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Delivery, Reject, Resume
+from headwater.flow.identity import Identity
 
 
 class Items:
@@ -19,6 +21,8 @@ class Items:
     Schema(fields=(('id', 'text'), ('x', 'float')))
     """
 
+    resume: Resume = "position"
+
     def __init__(self, items: Iterable[Mapping[str, Any]], schema: Fields | None = None) -> None:
         self.items = items if isinstance(items, Sequence) else list(items)
         self._schema = Schema.of(schema) if schema is not None else guessed_schema(self.items)
@@ -27,6 +31,24 @@ class Items:
     def schema(self) -> Schema:
         """The columns of the records."""
         return self._schema
+
+    @property
+    def identity(self) -> Identity:
+        """How many they are, and which."""
+        return {"records": len(self.items), "content": self._content(len(self.items))}
+
+    def other_than(self, before: Identity) -> str:
+        """Say whether these are other records than before; more of them are not."""
+        count = before["records"]
+        if len(self.items) >= count and self._content(count) == before["content"]:
+            return ""
+        return f"the {count:,} records that it was given then are not the first of the {len(self.items):,} now"
+
+    def _content(self, count: int) -> int:
+        checksum = 0
+        for item in self.items[:count]:
+            checksum = crc32(repr(sorted(item.items())).encode(), checksum)
+        return checksum
 
     def open(self, reject: Reject, position: int | None = None) -> _ItemsReader:
         """Start at the first record, or after as many as `position` says."""
@@ -131,6 +153,7 @@ class Discard:
     """Takes records and forgets them: measures a flow without its sink."""
 
     writers = "many"
+    delivery: Delivery = "idempotent"  # of what is forgotten nothing is there twice
 
     def open(self, schema: Schema) -> Discard:
         """Start forgetting."""

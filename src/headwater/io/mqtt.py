@@ -13,7 +13,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Reject, Resume
+from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.urls import shown
 
@@ -135,6 +136,16 @@ class Mqtt:
     def writers(self) -> Literal["one", "many"]:
         """Whether several may publish at once: each needs a client id of its own."""
         return "one" if self.client_id else "many"
+
+    @property
+    def resume(self) -> Resume:
+        """Whether the broker keeps what was not acknowledged, as it does with QoS 1."""
+        return "sender" if self.qos else "never"
+
+    @property
+    def identity(self) -> Identity:
+        """The topic: a broker may move."""
+        return {"topic": self.topic}
 
     def claims(self, *, writing: bool) -> Place | None:
         """Return the client id, of which the broker lets in one at a time; none where each connection gets a new one."""

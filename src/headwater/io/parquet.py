@@ -12,10 +12,13 @@ from typing import IO, Any, overload
 from headwater.data.batch import Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction
+from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
+from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.files import explained, hold
 from headwater.io.sifting import storable
+from headwater.io.text_file import content_of
 
 _ROWS = 2**16  # in a row group that is written, and in a piece that is read
 
@@ -25,8 +28,12 @@ class Parquet:
 
     When written, records are gathered into row groups, under a temporary name that becomes the file's own
     when it is closed: a file of that name is always whole. Time columns are timestamps in UTC; columns of
-    any Python objects become JSON text and are marked, so that they come back as objects.
+    any Python objects become JSON text and are marked, so that they come back as objects. Written in parts, as Spark
+    does and with checkpoints, it is a folder of that name with files that appear with their part.
     """
+
+    resume: Resume = "position"
+    delivery: Delivery = "transactional"
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
@@ -56,6 +63,27 @@ class Parquet:
         if isinstance(given, Schema):
             return ParquetWriter(self.path, given)
         return ParquetReader(self.path, self.schema, position)
+
+    def check_read(self) -> None:
+        """Raise what is wrong with the file."""
+        _opened(self.path).close()
+
+    def ranges(self, wanted: Wanted) -> Ranges:
+        """Return the file in ranges of rows."""
+        from headwater.io.ranges.rows import RowRanges
+
+        return RowRanges(self, wanted.sizes, wanted.columns)
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing a folder in parts: the files of one appear together."""
+        from headwater.io.transactions.table import TableParts
+
+        return TableParts(self.path, schema, (), ledger, anew=True)
+
+    @property
+    def identity(self) -> Identity:
+        """Where it is and what: it is written once, with a summary at its end."""
+        return {"path": path_of(self.path), **content_of(Path(self.path), last=2**16)}
 
     def claims(self, *, writing: bool) -> Place:
         """Return the file that it reads or writes."""

@@ -13,7 +13,8 @@ from headwater.data.column import Column, checked_value
 from headwater.data.schema import Fields, Schema, Type
 from headwater.data.timestamps import moments_as_text
 from headwater.errors import FlowError, InputError, listed, suggestion
-from headwater.flow.endpoints import Refused, Reject
+from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction
+from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.io.fields import column_of_texts
 from headwater.io.records import guessed_kind, json_texts
@@ -44,6 +45,9 @@ class Sqlite:
     types are guessed from the first rows unless a schema is given; a row that does not fit is rejected with
     its number.
     """
+
+    resume: Resume = "position"
+    delivery: Delivery = "transactional"
 
     def __init__(
         self,
@@ -80,6 +84,17 @@ class Sqlite:
         if isinstance(given, Schema):
             return SqliteWriter(self, given)
         return SqliteReader(self, given, _checked(position, self.path))
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing in parts: one and its number are in the file together or not at all."""
+        from headwater.io.transactions.sqlite import SqliteTable
+
+        return SqliteTable(SqliteWriter(self, schema), ledger)
+
+    @property
+    def identity(self) -> Identity:
+        """The file, and what of it is read."""
+        return {"path": path_of(self.path), "table": self.table, "query": self.query}
 
     def select(self, after: int) -> tuple[sqlite3.Cursor, list[str]]:
         """Run the query from a row on; return its rows and their columns' names."""
@@ -179,6 +194,16 @@ class SqliteWriter:
             finally:
                 connection.execute("RELEASE batch")
         return refused
+
+    def tried(self, batch: Batch) -> Refused:
+        """Return which records the table would refuse, and leave it as it is."""
+        with self._asking() as connection:
+            connection.execute("SAVEPOINT trial")
+            try:
+                return attempted(batch, self._inserted)
+            finally:
+                connection.execute("ROLLBACK TO trial")
+                connection.execute("RELEASE trial")
 
     def _inserted(self, batch: Batch) -> None:
         """Insert records; raises InputError, and inserts none, where the table does not take one of them."""

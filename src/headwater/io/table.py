@@ -15,7 +15,7 @@ from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Text, parts
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.endpoints import Refused
+from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
 from headwater.flow.places import Place
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
@@ -41,6 +41,7 @@ class ParquetTable:
     """
 
     writers = "many"  # each adds files of its own
+    delivery: Delivery = "transactional"
 
     def __init__(self, path: str | Path, by: str | Sequence[str] = ()) -> None:
         self.path = Path(path)
@@ -48,10 +49,17 @@ class ParquetTable:
 
     def open(self, schema: Schema) -> TableWriter:
         """Start writing."""
-        self.check(schema)
+        self.check_write(schema)
         return TableWriter(self, schema)
 
-    def check(self, schema: Schema) -> None:
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing in parts: the files of one appear together."""
+        from headwater.io.transactions.table import TableParts
+
+        self.check_write(schema)
+        return TableParts(self.path, schema, self.by, ledger, anew=False)
+
+    def check_write(self, schema: Schema) -> None:
         """Raise FlowError where the columns do not fit."""
         for name in self.by:
             if schema.type_of(name, what=f"table {self.path}") in ("any", "float", "float32"):

@@ -8,12 +8,13 @@ from typing import Any
 
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
+from headwater.flow.identity import differs, identity_of, sink_identity_of
+from headwater.flow.ranges import Offset
 from headwater.flow.steps import Read, Step, Write
-from headwater.io.kafka import Kafka
-from headwater.spark import identity, sources
+from headwater.spark import sources
 from headwater.spark.lock import FILE as LOCK
 from headwater.spark.lock import Lock
-from headwater.spark.sources.ranges import Offset
+from headwater.spark.native import reads
 
 _FILE = "headwater.json"
 _VERSION = 2
@@ -62,8 +63,12 @@ class Checkpoint:
                 f"checkpoint {self.folder} is of a run that has come to its end; remove it, or give another, to run again"
             )
         for step, offset in self.offsets(flow).items():
-            if not offset["ended"]:  # of what has ended nothing more is read
-                sources.check_read(_source(flow.steps[step]), offset, f"checkpoint {self.folder}")
+            # of what has ended nothing more is read
+            change = "" if offset["ended"] else sources.changed(_source(flow.steps[step]), offset)
+            if change:
+                raise RunError(
+                    f"checkpoint {self.folder} does not fit: {change} Put it back, or begin anew with another checkpoint"
+                )
 
     def claim(self, flow: Flow, buckets: int) -> None:
         """Check it, and write down that it is this flow's from now on."""
@@ -91,8 +96,9 @@ class Checkpoint:
         found: dict[str, Offset] = {}
         for name, step in flow.steps.items():
             if isinstance(step.kind, Read):
-                if isinstance(step.kind.source, Kafka):
-                    next(lines, "-")  # the connector's own come before those of what ends the topic
+                native = reads(step.kind.source)
+                for _ in range(0 if native is None else native.offsets):
+                    next(lines, "-")  # the connector's own come before that of what ends it
                 line = next(lines, "-")
                 if line != "-":
                     found[name] = json.loads(line)
@@ -133,8 +139,8 @@ def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
     steps = {
         step["name"]: {name: step[name] for name in ("kind", "inputs", "outputs")} for step in flow.to_json()["steps"]
     }
-    read = {s.name: identity.of_source(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
-    written = {s.name: identity.of_sink(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
+    read = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
+    written = {s.name: sink_identity_of(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
     return {
         "version": _VERSION,
         "flow": flow.name,
@@ -166,7 +172,7 @@ def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
 def _other_ends(known: dict[str, Any], mine: dict[str, Any], flow: Flow) -> str:
     """Say which source is another than then, or which file of a sink; places in one mean nothing in the other."""
     for name, before in known["sources"].items():
-        difference = identity.differs(_source(flow.steps[name]), before, mine["sources"][name])
+        difference = differs(_source(flow.steps[name]), before)
         if difference:
             return f"source {name!r} is another: {difference}"
     for name in {**known["sinks"], **mine["sinks"]}:

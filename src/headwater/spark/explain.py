@@ -7,10 +7,9 @@ from typing import Any
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
 from headwater.spark.pruning import columns_used
-from headwater.spark.sinks import guarantee
+from headwater.spark.sinks import told_of
 from headwater.spark.sources import way_of
 from headwater.spark.stages import Layout, Stage, cut
-from headwater.spark.writing import is_dropped
 
 
 def explained(flow: Flow, buckets: int = 1) -> dict[str, Any]:
@@ -65,10 +64,8 @@ def _why(layout: Layout, stage: Stage, name: str) -> str:
     step = layout.flow.steps[name]
     if isinstance(step.kind, Read):
         return f"read {way_of(step.kind.source, columns_used(layout.flow, name))}"
-    if is_dropped(step):
-        return "kept by nobody"
     if step.is_sink:
-        return f"{stage.why[name]}, {guarantee(step)}"
+        return told_of(step)
     return stage.why[name]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.errors import RunError
 from headwater.flow.duration import above_zero
-from headwater.spark.sources.ranges import Sizes
+from headwater.flow.ranges import Sizes
 
 
 @dataclass(frozen=True, slots=True)

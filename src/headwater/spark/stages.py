@@ -7,12 +7,11 @@ level, the number of moves before it; all stages of one level are one operator o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
-from headwater.data.batch import Batch
-from headwater.flow.endpoints import Refused
+from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Step
 from headwater.spark.partitioning import Partitioning, kept, partitioning_of
@@ -23,16 +22,6 @@ Kind = Literal["source", "key", "one", "even"]
 #: How a stream is spread over the buckets of the stage that it enters.
 Spread = Literal["key", "one", "all", "even"]
 Stream = tuple[str, str]  #: a step and one of its outputs
-
-
-class Staging(Protocol):
-    """Writes records where they are made; the driver lets them appear."""
-
-    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
-        """Return the records that can be written, and why the others cannot."""
-
-    def write(self, batches: Sequence[Batch]) -> bytes:
-        """Write records; return what the driver needs to know of them."""
 
 
 @dataclass(slots=True)

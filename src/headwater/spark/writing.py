@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from headwater.data.batch import Batch
 from headwater.errors import listed
-from headwater.flow.endpoints import Refused
+from headwater.flow.endpoints import NumberedWriter, Refused, Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.steps import Step, Write
-from headwater.io import Discard
 from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
 from headwater.spark.envelope import Envelope
-from headwater.spark.sinks import OpenSink, TableSink, key_before, open_sink
-from headwater.spark.stages import Staging
+from headwater.spark.sinks import key_before, open_sink
 from headwater.spark.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -31,8 +27,7 @@ class Sinks:
     """All sinks of a flow, open."""
 
     def __init__(self, flow: Flow, checkpoint: Path) -> None:
-        self._flow = flow
-        self._open: dict[str, OpenSink] = {}
+        self._open: dict[str, NumberedWriter] = {}
         readers = flow.readers_of(DEAD_LETTERS)
         self._for_letters = [step.name for step in readers if step.is_sink]
         self._passed_by = [step.name for step in readers if not step.is_sink]
@@ -46,13 +41,13 @@ class Sinks:
 
     def stagings(self) -> Mapping[str, Staging]:
         """Return what tasks need to write records themselves, for the sinks that let them."""
-        tables = {name: sink.staging for name, sink in self._open.items() if isinstance(sink, TableSink)}
-        dropped = {name: Dropping() for name in self._open if is_dropped(self._flow.steps[name])}
-        return {**tables, **dropped}
+        return {name: sink.staging for name, sink in self._open.items() if sink.staging is not None}
 
     def write(self, batch_id: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
         """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
-        due = {name: sink for name, sink in self._open.items() if sink.begin(batch_id)}
+        due = {name: sink for name, sink in self._open.items() if batch_id > sink.committed}
+        for sink in due.values():
+            sink.rollback()  # an attempt may have failed half-way
         letters: list[Envelope] = []
         for name in due:
             if name not in self._for_letters:
@@ -76,10 +71,10 @@ class Sinks:
             try:
                 sink = self._open[name]
                 refused: Refused = {}
-                if not envelope.said:
-                    refused = sink.write(batch) or {}
-                elif isinstance(sink, TableSink):
+                if envelope.said:
                     sink.stage(envelope.said)
+                else:
+                    refused = sink.write(batch) or {}
             except Exception as error:
                 refused = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
             if refused:
@@ -98,20 +93,3 @@ class Sinks:
         with ExitStack() as stack:
             for sink in self._open.values():
                 stack.callback(sink.close)
-
-
-class Dropping:
-    """Drops records where they are: nobody wants them, so they need not travel."""
-
-    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
-        """Return them all."""
-        return batch, {}
-
-    def write(self, batches: Sequence[Batch]) -> bytes:
-        """Say that they are gone."""
-        return b"dropped"
-
-
-def is_dropped(step: Step) -> bool:
-    """Say whether a step's sink keeps nothing."""
-    return isinstance(step.kind, Write) and isinstance(step.kind.sink, Discard)

@@ -76,7 +76,7 @@ class Bench:
 
 def _run(flow: Flow, batch: int) -> Report:
     from headwater import spark
-    from headwater.spark.sources.ranges import Sizes
+    from headwater.flow.ranges import Sizes
 
     return spark.run(flow, sizes=Sizes(len(os.sched_getaffinity(0)), batch_records=batch))
 

@@ -13,8 +13,9 @@ from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Sink, write_whole
+from headwater.flow.endpoints import Delivery, Ledger, Sink, Transaction, write_whole
 from headwater.flow.places import Place, place_of
+from headwater.io.transactions.spool import Spool
 
 
 class InOrder:
@@ -25,6 +26,7 @@ class InOrder:
     """
 
     writers = "many"
+    delivery: Delivery = "transactional"
 
     def __init__(self, sink: Sink, by: Sequence[str]) -> None:
         self.sink, self.by = sink, tuple(by)
@@ -37,6 +39,10 @@ class InOrder:
         with self._lock:
             self._open += 1
         return _Keeper(self, schema)
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Keep all records on disk until the end."""
+        return Spool(self, schema, ledger)
 
     def keep(self, batch: Batch) -> None:
         """Take records from a writer."""

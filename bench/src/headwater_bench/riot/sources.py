@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,14 @@ from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject
-from headwater.flow.places import Place
+from headwater.flow.identity import Identity
 from headwater.io import Generate
-from headwater.io.rates import Rate
+from headwater.io.files import explained
+from headwater.io.lines import Lines
+from headwater.io.open_loop import OpenLoop, Take
+from headwater.io.paced import PacedSource
+from headwater.io.rates import Rate, rate_of
+from headwater.io.text_file import TextFile
 
 MESSAGES = Schema.of({"msg": int, "message": str})
 
@@ -53,7 +58,7 @@ def generated(
     return repeated(messages(stream(name, seed), 0, _PREPARED), rate, count=count, duration=duration)
 
 
-class Messages:
+class Messages(PacedSource):
     """Generated messages of a data set without end; at another rate, or from a file instead, if asked."""
 
     def __init__(self, name: str, rate: Rate | float = 1000, *, seed: int = 1) -> None:
@@ -64,9 +69,19 @@ class Messages:
         """The message's number and its text."""
         return MESSAGES
 
-    def open(self, reject: Reject) -> Any:
-        """Make the messages and start to send them."""
-        return generated(self.name, self.rate, seed=self.seed).open(reject)
+    @property
+    def pace(self) -> OpenLoop:
+        """When messages are due."""
+        return OpenLoop(rate_of(self.rate))
+
+    def numbered(self, reject: Reject) -> tuple[Take, int]:
+        """Make the messages, in whichever process wants them."""
+        return generated(self.name, self.rate, seed=self.seed).numbered(reject)
+
+    @property
+    def identity(self) -> Identity:
+        """Which messages they are."""
+        return {"data set": self.name, "seed": self.seed}
 
     def at_rate(self, rate: float) -> Messages:
         """Return the same messages at another rate."""
@@ -80,7 +95,7 @@ class Messages:
         return f"generated {self.name} messages"
 
 
-class MessageFile:
+class MessageFile(TextFile):
     """Reads a file of messages, one to a line, and numbers them from 1 as the golden files do.
 
     A line may be a SenML object, alone or behind `time,` as in the samples, or a line of CSV; empty lines are
@@ -88,20 +103,20 @@ class MessageFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     @property
     def schema(self) -> Schema:
         """The message's number and its text."""
         return MESSAGES
 
-    def open(self, reject: Reject) -> _MessageReader:
-        """Start at the first line."""
-        return _MessageReader(self.texts())
+    def open(self, reject: Reject, position: Any = None, end: int | None = None) -> _MessageReader:
+        """Start at the first line, or after the bytes and messages that a position says."""
+        return _MessageReader(Lines(self.path, position, end))
 
-    def claims(self, *, writing: bool) -> Place:
-        """Return the file."""
-        return Place.of_file(self.path)
+    def counted(self, data: bytes) -> int:
+        """Return how many messages some bytes hold."""
+        return sum(map(bool, map(bytes.strip, data.split(b"\n"))))
 
     def at_rate(self, rate: float) -> Generate:
         """Return the messages of the file, over and over, at a rate."""
@@ -112,32 +127,38 @@ class MessageFile:
         try:
             return messages_in(self.path.read_bytes())
         except OSError as error:
-            raise InputError(f"cannot read {self.path}: {error.strerror}") from error
-
-    def __str__(self) -> str:
-        return str(self.path)
+            raise explained(error, self.path, "read") from error
 
 
 class _MessageReader:
-    def __init__(self, texts: Text) -> None:
-        self._texts, self._next = texts, 0
+    def __init__(self, lines: Lines) -> None:
+        self._lines, self._number = lines, lines.line
+
+    @property
+    def position(self) -> list[int]:
+        return [self._lines.offset, self._number]
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
-        if self._next >= len(self._texts):
+        lines = self._lines.take(limit, timeout_s)
+        if lines is None:
             return None
-        texts = self._texts[self._next : self._next + limit]
-        numbers = np.arange(self._next, self._next + len(texts)) + 1
-        self._next += len(texts)
+        texts = _messages(lines)
+        numbers = np.arange(self._number + 1, self._number + 1 + len(texts))
+        self._number += len(texts)
         columns: dict[str, Column] = {"msg": numbers, "message": texts}
         return Batch(columns, len(texts), stamped(len(texts)))
 
     def close(self) -> None:
-        pass
+        self._lines.close()
 
 
 def messages_in(lines: bytes) -> Text:
     """Return the messages among some lines."""
-    messages = map(_without_time, lines.split(b"\n"))
+    return _messages(lines.split(b"\n"))
+
+
+def _messages(lines: Iterable[bytes]) -> Text:
+    messages = map(_without_time, lines)
     return Text.of_bytes([message for message in messages if message])
 
 

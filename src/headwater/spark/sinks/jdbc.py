@@ -13,7 +13,7 @@ from typing import Any
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Refused
+from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.arrow import table_of
 from headwater.io.jdbc import Jdbc
 from headwater.io.sifting import storable
@@ -21,7 +21,24 @@ from headwater.io.sifting import storable
 _BATCHES = "headwater_batches"
 
 
-class JdbcTable:
+class JdbcWriting:
+    """How Spark writes a table of a database."""
+
+    way = "written by the driver"
+    guarantee = "exactly once"
+
+    def __init__(self, sink: Jdbc) -> None:
+        self._sink = sink
+
+    def check(self, schema: Schema, key: tuple[str, ...]) -> None:
+        """Leave it to the database."""
+
+    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> JdbcTable:
+        """Start writing."""
+        return JdbcTable(self._sink, schema, ledger.name)
+
+
+class JdbcTable(NumberedWriter):
     """A table of a database, as the driver sees it."""
 
     def __init__(self, sink: Jdbc, schema: Schema, name: str) -> None:
@@ -33,14 +50,18 @@ class JdbcTable:
                 _execute(connection, f"CREATE TABLE {_BATCHES} (writer VARCHAR(64) PRIMARY KEY, batch INTEGER)")
                 connection.commit()
 
-    def begin(self, batch_id: int) -> bool:
-        """Say whether this micro-batch has still to be written."""
-        self._waiting = []
+    @property
+    def committed(self) -> int:
+        """The last micro-batch that the database has."""
         with self._connected() as connection:
             statement = connection.prepareStatement(f"SELECT batch FROM {_BATCHES} WHERE writer = ?")
             statement.setString(1, self._name)
             found = statement.executeQuery()
-            return not found.next() or batch_id > found.getInt(1)
+            return int(found.getInt(1)) if found.next() else -1
+
+    def rollback(self) -> None:
+        """Forget what was not written."""
+        self._waiting = []
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
@@ -48,7 +69,7 @@ class JdbcTable:
         self._waiting.append(kept)
         return refused
 
-    def commit(self, batch_id: int) -> None:
+    def commit(self, number: int) -> None:
         """Move all of its records over, and write its number, in one transaction."""
         staged = any(map(len, self._waiting)) and self._stage()
         with self._connected() as connection:
@@ -59,8 +80,9 @@ class JdbcTable:
                     connection, f"INSERT INTO {self._sink.table} ({columns}) SELECT {columns} FROM {self._staging}"
                 )
             _execute(connection, f"DELETE FROM {_BATCHES} WHERE writer = ?", self._name)
-            _execute(connection, f"INSERT INTO {_BATCHES} VALUES (?, {batch_id})", self._name)
+            _execute(connection, f"INSERT INTO {_BATCHES} VALUES (?, {number})", self._name)
             connection.commit()
+        self._waiting = []
 
     def close(self) -> None:
         """Drop the table in which records waited."""

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
 from headwater.data.batch import Batch
 from headwater.data.column import Text, parts
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Refused
-from headwater.flow.flow import Flow
-from headwater.flow.steps import Input, Step
+from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import json_lines, json_texts
 from headwater.io.sifting import sifted
-from headwater.spark.sinks.journal import Journal
+from headwater.io.transactions.journal import Journal
 from headwater.spark.sources.kafka import connected
 
 
-def key_before(flow: Flow, step: Step) -> tuple[str, ...]:
-    """Return the columns of the last `key_by` before a sink, if its records still have all of them."""
-    given = step.inputs[0]
-    keys = _keys_of(flow, given)
-    return keys if all(name in given.schema for name in keys) else ()
+class KafkaWriting:
+    """How Spark writes a topic."""
 
+    way = "written by the driver"
+    guarantee = "at least once"
 
-def _keys_of(flow: Flow, stream: Input) -> tuple[str, ...]:
-    maker = flow.steps[stream.step]
-    found = {given.keys or _keys_of(flow, given) for given in maker.inputs}
-    return found.pop() if len(found) == 1 else ()
+    def __init__(self, sink: Kafka) -> None:
+        self._sink = sink
+
+    def check(self, schema: Schema, key: tuple[str, ...]) -> None:
+        """Raise if the columns make no keys and values."""
+        Form(self._sink, schema, key)
+
+    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> KafkaSink:
+        """Start sending."""
+        return KafkaSink(self._sink, schema, ledger, key)
 
 
 class Form:
@@ -63,19 +64,23 @@ class Form:
         return [text if has else None for text, has in zip(texts.bytes_list(), there, strict=True)]
 
 
-class KafkaSink:
+class KafkaSink(NumberedWriter):
     """Sends the records of a micro-batch together, and takes note when the cluster has them."""
 
-    def __init__(self, sink: Kafka, schema: Schema, folder: Path, key: tuple[str, ...] = ()) -> None:
+    def __init__(self, sink: Kafka, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> None:
         self._sink, self._form = sink, Form(sink, schema, key)
-        self._journal = Journal(folder / "written")
+        self._journal = Journal.of(ledger)
         self._keys: list[bytes | None] = []
         self._values: list[bytes] = []
 
-    def begin(self, batch_id: int) -> bool:
-        """Say whether this micro-batch has still to be written."""
+    @property
+    def committed(self) -> int:
+        """The last micro-batch that the cluster has."""
+        return self._journal.committed
+
+    def rollback(self) -> None:
+        """Forget what was not sent."""
         self._keys, self._values = [], []
-        return batch_id > self._journal.batch
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
@@ -84,7 +89,7 @@ class KafkaSink:
         self._keys += keys
         return refused
 
-    def commit(self, batch_id: int) -> None:
+    def commit(self, number: int) -> None:
         """Send them all, by one task: two would send records of one key in any order."""
         from headwater.spark.session import session
 
@@ -94,7 +99,8 @@ class KafkaSink:
             rows = spark.createDataFrame(pa.table(columns)).coalesce(1)
             writer = rows.write.format("kafka").options(topic=self._sink.topic, **self._sink.options)
             connected(spark, writer.save)
-        self._journal.write(batch_id)
+        self._journal.commit(number)
+        self.rollback()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,38 +1,25 @@
-"""Where records come from on Spark: files and generators are read in parallel by ranges, all else through a log."""
+"""Where records come from on Spark: by ranges in parallel, where a source can be read so, all else through a log."""
 
 from __future__ import annotations
 
-import socket
-import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headwater.data.batch import Batch
-from headwater.errors import FlowError, RunError
-from headwater.flow.endpoints import Source
-from headwater.io.csv import Csv
-from headwater.io.generator import Generate, Replay
-from headwater.io.jsonl import JsonLines
-from headwater.io.kafka import Kafka
-from headwater.io.memory import Items
-from headwater.io.parquet import Parquet
+from headwater.errors import RunError
+from headwater.flow.endpoints import Source, check_source
+from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
+from headwater.spark.native import NativeSource, reads
 from headwater.spark.sources.control import Control
-from headwater.spark.sources.lines import LineRanges, MessageRanges, csv_ranges
 from headwater.spark.sources.logged import LoggedRanges, Receiver
-from headwater.spark.sources.paced import PacedRanges
-from headwater.spark.sources.ranges import Offset, Ranges, Sizes
-from headwater.spark.sources.rows import RowRanges
-from headwater_bench.riot.sources import MessageFile, Messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from headwater.spark.sources.data_source import Prefix
-    from headwater.spark.sources.kafka import Backlog
 
 
 @dataclass
@@ -47,7 +34,7 @@ class Feed:
     _control: Control
     _receiver: Receiver | None
     _temporary: Path | None
-    _backlog: Backlog | None = None
+    _backlog: NativeSource | None = None  #: which cannot tell its end, and is to be read up to what it holds
 
     def begun_ns(self) -> int | None:
         """Return since when it is read, by the wall clock; None if it is not yet."""
@@ -65,7 +52,7 @@ class Feed:
 
     def follow(self, query: StreamingQuery) -> None:
         """End a source that cannot tell its end, once all has been read that it was to be read of."""
-        if self._backlog is not None and self._backlog.is_read(query.lastProgress):
+        if self._backlog is not None and self._backlog.is_read(query):
             self._backlog = None
             self.finish()
 
@@ -110,118 +97,50 @@ def open_source(
 
     prefix = prefix or plain(step_index)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
-    if isinstance(source, Kafka):
-        return _kafka(spark, step, source, step_index, checkpoint, prefix, sizes, until_read=available_now)
-    folder, temporary = _folder(checkpoint, step_index, lasting=not _is_ranged(source))
-    ranges = _ranges(source, sizes, columns, at_once=available_now)
+    native = reads(source)
+    ranges = None if native else ranges_of(source, Wanted(sizes, columns, at_once=available_now))
+    folder, temporary = _folder(checkpoint, step_index, lasting=not (native or ranges))
+    control = Control(folder)
     receiver = None
+    if native is not None:
+        control.clear()
+        rows = native.rows(spark, step, prefix, control, sizes)
+        return Feed(rows, control, None, temporary, native if available_now else None)
     if ranges is None:
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
-    ranges.start()  # says now what is wrong with it, not in a process far away
-    control = Control(folder)
+    begin = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
-    return Feed(rows_of(spark, step, ranges, prefix, control), control, receiver, temporary)
+    return Feed(rows_of(spark, step, ranges, begin, prefix, control), control, receiver, temporary)
 
 
 def check(source: Source) -> None:
     """Raise what a source has to say, if it cannot be read, before Java has to be started."""
-    if isinstance(source, MessageFile):
-        MessageRanges(source, Sizes(1)).start()
-    elif isinstance(source, JsonLines | Csv | Parquet) and _is_ranged(source):
-        source.open(lambda text, error: None).close()
-    elif isinstance(source, Kafka):
-        if source.key is not None:
-            raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
-        _check_answers(source)
+    native = reads(source)
+    if native is None:
+        check_source(source)
+    else:
+        native.check()
 
 
-def _check_answers(source: Kafka) -> None:
-    """Ask whether any broker listens, for which the client would wait for minutes."""
-    troubles = []
-    for server in source.servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-        except (OSError, ValueError) as error:
-            troubles.append(f"{server}: {getattr(error, 'strerror', None) or error}")
-        else:
-            return
-    raise RunError(f"no broker of {source} answers ({'; '.join(troubles)}); is it running?")
-
-
-def check_read(source: Source, at: Offset, whose: str) -> None:
-    """Raise if a source is no longer what was read of it up to an offset of a checkpoint."""
-    if isinstance(source, MessageFile):
-        MessageRanges(source, Sizes(1)).check_read(at, whose)
-    elif isinstance(source, JsonLines | Csv) and _is_ranged(source):
-        LineRanges(source, Sizes(1)).check_read(at, whose)
-
-
-def _kafka(
-    spark: SparkSession,
-    step: str,
-    source: Kafka,
-    step_index: int,
-    checkpoint: str | Path | None,
-    prefix: Prefix,
-    sizes: Sizes,
-    *,
-    until_read: bool,
-) -> Feed:
-    from headwater.spark.sources.kafka import Backlog, kafka_rows
-
-    folder, temporary = _folder(checkpoint, step_index, lasting=False)
-    control = Control(folder)
-    control.clear()
-    rows = kafka_rows(spark, step, source, prefix, control, sizes)
-    return Feed(rows, control, None, temporary, Backlog(source.topic) if until_read else None)
+def changed(source: Source, at: Offset) -> str:
+    """Say how a source is no longer what was read of it up to an offset of a checkpoint; nothing if it is."""
+    ranges = None if reads(source) else ranges_of(source, Wanted(Sizes(1)))
+    return "" if ranges is None else ranges.changed(at)
 
 
 def way_of(source: Source, columns: tuple[str, ...]) -> str:
     """Return how a source, of which some columns are used, is read on Spark, in words."""
-    if isinstance(source, Kafka):
-        return "by Spark's own connector"
-    if isinstance(source, Parquet) and len(columns) < len(source.schema):
-        return f"in parallel, by ranges, {len(columns)} of {len(source.schema)} columns: {', '.join(columns)}"
-    return "in parallel, by ranges" if _is_ranged(source) else "through a log, by the driver"
-
-
-def _is_ranged(source: Any) -> bool:
-    match source:
-        case JsonLines() | Csv():
-            return _is_file(source.path)
-        case Parquet() | MessageFile() | Messages() | Generate():
-            return True
-        case Replay():  # records in memory are this process's own
-            return not isinstance(source.records, Batch | Items)
-    return False
-
-
-def _ranges(source: Any, sizes: Sizes, columns: tuple[str, ...] | None = None, *, at_once: bool) -> Ranges | None:
-    if not _is_ranged(source):
-        return None
-    match source:
-        case JsonLines():
-            source.schema  # noqa: B018  guessed here once, not in every task
-            return LineRanges(source, sizes)
-        case Csv():
-            source.schema  # noqa: B018
-            return csv_ranges(source, sizes)
-        case Parquet():
-            return RowRanges(source, sizes, columns)
-        case MessageFile():
-            return MessageRanges(source, sizes)
-    return PacedRanges(source, sizes, at_once=at_once)
-
-
-def _is_file(path: str | Path) -> bool:
-    """Tell a file from a pipe, which has no past; what is neither is told when it is opened."""
-    try:
-        mode = Path(path).stat().st_mode
-    except OSError:
-        return str(path) != "-"
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    native = reads(source)
+    if native is not None:
+        return native.way
+    ranges = ranges_of(source, Wanted(Sizes(1), columns))
+    if ranges is None:
+        return "through a log, by the driver"
+    if ranges.columns is None:
+        return "in parallel, by ranges"
+    few = f"{len(ranges.columns)} of {len(source.schema)} columns: {', '.join(ranges.columns)}"
+    return f"in parallel, by ranges, {few}"
 
 
 def _folder(checkpoint: str | Path | None, step_index: int, *, lasting: bool) -> tuple[Path, Path | None]:

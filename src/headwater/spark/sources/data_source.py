@@ -15,12 +15,11 @@ from headwater.data.batch import END, Batch, concat_batches
 from headwater.data.frames import pack
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Reject
+from headwater.flow.ranges import Offset, Ranges
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.broadcast import received, send
 from headwater.spark.envelope import ROW, Row
 from headwater.spark.sources.control import Control, Told
-from headwater.spark.sources.paced import PacedRanges
-from headwater.spark.sources.ranges import Offset, Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,8 +32,10 @@ _ROWS_BYTES = 8 * 2**20  # handed to Spark at once
 _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
 
 
-def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, control: Control) -> DataFrame:
-    """Return the rows of a source; once `control` says so, it counts as ended."""
+def rows_of(
+    spark: SparkSession, step: str, ranges: Ranges, begin: Offset, prefix: Prefix, control: Control
+) -> DataFrame:
+    """Return the rows of a source that begins at an offset; once `control` says so, it counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
     try:
         sent = send(spark, (ranges, prefix))
@@ -54,7 +55,7 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, cont
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, sent, control)
+            return FrameReader(step, sent, begin, control)
 
     spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
@@ -63,8 +64,8 @@ def rows_of(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix, cont
 class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
 
-    def __init__(self, step: str, sent: Path, control: Control) -> None:
-        self._step, self._sent, self._control = step, sent, control
+    def __init__(self, step: str, sent: Path, begin: Offset, control: Control) -> None:
+        self._step, self._sent, self._begin, self._control = step, sent, begin, control
         self._has_begun = False
 
     def _received(self) -> tuple[Ranges, Prefix]:
@@ -77,7 +78,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return where reading begins."""
-        return self._ranges.start()
+        return self._begin
 
     def latestOffset(self, start: Offset, limit: Any) -> Offset:  # noqa: N802
         """Return how far the next micro-batch reads."""
@@ -92,12 +93,9 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         return {**start, "ended": True} if ended else end
 
     def _advanced(self, start: Offset, told: Told | None) -> Offset:
-        ranges = self._ranges
-        if told is None or (getattr(ranges, "holds_records", False) and not told.pause):
-            return ranges.advance(start)
-        if told.until_ns is not None and isinstance(ranges, PacedRanges):
-            return ranges.advance(start, told.until_ns)
-        return start
+        if told is None:
+            return self._ranges.advance(start)
+        return start if told.pause else self._ranges.finish(start, told.until_ns)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return a task for each piece; the last one also says that nothing follows, when that is so."""

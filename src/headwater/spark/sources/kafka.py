@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Text
-from headwater.errors import RunError
+from headwater.errors import FlowError, RunError
 from headwater.flow.endpoints import Reject
+from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
@@ -19,10 +21,10 @@ from headwater.operators.operator import DEAD, rejected
 from headwater.spark.envelope import ROW, Row
 from headwater.spark.sources.control import Control
 from headwater.spark.sources.data_source import Prefix, in_arrow, rows_of
-from headwater.spark.sources.ranges import Offset, Piece, Sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 #: what was seen to work with Spark 4.3, each by itself: 4.3.0 was not published, nor what 4.2.0 says that it depends on, so
 #: that `spark.jars.packages` finds no whole set
@@ -35,18 +37,44 @@ PACKAGES = (
 _LAST = 2**20  # the number of the piece that says that all is over: behind every partition of a topic
 
 
-def kafka_rows(
-    spark: SparkSession, step: str, source: Kafka, prefix: Prefix, control: Control, sizes: Sizes
-) -> DataFrame:
-    """Return the rows of a topic; the end, which Kafka does not know, comes from a source of nothing else."""
-    options = {
-        "subscribe": source.topic,
-        "startingOffsets": source.start,
-        "maxOffsetsPerTrigger": str(sizes.batch_records),
-        **source.options,
-    }
-    values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
-    return rows_from(spark, values, step, source, prefix, control)
+class KafkaReading:
+    """How Spark reads a topic; the end, which Kafka does not know, comes from a source of nothing else."""
+
+    way = "by Spark's own connector"
+    offsets = 1
+
+    def __init__(self, source: Kafka) -> None:
+        self._source = source
+        self._wanted: dict[str, int] | None = None  # what it held when reading began, by partition
+
+    def check(self) -> None:
+        """Raise if the flow cannot have its records, or no broker answers."""
+        source = self._source
+        if source.key is not None:
+            raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
+        _check_answers(source)
+
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+        """Return the rows of the topic."""
+        source = self._source
+        options = {
+            "subscribe": source.topic,
+            "startingOffsets": source.start,
+            "maxOffsetsPerTrigger": str(sizes.batch_records),
+            **source.options,
+        }
+        values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
+        return rows_from(spark, values, step, source, prefix, control)
+
+    def is_read(self, query: StreamingQuery) -> bool:
+        """Say, by what Spark tells of a query since its first micro-batch, whether all has been read that was there then."""
+        told = query.lastProgress
+        for read in () if told is None else told.sources:
+            latest, done = (_offsets(said, self._source.topic) for said in (read.latestOffset, read.endOffset))
+            if latest is not None:
+                self._wanted = self._wanted or latest
+                return all((done or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
+        return False
 
 
 def rows_from(
@@ -56,7 +84,8 @@ def rows_from(
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
         _reader(step, source, prefix), ROW
     )
-    return read.union(rows_of(spark, step, _Nothing(), _behind(prefix), control))
+    nothing = _Nothing()
+    return read.union(rows_of(spark, step, nothing, nothing.start(), _behind(prefix), control))
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
@@ -75,21 +104,18 @@ def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
         ) from None
 
 
-class Backlog:
-    """What a topic held when reading began, by partition; known once Spark has told of its first micro-batch."""
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        self._wanted: dict[str, int] | None = None
-
-    def is_read(self, told: Any) -> bool:
-        """Say, of what Spark tells of a query, whether all of it has been read."""
-        for source in () if told is None else told.sources:
-            latest, read = (_offsets(said, self._topic) for said in (source.latestOffset, source.endOffset))
-            if latest is not None:
-                self._wanted = self._wanted or latest
-                return all((read or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
-        return False
+def _check_answers(source: Kafka) -> None:
+    """Ask whether any broker listens, for which the client would wait for minutes."""
+    troubles = []
+    for server in source.servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except (OSError, ValueError) as error:
+            troubles.append(f"{server}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise RunError(f"no broker of {source} answers ({'; '.join(troubles)}); is it running?")
 
 
 def _offsets(said: str | None, topic: str) -> dict[str, int] | None:
@@ -159,7 +185,7 @@ def _behind(prefix: Prefix) -> Prefix:
     return rows
 
 
-class _Nothing:
+class _Nothing(Ranges):
     """A source without records, which can only end."""
 
     def start(self) -> Offset:
@@ -177,6 +203,3 @@ class _Nothing:
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Return nothing."""
         return iter(())
-
-    def forget(self, end: Offset) -> None:
-        """Nothing is kept."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Reader, Reject, Source
+from headwater.flow.endpoints import Reader, Reject, Source, commit, dropped_by, opened, position_of
+from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.sources import log as logs
 from headwater.spark.sources.log import LogWriter, Place
-from headwater.spark.sources.ranges import Offset, Piece, Sizes
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +22,8 @@ _PATIENCE_S = 0.05
 _MOST_BYTES = 2**30  # on disk; beyond, reading waits until Spark has caught up
 
 
-class LoggedRanges:
+class LoggedRanges(Ranges):
     """The log of a source. With `broadcast`, records travel in the tasks, for executors that do not see the folder."""
-
-    holds_records = True  #: what is in the log was read already, and is processed however the run ends
 
     def __init__(self, folder: Path, sizes: Sizes, *, broadcast: bool) -> None:
         self._folder, self._sizes, self._ship = folder, sizes, broadcast
@@ -47,6 +43,10 @@ class LoggedRanges:
             return {"segment": segment, "byte": byte, "ended": True} if ended else at
         number, _, stop = found[0]
         return {"segment": number, "byte": stop, "ended": ended and (number, stop) == end}
+
+    def finish(self, at: Offset, until_ns: int | None) -> Offset:
+        """Go on: what is in the log was read already, and is processed however the run ends."""
+        return self.advance(at)
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return the ranges of entries between two places."""
@@ -85,7 +85,10 @@ class Receiver:
         self._log = LogWriter(folder)
         self._reader: Reader | None = None
         if not self._log.end.ended:
-            self._reader = _opened(source, self._reject, self._log.end.position)
+            self._reader = opened(source, self._reject, self._log.end.position)
+            commit(
+                self._reader, position_of(self._reader)
+            )  # from now on nothing is acknowledged but what is in the log
         self._thread = Thread(target=self._run, name=f"read {step}", daemon=True)
         self._thread.start()
 
@@ -99,17 +102,16 @@ class Receiver:
         try:
             if reader is not None:
                 self._read_all(reader)
-                reader.close()
-                self.dropped = getattr(reader, "dropped", 0)
         except HeadwaterError as error:
             self.error = RunError(f"source {self._step!r} stopped: {error}", step=self._step)
         except Exception as error:
             log.exception("source %s broke", self._step)
             self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
         finally:
-            if self.error is not None and reader is not None:
-                # what is not safe in the log must not be acknowledged
-                getattr(reader, "abandon", reader.close)()
+            if reader is not None:
+                # what is not safe in the log must not be acknowledged, by a reader that does so unless it is told not to
+                getattr(reader, "abandon", reader.close)() if self.error else reader.close()
+                self.dropped = dropped_by(reader)  # since it was last read
             self._log.close()
 
     def _read_all(self, reader: Reader) -> None:
@@ -118,8 +120,8 @@ class Receiver:
                 self._stopping.wait(_PATIENCE_S)
                 continue
             batch = reader.read(_RECORDS, _PATIENCE_S)
-            self.dropped = getattr(reader, "dropped", 0)
-            position = getattr(reader, "position", None)
+            self.dropped = dropped_by(reader)
+            position = position_of(reader)
             found = [(DEAD, letter) for letter in self._letters]
             self._letters.clear()
             if batch is not None and batch.length:
@@ -129,18 +131,12 @@ class Receiver:
             ended = batch is None or (self._until_idle and not found)
             if found or ended:
                 self._log.sync(ended=ended)
+                commit(reader, position)
             if ended:
                 return
 
     def _reject(self, text: str, error: str) -> None:
         self._letters.append(rejected(self._step, text, error))
-
-
-def _opened(source: Source, reject: Reject, position: Any) -> Reader:
-    """Open a source where it was left, if it can tell; one that cannot begins again."""
-    if position is not None and "position" in inspect.signature(source.open).parameters:
-        return source.open(reject, position=position)  # type: ignore[call-arg]
-    return source.open(reject)
 
 
 def _place(offset: Offset) -> Place:

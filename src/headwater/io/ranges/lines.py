@@ -1,4 +1,4 @@
-"""Files of lines, cut by bytes: JSON Lines, CSV, and the benchmark's messages."""
+"""Files of lines, cut by bytes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from pathlib import Path
 from typing import Self
 from zlib import crc32
 
-import numpy as np
-
-from headwater.data.batch import Batch, stamped
-from headwater.errors import InputError, RunError
+from headwater.data.batch import Batch
+from headwater.errors import InputError
 from headwater.flow.endpoints import Reject
-from headwater.io.csv import Csv
+from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
 from headwater.io.files import explained
-from headwater.io.jsonl import JsonLines
-from headwater.spark.sources.ranges import Offset, Piece, Sizes
-from headwater_bench.riot.sources import MessageFile, messages_in
+from headwater.io.text_file import TextFile, ignore
 
 _RECORDS = 2**14  # in a batch
 _CHUNK = 2**20  # bytes that are read at once
 _LOOK = 2**16  # bytes that are looked at for the end of a line
-_MEND = "Put it back, or begin anew with another checkpoint"
 _STEP = 256  # rows between two places where quoted rows may be cut
 
 
@@ -58,14 +53,6 @@ class _Bytes:
             at += len(data)
         return self.size
 
-    def lines(self, start: int, stop: int) -> int:
-        """Return how many lines begin in a range that begins with one."""
-        return sum(self.counted(data) for data in self.chunks(start, stop))
-
-    def counted(self, data: bytes) -> int:
-        """Return how many lines some bytes hold; a last one needs no end."""
-        return data.count(b"\n") + (not data.endswith(b"\n"))
-
     def checksum(self, start: int, stop: int, before: int = 0) -> int:
         """Return the checksum of all bytes up to a place, given that of those before the range."""
         while start < stop and (data := os.pread(self._fd, min(_CHUNK, stop - start), start)):
@@ -81,65 +68,59 @@ class _Bytes:
             start = end
 
 
-class _Messages(_Bytes):
-    def counted(self, data: bytes) -> int:
-        return sum(map(bool, map(bytes.strip, data.split(b"\n"))))
-
-
-class LineRanges:
+class LineRanges(Ranges):
     """A file whose lines are records: cut wherever a line ends.
 
     Offsets count bytes, and lines for what is rejected; with them goes a checksum of all bytes before, by which a later
     run knows whether it has the same file.
     """
 
-    def __init__(self, source: JsonLines | Csv, sizes: Sizes) -> None:
+    def __init__(self, source: TextFile, sizes: Sizes) -> None:
         self.source, self.sizes = source, sizes
         self.path = Path(source.path).absolute()
 
-    def file(self) -> _Bytes:
-        """Open the file to look for lines."""
-        return _Bytes(self.path)
-
     def start(self) -> Offset:
         """Return where the first record begins: after the header of a file that has one."""
-        reader = self.source.open(_ignore)
+        reader = self.source.open(ignore)
         byte, line = reader.position
         reader.close()
         return self._offset({"byte": 0, "crc": 0}, byte, line, ended=False)
 
     def advance(self, at: Offset) -> Offset:
         """Return the end of the next lines, at most a micro-batch of them; the end of the file is the end."""
-        with self.file() as file:
+        with _Bytes(self.path) as file:
             end = file.line_end(at["byte"] + self.sizes.batch_bytes, at["byte"])
-            return self._offset(at, end, at["line"] + file.lines(at["byte"], end), ended=end >= file.size)
+            return self._offset(at, end, at["line"] + self._lines(file, at["byte"], end), ended=end >= file.size)
 
     def _offset(self, after: Offset, byte: int, line: int, *, ended: bool) -> Offset:
-        with self.file() as file:
+        with _Bytes(self.path) as file:
             crc = file.checksum(after["byte"], byte, after["crc"])
         return {"byte": byte, "line": line, "crc": crc, "ended": ended}
 
-    def check_read(self, at: Offset, whose: str) -> None:
-        """Raise if the file no longer begins with what was read of it; that it has grown does not matter."""
-        with self.file() as file:
+    def _lines(self, file: _Bytes, start: int, stop: int) -> int:
+        """Return how many lines begin in a range that begins with one."""
+        return sum(self.source.counted(data) for data in file.chunks(start, stop))
+
+    def changed(self, at: Offset) -> str:
+        """Say if the file no longer begins with what was read of it; that it has grown does not matter."""
+        with _Bytes(self.path) as file:
             size, crc = file.size, file.checksum(0, at["byte"])
-        done = f"{whose} does not fit: it has read {at['byte']:,} bytes of {self.path}"
+        done = f"it has read {at['byte']:,} bytes of {self.path}"
         if size < at["byte"]:
-            raise RunError(f"{done}, which has {size:,} now; was the file replaced? {_MEND}")
-        if crc != at["crc"]:
-            raise RunError(f"{done}, and these are not what they were; was the file replaced or edited? {_MEND}")
+            return f"{done}, which has {size:,} now; was the file replaced?"
+        return f"{done}, and these are not what they were; was the file replaced or edited?" if crc != at["crc"] else ""
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size, each with the number of lines before it."""
         pieces: list[Piece] = []
         byte, line, size = start["byte"], start["line"], end["byte"] - start["byte"]
         count = self.sizes.pieces(size, self.sizes.piece_bytes)
-        with self.file() as file:
+        with _Bytes(self.path) as file:
             for number in range(1, count + 1):
                 stop = min(end["byte"], file.line_end(start["byte"] + size * number // count, byte))
                 if stop > byte:
                     pieces.append((byte, line, stop))
-                    line += file.lines(byte, stop)
+                    line += self._lines(file, byte, stop)
                     byte = stop
         return pieces
 
@@ -153,20 +134,29 @@ class LineRanges:
         finally:
             reader.close()
 
-    def forget(self, end: Offset) -> None:
-        """Nothing is kept."""
 
+class CsvRanges(LineRanges):
+    """A file of rows. With quotes in it, a row may go over several lines: it is cut only where the reader ends a row."""
 
-class QuotedRanges(LineRanges):
-    """A CSV file with quotes, where a row may go over several lines: cut only where the reader itself ends a row."""
+    _quoted = True
+
+    def start(self) -> Offset:
+        """Return where the first row begins, and find out whether the file can be cut at every line."""
+        with _Bytes(self.path) as file:
+            self._quoted = any(b'"' in data for data in file.chunks(0, file.size))
+        return super().start()
 
     def advance(self, at: Offset) -> Offset:
         """Return the end of the next rows."""
+        if not self._quoted:
+            return super().advance(at)
         [(byte, line)] = self._ends(at, [at["byte"] + self.sizes.batch_bytes])
         return self._offset(at, byte, line, ended=byte >= self.path.stat().st_size)
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size."""
+        if not self._quoted:
+            return super().cut(start, end)
         size = end["byte"] - start["byte"]
         count = self.sizes.pieces(size, self.sizes.piece_bytes)
         wanted = [start["byte"] + size * number // count for number in range(1, count)]
@@ -175,7 +165,7 @@ class QuotedRanges(LineRanges):
 
     def _ends(self, start: Offset, wanted: list[int]) -> list[tuple[int, int]]:
         """Return the first ends of rows at or after some bytes, as bytes and lines."""
-        reader = self.source.open(_ignore, [start["byte"], start["line"]])
+        reader = self.source.open(ignore, [start["byte"], start["line"]])
         found: list[tuple[int, int]] = []
         try:
             for byte in wanted:
@@ -185,39 +175,3 @@ class QuotedRanges(LineRanges):
         finally:
             reader.close()
         return found
-
-
-class MessageRanges(LineRanges):
-    """The benchmark's messages, numbered from 1; empty lines do not count."""
-
-    def __init__(self, source: MessageFile, sizes: Sizes) -> None:
-        self.path, self.sizes = source.path.absolute(), sizes
-
-    def file(self) -> _Bytes:
-        """Open the file to look for messages."""
-        return _Messages(self.path)
-
-    def start(self) -> Offset:
-        """Return the beginning of the file."""
-        return self._offset({"byte": 0, "crc": 0}, 0, 0, ended=False)  # says so now if it cannot be read
-
-    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
-        """Read the messages of a piece."""
-        byte, number, stop = piece
-        with self.file() as file:
-            for data in file.chunks(byte, stop):
-                texts = messages_in(data)
-                numbers = np.arange(number + 1, number + 1 + len(texts))
-                number += len(texts)
-                yield Batch({"msg": numbers, "message": texts}, len(texts), stamped(len(texts)))
-
-
-def csv_ranges(source: Csv, sizes: Sizes) -> LineRanges:
-    """Choose how to cut a CSV file: one without any quote can be cut at every line."""
-    with _Bytes(Path(source.path)) as file:
-        quoted = any(b'"' in data for data in file.chunks(0, file.size))
-    return (QuotedRanges if quoted else LineRanges)(source, sizes)
-
-
-def _ignore(text: str, error: str) -> None:
-    """Planning looks at records only to find where they end; who reads them rejects them."""

@@ -14,32 +14,35 @@ from headwater.data.batch import CREATED, EMITTED, Batch
 from headwater.data.column import Array
 from headwater.errors import RunError
 from headwater.flow.endpoints import Reject
-from headwater.io.generator import Generate, Replay
-from headwater.io.open_loop import OpenLoop, Take
-from headwater.io.rates import rate_of
-from headwater.spark.sources.ranges import Offset, Piece, Sizes
-from headwater_bench.riot.sources import Messages, generated
+from headwater.flow.ranges import Offset, Piece, Ranges, Wanted
+from headwater.io.open_loop import Take
+from headwater.io.paced import PacedSource
+from headwater.io.text_file import ignore
 
 _RECORDS = 2**14  # in a batch
 _NEVER_S = 1e9
 
 
-class PacedRanges:
+class NumberRanges(Ranges):
     """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
 
-    def __init__(self, source: Generate | Replay | Messages, sizes: Sizes, *, at_once: bool) -> None:
-        self.source, self.sizes, self._at_once = source, sizes, at_once
+    def __init__(self, source: PacedSource, wanted: Wanted) -> None:
+        self.source, self.sizes, self._at_once = source, wanted.sizes, wanted.at_once
         self._key = uuid4().hex
-        self._pace = _pace(source)
-        most = source.numbered(_ignore)[1] if isinstance(source, Replay) and not source.loop else maxsize
-        self._total = min(self._pace.total, most)
+        self._total = 0
         self._since_ns: int | None = None
-        if at_once and self._total == maxsize:
-            raise RunError(f"{source} has no end, so not all of it can be read; say for how long, or how many")
 
     def start(self) -> Offset:
         """Return the first record; nothing is due yet."""
+        most = self.source.most
+        self._total = min(self.source.pace.total, self.source.numbered(ignore)[1] if most is None else most)
+        if self._at_once and self._total == maxsize:
+            raise RunError(f"{self.source} has no end, so not all of it can be read; say for how long, or how many")
         return {"number": 0, "since_ns": 0, "ended": self._total == 0}
+
+    def finish(self, at: Offset, until_ns: int | None) -> Offset:
+        """Return the records that were due until a moment, none behind `at` if it is not said."""
+        return at if until_ns is None else self.advance(at, until_ns)
 
     def advance(self, at: Offset, until_ns: int | None = None) -> Offset:
         """Return the records that are due by now, or were by a moment that is past."""
@@ -48,7 +51,7 @@ class PacedRanges:
             self._since_ns = self._begun(at, now)
         due = self._total
         if not self._at_once:
-            due = min(self._total, floor(self._pace.rate.due((now - self._since_ns) / 1e9)))
+            due = min(self._total, floor(self.source.pace.rate.due((now - self._since_ns) / 1e9)))
         number = min(due, at["number"] + self.sizes.batch_records)
         if number <= at["number"]:
             return at
@@ -65,7 +68,7 @@ class PacedRanges:
         """Make some records, each with the moment it was due."""
         first, stop, since_ns = piece
         # what a replayed source rejects is told once, with its first record
-        take = self._taken(reject if first == 0 else _ignore, fresh=first == 0)
+        take = self._taken(reject if first == 0 else ignore, fresh=first == 0)
         for number in range(first, stop, _RECORDS):
             count = min(_RECORDS, stop - number)
             made = take(number, count)
@@ -74,12 +77,9 @@ class PacedRanges:
             stamps[:, EMITTED] = time.time_ns()
             stamps[:, CREATED] = stamps[:, EMITTED] if self._at_once else due_ns
             columns = dict(made.columns)
-            if self._pace.time is not None:
-                columns[self._pace.time] = due_ns // 1000
+            if self.source.pace.time is not None:
+                columns[self.source.pace.time] = due_ns // 1000
             yield Batch(columns, count, stamps)
-
-    def forget(self, end: Offset) -> None:
-        """Nothing is kept."""
 
     def _begun(self, at: Offset, now: int) -> int:
         """Return when this run's number 0 was due: the rate goes on where it was, and what is read at once is all past."""
@@ -89,7 +89,7 @@ class PacedRanges:
         return now - round(self._due_s(np.array([due]))[0] * 1e9) if due else now
 
     def _due_s(self, numbers: Array) -> Array:
-        due_s: Array = np.minimum(self._pace.rate.when(numbers), _NEVER_S)
+        due_s: Array = np.minimum(self.source.pace.rate.when(numbers), _NEVER_S)
         return due_s
 
     def _taken(self, reject: Reject, *, fresh: bool) -> Take:
@@ -97,22 +97,9 @@ class PacedRanges:
         if fresh or self._key not in _takers:
             while len(_takers) >= _KEPT:
                 del _takers[next(iter(_takers))]
-            _takers[self._key] = expanded(self.source).numbered(reject)[0]
+            _takers[self._key] = self.source.numbered(reject)[0]
         return _takers[self._key]
 
 
 _takers: dict[str, Take] = {}
 _KEPT = 4
-
-
-def _pace(source: Generate | Replay | Messages) -> OpenLoop:
-    return OpenLoop(rate_of(source.rate)) if isinstance(source, Messages) else source.pace
-
-
-def expanded(source: Generate | Replay | Messages) -> Generate | Replay:
-    """Return what makes the records: the benchmark's messages are described by a name, and made where they are read."""
-    return generated(source.name, source.rate, seed=source.seed) if isinstance(source, Messages) else source
-
-
-def _ignore(text: str, error: str) -> None:
-    """Leave what cannot be replayed to the task that reads the first record."""

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from headwater.data.batch import Batch
 from headwater.flow.endpoints import Reject
+from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
 from headwater.io.parquet import Parquet, ParquetReader
-from headwater.spark.sources.ranges import Offset, Piece, Sizes
 
 _RECORDS = 2**14  # in a batch
 
 
-class RowRanges:
+class RowRanges(Ranges):
     """A Parquet file, of which some columns are read; offsets count rows."""
 
     def __init__(self, source: Parquet, sizes: Sizes, columns: tuple[str, ...] | None = None) -> None:
@@ -23,18 +23,18 @@ class RowRanges:
         for name in columns or ():
             self.source.schema.type_of(name, what=f"file {source.path}")
         self._schema = self.source.schema if columns is None else self.source.schema.only(columns)
-        counts = self.source.row_groups()
-        self._groups = list(accumulate(counts, initial=0))  # the rows before each group, and all rows
-        self._total = self._groups[-1]
+        self.columns = tuple(self._schema) if len(self._schema) < len(self.source.schema) else None
+        self._groups = [0]  # the rows before each group, and all rows
 
     def start(self) -> Offset:
         """Return the first row."""
+        self._groups = list(accumulate(self.source.row_groups(), initial=0))
         return {"row": 0, "ended": False}
 
     def advance(self, at: Offset) -> Offset:
         """Return the row up to which the next micro-batch reads."""
-        row = min(self._total, at["row"] + self.sizes.batch_records)
-        return {"row": row, "ended": row == self._total}
+        row = min(self._groups[-1], at["row"] + self.sizes.batch_records)
+        return {"row": row, "ended": row == self._groups[-1]}
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return ranges of rows of about equal size."""
@@ -60,6 +60,3 @@ class RowRanges:
                 yield batch
         finally:
             reader.close()
-
-    def forget(self, end: Offset) -> None:
-        """Nothing is kept."""

@@ -1,0 +1,62 @@
+"""What tells a source or a sink from another of its kind: a checkpoint belongs to what was read and written with it.
+
+An endpoint may say it in an attribute `identity`, of plain values and no secrets, since it is written down. Texts name it;
+numbers, such as a checksum, say what is in it. By default two are the same if they are of one class and say the same; a
+source that knows better, of which more may have come, has `other_than(before)`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+Identity = dict[str, Any]
+
+
+def identity_of(source: Any) -> Identity:
+    """Return what a source is, with its class."""
+    said = getattr(source, "identity", None)
+    own = said if isinstance(said, dict) else {} if said is None else {"identity": said}
+    return {"kind": type(source).__name__, **own}
+
+
+def sink_identity_of(sink: Any) -> Identity:
+    """Return what a sink is where another would do harm: its `sink_identity`, as all else knows its own parts itself."""
+    own = getattr(sink, "sink_identity", None)
+    return {} if own is None else {"kind": type(sink).__name__, **own}
+
+
+def differs(source: Any, before: Identity) -> str:
+    """Say how a source is another than one before; nothing when it is the same one, or the same and more of it."""
+    now = identity_of(source)
+    if before["kind"] == now["kind"] and hasattr(source, "other_than"):
+        said: str = source.other_than(before)
+        return said
+    return difference(before, now)
+
+
+def difference(before: Identity, now: Identity) -> str:
+    """Say how two identities differ; nothing when they do not."""
+    if before == now:
+        return ""
+    if told(before) == told(now):
+        return f"the content of {told(now)} is not what it was then"
+    return f"it read {told(before)} then, and is given {told(now)} now"
+
+
+def told(identity: Identity) -> str:
+    """Name an endpoint for a message.
+
+    >>> told({"kind": "Kafka", "topic": "levels", "servers": ["a:1", "b:2"]})
+    'Kafka levels of a:1,b:2'
+    """
+    if "of" in identity:
+        return told(identity["of"])
+    named = [str(said) for name, said in identity.items() if name == "identity" or isinstance(said, str)][1:]
+    lists = "".join(f" of {','.join(said)}" for name, said in identity.items() if name == "servers" and said)
+    return f"{identity['kind']} {', '.join(named)}{lists}".strip()
+
+
+def path_of(path: str | Path) -> str:
+    """Return where a file is, as it was named: a link is another name, and may be put in the place of a file that moved."""
+    return "-" if str(path) == "-" else str(Path(path).absolute())

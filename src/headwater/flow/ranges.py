@@ -1,0 +1,85 @@
+"""Reading by ranges: a source that can tell how far it can be read, and read any range of it again, in any process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.data.batch import Batch
+from headwater.flow.endpoints import Reject
+
+Offset = dict[str, Any]  #: a place in a source as plain JSON; `ended` is true when nothing follows it
+Piece = tuple[Any, ...]  #: part of a range, for one task: plain values
+
+
+class Ranges(ABC):
+    """A source cut into ranges. One object plans them; copies of it read them, on other machines if need be.
+
+    The same two offsets always give the same pieces, and the same piece the same records: that is what makes a
+    restart exact. `start` is called before any copy is made, and may look at the source; making the object must not.
+    """
+
+    #: the only columns that it reads; None for all
+    columns: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def start(self) -> Offset:
+        """Return where reading begins; raises what is wrong with the source."""
+
+    @abstractmethod
+    def advance(self, at: Offset) -> Offset:
+        """Return how far may be read next; `at` itself while there is nothing new."""
+
+    @abstractmethod
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return the pieces between two offsets, in the source's order."""
+
+    @abstractmethod
+    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
+        """Read a piece; what is not a record goes to `reject`."""
+
+    def finish(self, at: Offset, until_ns: int | None) -> Offset:
+        """Return how far is still read once reading is to end, by what was due until a moment: no further, mostly."""
+        return at
+
+    def changed(self, at: Offset) -> str:
+        """Say how what was read up to an offset is no longer what it was; nothing if it is, or if that cannot be told."""
+        return ""
+
+    def forget(self, end: Offset) -> None:  # noqa: B027  most keep nothing
+        """Take note that nothing before `end` will be asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is read at once."""
+
+    parallel: int  #: pieces that are read at the same time
+    batch_bytes: int = 64 * 2**20  #: the most that is read at once, of a source that has bytes
+    batch_records: int = 2**20  #: and of one that has not
+    piece_bytes: int = 2**20  #: less than this is not worth a task of its own
+    piece_records: int = 2**14
+
+    def pieces(self, size: int, smallest: int) -> int:
+        """Return into how many pieces a range should be cut."""
+        return max(1, min(self.parallel, size // smallest))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a runner wants a source to be read by ranges."""
+
+    sizes: Sizes
+    #: the columns that somebody looks at: a source that can leaves the others alone; None for all
+    columns: tuple[str, ...] | None = None
+    #: whether records that are due at a set rate are read without waiting for their moments
+    at_once: bool = False
+
+
+def ranges_of(source: Any, wanted: Wanted) -> Ranges | None:
+    """Return how a source is read by ranges, as its method `ranges` says; None where it has none, or cannot be here."""
+    ranges = getattr(source, "ranges", None)
+    found: Ranges | None = ranges(wanted) if callable(ranges) else None
+    return found

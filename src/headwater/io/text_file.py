@@ -1,0 +1,106 @@
+"""What all files of lines have in common, whatever is on a line: how they are read and written by runners."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Delivery, Ledger, Resume, Transaction, Writer
+from headwater.flow.identity import Identity, path_of
+from headwater.flow.places import Place
+from headwater.flow.ranges import Ranges, Wanted
+from headwater.io.files import explained
+
+_CHUNK = 2**20
+
+
+class TextFile:
+    """A file of lines, a pipe, or with the path `-` standard input or output."""
+
+    path: str | Path
+
+    def open(self, given: Any, position: Any = None, end: int | None = None) -> Any:
+        """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
+        raise NotImplementedError
+
+    def appended(self, schema: Schema) -> Writer:
+        """Start writing at the end of what is there."""
+        raise NotImplementedError
+
+    def counted(self, data: bytes) -> int:
+        """Return how many lines some bytes hold, as readers count them; a last one needs no end."""
+        return data.count(b"\n") + (not data.endswith(b"\n"))
+
+    @property
+    def resume(self) -> Resume:
+        """Whether reading can go on where it was: what a pipe has given is gone."""
+        return "position" if self._is_file() else "never"
+
+    @property
+    def delivery(self) -> Delivery:
+        """Whether what was written can be cut off again."""
+        return "transactional" if self._is_file() else "neither"
+
+    @property
+    def identity(self) -> Identity:
+        """Where it is; how much of it was read, and what that was, is in its offsets."""
+        return {"path": path_of(self.path)}
+
+    @property
+    def sink_identity(self) -> Identity:
+        """Where it is: the checkpoint alone says how much of it is good, and would cut another."""
+        return self.identity
+
+    def claims(self, *, writing: bool) -> Place:
+        """Return the file, or the standard stream, that it reads or writes."""
+        return Place.of_stream(self.path, writing=writing)
+
+    def check_read(self) -> None:
+        """Raise what is wrong with the file; a pipe is left alone, since to look is to read."""
+        if self._is_file():
+            self.open(ignore).close()
+
+    def ranges(self, wanted: Wanted) -> Ranges | None:
+        """Return the file in ranges of bytes; a pipe has none."""
+        from headwater.io.ranges.lines import LineRanges
+
+        return LineRanges(self, wanted.sizes) if self._is_file() else None
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing in parts, after which the file can be cut."""
+        from headwater.io.transactions.line_file import LineFile
+
+        return LineFile(self.path, lambda more: self.appended(schema) if more else self.open(schema), ledger)
+
+    def _is_file(self) -> bool:
+        """Tell a file from a pipe, which has no past; what is neither is told when it is opened."""
+        try:
+            mode = Path(self.path).stat().st_mode
+        except OSError:
+            return str(self.path) != "-"
+        return str(self.path) != "-" and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def content_of(path: Path, last: int | None = None) -> Identity:
+    """Return the size of a file and a checksum of all of it, or of its last bytes."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            if last is not None:
+                file.seek(max(0, size - last))
+            checksum = 0
+            while data := file.read(_CHUNK):
+                checksum = crc32(data, checksum)
+    except OSError as error:
+        raise explained(error, path, "read") from error
+    return {"bytes": size, "content": checksum}
+
+
+def ignore(text: str, error: str) -> None:
+    """Leave what is no record to who reads it: looking for where records end is not reading."""

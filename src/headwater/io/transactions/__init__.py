@@ -1,0 +1,51 @@
+"""Sinks written in numbered parts: each part is there once, however often a run is cut off and taken up again.
+
+`journal` is what a sink has written, as a small file. `line_file` cuts a text file back to where its last part ended,
+`table` lets the Parquet files of a part appear together, `sqlite` writes a part and its number in one transaction, `spool`
+keeps records for a sink that writes all of them at the end. `direct` serves every other sink: a part that was cut short is
+written once more. Spark's micro-batches and checkpoints are parts alike.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from headwater.data.schema import Schema
+from headwater.errors import FlowError
+from headwater.flow.endpoints import Ledger, Transaction, delivery_of, described
+
+
+def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
+    """Open a sink to be written in parts: by its own transactions, or as well as it can be without any."""
+    if delivery_of(sink) != "transactional":
+        from headwater.io.transactions.direct import Direct
+
+        return Direct(sink, schema, ledger)
+    begin = getattr(sink, "transaction", None)
+    if begin is None:
+        raise FlowError(
+            f"{described(sink)} says that it is transactional, and has no method transaction(schema, ledger)"
+        )
+    opened: Transaction = begin(schema, ledger)
+    return opened
+
+
+def ledger_of(checkpoint: Path, step: str, after: int | None = None) -> Ledger:
+    """Return where the sink of a step makes its notes in a checkpoint's folder."""
+    name = f"{_run_name(checkpoint)}-{sha256(step.encode()).hexdigest()[:4]}"
+    return Ledger(checkpoint / "sinks" / quote(step, safe=" "), name, after)
+
+
+def _run_name(checkpoint: Path) -> str:
+    """Return a name for all runs that share a checkpoint, by which they know their own in a table of others."""
+    path = checkpoint / "sinks" / "run"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name("run.new")
+        fresh.write_text(uuid4().hex[:8])
+        fresh.replace(path)
+    return path.read_text()

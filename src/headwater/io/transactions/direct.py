@@ -1,0 +1,43 @@
+"""Sinks that can only be written to: a part that was cut short by a kill is written once more."""
+
+from __future__ import annotations
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, flush
+from headwater.io.transactions.journal import Journal
+
+
+class Direct(Transaction):
+    """Writes at once, and takes note of a part when the other side has it all: at least once."""
+
+    def __init__(self, sink: Sink, schema: Schema, ledger: Ledger) -> None:
+        self._journal = Journal.of(ledger)
+        self._writer = sink.open(schema)
+
+    @property
+    def committed(self) -> int:
+        """The last part that the other side has."""
+        return self._journal.committed
+
+    def write(self, batch: Batch) -> Refused | None:
+        """Write records."""
+        return self._writer.write(batch)
+
+    def prepare(self, number: int) -> None:
+        """Wait until nothing is left in a buffer, then take note."""
+        flush(self._writer)
+        self._journal.prepare(number)
+
+    def commit(self, number: int) -> None:
+        """Take note; of what was not prepared, when nothing is left in a buffer."""
+        if number not in self._journal.parts:
+            flush(self._writer)
+        self._journal.commit(number)
+
+    def rollback(self) -> None:
+        """Do nothing: what is written is written."""
+
+    def close(self) -> None:
+        """Close the sink."""
+        self._writer.close()

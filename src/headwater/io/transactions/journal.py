@@ -1,0 +1,85 @@
+"""What a sink has written, as a small file that is replaced as a whole: the parts that count, and what goes with each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import InputError
+from headwater.flow.endpoints import Ledger
+from headwater.io.files import explained
+
+
+class Journal:
+    """The parts that a sink has ended; there after a kill as it was before, or as it was just written.
+
+    Opened, it knows of no part behind the one after which the run goes on; that one and those before it are committed.
+    """
+
+    def __init__(self, path: Path, after: int | None = None) -> None:
+        self._path = path
+        self.committed = -1  #: the last part that is there
+        self.parts: dict[
+            int, Any
+        ] = {}  #: what was said of the last part that is committed and of those behind it, in order
+        self.is_new = True  #: whether nothing was ever written in it
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                known = json.loads(path.read_bytes())
+                self.committed = int(known["committed"])
+                self.parts = {int(number): said for number, said in known["parts"].items()}
+                self.is_new = False
+        except OSError as error:
+            raise explained(error, path, "read") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"cannot read {path}, which says what a sink has written: {error}") from error
+        self._go_on(after)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Journal:
+        """Open the journal of a sink that notes all beside the checkpoint."""
+        return cls(ledger.folder / "written", ledger.after)
+
+    @property
+    def last(self) -> Any:
+        """What was said of the last part that has ended; None before the first."""
+        return self.parts[max(self.parts)] if self.parts else None
+
+    def prepare(self, number: int, said: Any = None) -> None:
+        """Note that a part has ended."""
+        self.parts[number] = said
+        self._write()
+
+    def commit(self, number: int, said: Any = None) -> None:
+        """Note that all parts up to this one are there; one that was not prepared ends now."""
+        self.parts.setdefault(number, said)
+        self.committed = number
+        self.parts = {part: said for part, said in self.parts.items() if part >= number}
+        self._write()
+
+    def _go_on(self, after: int | None) -> None:
+        """Forget the parts behind the one that counts."""
+        if after is None:
+            after = self.committed
+        if after < self.committed:
+            raise InputError(
+                f"cannot go on after part {after}: {self._path} says that part {self.committed} was committed; "
+                "go on from the last checkpoint, or begin anew with another"
+            )
+        if after > self.committed and after not in self.parts:
+            raise InputError(
+                f"cannot go on after part {after}: {self._path} knows of none behind {max(self.parts, default=-1)}; "
+                "was the checkpoint copied in part?"
+            )
+        self.parts = {number: said for number, said in self.parts.items() if number <= after}
+        self.committed = after
+
+    def _write(self) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        try:
+            fresh.write_text(json.dumps({"committed": self.committed, "parts": self.parts}))
+            fresh.replace(self._path)
+        except OSError as error:
+            raise explained(error, self._path, "write") from error

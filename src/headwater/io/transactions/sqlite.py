@@ -1,0 +1,110 @@
+"""SQLite: a part and its number are written in one transaction, so that one is there exactly if the other is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwater.data.batch import Batch
+from headwater.data.frames import pack
+from headwater.errors import InputError
+from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.io.files import explained
+from headwater.io.sifting import without
+from headwater.io.sqlite import SqliteWriter
+from headwater.io.transactions.frames import batches_in
+
+
+class SqliteTable(Transaction):
+    """A table in whose file another one says which part is its last.
+
+    The rows of one part at a time are in the file's open transaction. While that part is prepared and not committed, rows
+    that follow it are only tried, and wait; a prepared part is also kept as a file beside the checkpoint, since a
+    transaction does not outlive its process.
+    """
+
+    def __init__(self, writer: SqliteWriter, ledger: Ledger) -> None:
+        self._writer, self._ledger = writer, ledger
+        self._prepared: dict[int, list[Batch]] = {}
+        self._part: list[Batch] = []  # what was written since the last part ended
+        self._committed = writer.begin(ledger.name)
+        try:
+            self._go_on()
+        except BaseException:
+            writer.close()
+            raise
+
+    @property
+    def committed(self) -> int:
+        """The last part that is in the table."""
+        return self._committed
+
+    def write(self, batch: Batch) -> Refused:
+        """Write records; they are there when all of their part are."""
+        refused = self._writer.tried(batch) if self._prepared else self._writer.insert(batch)
+        self._part.append(without(batch, refused))
+        return refused
+
+    def prepare(self, number: int) -> None:
+        """Keep the part as a file until it is committed."""
+        path = self._file(number)
+        fresh = path.with_suffix(".new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(b"".join(map(pack, self._part)))
+            fresh.replace(path)
+        except OSError as error:
+            raise explained(error, path, "write") from error
+        self._prepared[number] = self._part
+        self._part = []
+
+    def commit(self, number: int) -> None:
+        """Have the parts up to this one in the table, and its number with them."""
+        if number not in self._prepared:
+            self._prepared[number] = self._part
+            self._part = []
+        due = [part for part in self._prepared if part <= number]
+        for part in due[1:]:  # the first is in the transaction already
+            self._insert(self._prepared[part])
+        self._writer.commit(self._ledger.name, number)
+        self._committed = number
+        for part in due:
+            del self._prepared[part]
+            self._file(part).unlink(missing_ok=True)
+        self._insert(next(iter(self._prepared.values()), self._part))
+
+    def rollback(self) -> None:
+        """Forget what was written since the last part."""
+        self._part = []
+        if not self._prepared:
+            self._writer.begin(self._ledger.name)
+
+    def close(self) -> None:
+        """Close the file; what is not committed is not in it."""
+        self._writer.close()
+
+    def _go_on(self) -> None:
+        """Commit what was prepared up to the part after which the run goes on, and forget the rest."""
+        after = self._committed if self._ledger.after is None else self._ledger.after
+        kept = {int(path.stem): path for path in self._ledger.folder.glob("*.rows")}
+        if after < self._committed:
+            raise InputError(f"cannot go on after part {after}: the table has part {self._committed} already")
+        if after > self._committed:
+            if after not in kept:
+                raise InputError(
+                    f"cannot go on after part {after}: it is neither in the table nor in {self._ledger.folder}; "
+                    "was the checkpoint copied in part?"
+                )
+            for part in sorted(part for part in kept if self._committed < part <= after):
+                self._insert(list(batches_in(kept[part], kept[part].stat().st_size)))
+            self._writer.commit(self._ledger.name, after)
+            self._committed = after
+        for path in kept.values():
+            path.unlink()
+
+    def _insert(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if batch.length:
+                self._writer.insert(batch)
+
+    def _file(self, part: int) -> Path:
+        return self._ledger.folder / f"{part}.rows"

@@ -1,0 +1,148 @@
+"""Tables of Parquet files: files are written out of sight, on any machine, and those of a part appear together.
+
+What the table's folder `_headwater` says of a part that counts is its commit: files named there get their places, now
+or when the next run begins; files that are not named there never do. Other programs see whole files only, and never one
+that a later attempt will write again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from uuid import uuid4
+
+import msgspec
+
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.io.files import explained
+from headwater.io.table import writable, write_parts
+from headwater.io.transactions.journal import Journal
+
+_OURS = "_headwater"  # Spark and Arrow pass over names that begin so
+
+
+@dataclass(frozen=True, slots=True)
+class TableStaging:
+    """Writes records out of sight; small enough to be sent to other processes."""
+
+    place: str  #: the table's folder, as every machine sees it
+    run: str  #: the name of all runs that share a checkpoint
+    schema: Schema
+    by: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where files wait."""
+        return Path(self.place) / _OURS / self.run
+
+    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+        """Return the records that the table can hold, and why it cannot hold the others."""
+        return writable(batch, self.schema, self.by, Path(self.place))
+
+    def write(self, batches: Sequence[Batch]) -> bytes:
+        """Write records to files; return which, for who lets them appear."""
+        name = uuid4().hex
+        parts = write_parts(concat_batches(batches), self.schema, self.by, self.folder / name, "part.parquet")
+        return msgspec.msgpack.encode([[folder, str(Path(name, folder, "part.parquet"))] for folder, _ in parts])
+
+
+class TableParts(Transaction):
+    """A table, as who lets its files appear sees it; with `anew`, a first run begins with an empty one."""
+
+    def __init__(self, path: str | Path, schema: Schema, by: tuple[str, ...], ledger: Ledger, *, anew: bool) -> None:
+        self._place, self._run = Path(path).absolute(), ledger.name
+        self.staging: TableStaging = TableStaging(str(self._place), self._run, schema, by)
+        if anew and self._place.is_file():
+            self._place.unlink()  # what was a file becomes a folder
+        self._staged: list[list[str]] = []  # folders and files of the part that is being written
+        self._waiting: list[Batch] = []
+        self._journal = Journal(self._place / _OURS / f"{self._run}.json", ledger.after)
+        if self._journal.is_new:
+            if anew:
+                self._clear()
+            self._journal.commit(-1, [])
+        for part in self._journal.parts:
+            self._publish(part)
+        self._sweep()
+
+    @property
+    def committed(self) -> int:
+        """The last part that has appeared."""
+        return self._journal.committed
+
+    def stage(self, said: bytes) -> None:
+        """Take what a staging said of the files it wrote."""
+        self._staged += msgspec.msgpack.decode(said)
+
+    def write(self, batch: Batch) -> Refused:
+        """Take records that no staging has written."""
+        kept, refused = self.staging.parted(batch)
+        if len(kept):
+            self._waiting.append(kept)
+        return refused
+
+    def prepare(self, number: int) -> None:
+        """Have all files of the part written, out of sight."""
+        self._journal.prepare(number, self._ended(number))
+
+    def commit(self, number: int) -> None:
+        """Let all files of the parts up to this one appear."""
+        for part in self._journal.parts:
+            if self.committed < part < number:
+                self._publish(part)  # while the journal still names its files
+        self._journal.commit(number, None if number in self._journal.parts else self._ended(number))
+        self._publish(number)
+        self._sweep()
+
+    def rollback(self) -> None:
+        """Forget the part that is being written; a staging may have written files of the next attempt already."""
+        self._staged, self._waiting = [], []
+
+    def close(self) -> None:
+        """Remove what waited and is not prepared."""
+        self.rollback()
+        self._sweep()
+
+    def _ended(self, number: int) -> list[list[str]]:
+        """End a part; return the files that it consists of and the names they will have."""
+        if self._waiting:
+            self.stage(self.staging.write(self._waiting))
+        files = [
+            [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.parquet")]
+            for count, (folder, staged) in enumerate(self._staged)
+        ]
+        self._staged, self._waiting = [], []
+        return files
+
+    def _publish(self, part: int) -> None:
+        """Give the files of a part their places; done before, it does nothing."""
+        for staged, name in self._journal.parts[part]:
+            source, target = self.staging.folder / staged, self._place / name
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.exists() or not target.exists():
+                    os.replace(source, target)
+            except OSError as error:
+                raise explained(error, target, "write") from error
+
+    def _sweep(self) -> None:
+        """Remove what attempts have left that came to nothing; prepared parts stay."""
+        waiting = [staged for _, staged in self._staged]
+        for number, files in self._journal.parts.items():
+            waiting += [staged for staged, _ in files] if number > self.committed else []
+        needed = {Path(staged).parts[0] for staged in waiting}
+        for folder in self.staging.folder.glob("*"):
+            if folder.name not in needed:
+                rmtree(folder, ignore_errors=True)
+        if not needed:
+            rmtree(self.staging.folder, ignore_errors=True)
+
+    def _clear(self) -> None:
+        """Begin with an empty table, as a Parquet file begins empty."""
+        for old in self._place.glob("part-*.parquet"):
+            old.unlink()

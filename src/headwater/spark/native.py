@@ -1,0 +1,97 @@
+"""What Spark reads and writes with means of its own: the one place that knows types.
+
+A source or sink that is not registered here is read and written through what it declares. A package may register its
+own, before a flow is run::
+
+    @reads.register
+    def _(source: Pulsar) -> NativeSource:
+        return PulsarReading(source)
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Ledger, NumberedWriter
+from headwater.flow.ranges import Sizes
+from headwater.io.jdbc import Jdbc
+from headwater.io.kafka import Kafka
+from headwater.io.memory import Discard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from headwater.spark.sources.control import Control
+    from headwater.spark.sources.data_source import Prefix
+
+
+class NativeSource(Protocol):
+    """A source that a connector of Spark's reads, which knows no end: it ends when it is told to."""
+
+    way: str  #: how it is read, in words
+    offsets: int  #: lines that its connector writes in Spark's log of offsets, before that of what ends it
+
+    def check(self) -> None:
+        """Raise what is wrong with it, before Java has to be started."""
+
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+        """Return its rows, as `sources.data_source.rows_of` does."""
+
+    def is_read(self, query: StreamingQuery) -> bool:
+        """Say whether all has been read that was there when reading began."""
+
+
+class NativeSink(Protocol):
+    """A sink that Spark writes itself."""
+
+    way: str  #: who writes it, in words
+    guarantee: str  #: what holds after a kill, in words
+
+    def check(self, schema: Schema, key: tuple[str, ...]) -> None:
+        """Raise what is wrong with it, before Java has to be started; records are grouped by `key`."""
+
+    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> NumberedWriter:
+        """Start writing."""
+
+
+@singledispatch
+def reads(source: Any) -> NativeSource | None:
+    """Return how Spark itself reads a source; None for one that declares how it is read."""
+    return None
+
+
+@singledispatch
+def writes(sink: Any) -> NativeSink | None:
+    """Return how Spark itself writes a sink; None for one that declares how it is written."""
+    return None
+
+
+@reads.register
+def _(source: Kafka) -> NativeSource:
+    from headwater.spark.sources.kafka import KafkaReading
+
+    return KafkaReading(source)
+
+
+@writes.register
+def _(sink: Kafka) -> NativeSink:
+    from headwater.spark.sinks.kafka import KafkaWriting
+
+    return KafkaWriting(sink)
+
+
+@writes.register
+def _(sink: Jdbc) -> NativeSink:
+    from headwater.spark.sinks.jdbc import JdbcWriting
+
+    return JdbcWriting(sink)
+
+
+@writes.register
+def _(sink: Discard) -> NativeSink:
+    from headwater.spark.sinks.discard import Discarding
+
+    return Discarding()

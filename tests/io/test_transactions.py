@@ -1,0 +1,231 @@
+"""Sinks in parts that are prepared first: after a kill the run says which part counts, and each record is there once."""
+
+import csv
+import json
+import random
+import sqlite3
+
+import pyarrow.dataset as ds
+import pytest
+
+from headwater import Batch, Schema, io
+from headwater.errors import FlowError, InputError
+from headwater.flow.endpoints import delivery_of
+from headwater.io.transactions import ledger_of, transaction_of
+from headwater.io.transactions.spool import Spool
+
+SCHEMA = Schema.of({"n": int, "city": str})
+PARTS = 25
+
+
+def of(numbers):
+    return Batch.of({"n": list(numbers), "city": [f"c{n % 3}" for n in numbers]}, SCHEMA)
+
+
+def json_numbers(path):
+    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
+
+
+def csv_numbers(path):
+    with path.open() as file:
+        return [int(row["n"]) for row in csv.DictReader(file)]
+
+
+def sqlite_numbers(path):
+    connection = sqlite3.connect(path)
+    found = [n for (n,) in connection.execute("SELECT n FROM t")]
+    connection.close()
+    return found
+
+
+def table_numbers(path):
+    return ds.dataset(path, partitioning="hive").to_table()["n"].to_pylist()
+
+
+class AtTheEnd:
+    """A sink that writes all it was given when it is closed."""
+
+    delivery = "transactional"
+
+    def __init__(self, path):
+        self.path = path
+
+    def open(self, schema):
+        return io.JsonLines(self.path).open(schema)
+
+    def transaction(self, schema, ledger):
+        return Spool(self, schema, ledger)
+
+
+KINDS = {
+    "json lines": (lambda path: io.JsonLines(path), json_numbers),
+    "csv": (lambda path: io.Csv(path), csv_numbers),
+    "sqlite": (lambda path: io.Sqlite(path, "t"), sqlite_numbers),
+    "sqlite with a key": (lambda path: io.Sqlite(path, "t", key="n"), sqlite_numbers),
+    "parquet": (lambda path: io.Parquet(path), table_numbers),
+    "table": (lambda path: io.ParquetTable(path, by="city"), table_numbers),
+    "at the end": (AtTheEnd, json_numbers),
+}
+
+
+class Checkpoints:
+    """Writes 0, 1, 2, … as a run with checkpoints does: a part is prepared, others go on, and later it is committed.
+
+    A source that is read again from the last checkpoint is the number with which that checkpoint's part ended.
+    """
+
+    def __init__(self, make, folder):
+        self.make, self.folder = make, folder
+        self.ends = {-1: 0}  # where the source was at each checkpoint that is whole
+        self.kept = -1
+        self.open()
+
+    def open(self):
+        ledger = ledger_of(self.folder / "checkpoint", "out", None if self.kept < 0 else self.kept)
+        self.sink = transaction_of(self.make(self.folder / "out"), SCHEMA, ledger)
+        assert self.sink.committed == self.kept
+        self.next, self.number = self.ends[self.kept], self.kept
+        self.begun = {}  # parts that are prepared, and whose checkpoint is not whole
+
+    def write(self, count):
+        assert not self.sink.write(of(range(self.next, self.next + count)))
+        self.next += count
+
+    def prepare(self):
+        self.number += 1
+        self.sink.prepare(self.number)
+        self.begun[self.number] = self.next
+
+    def complete(self, *, told):
+        """Let the oldest checkpoint under way be whole; a kill may come before the sink is told."""
+        number = min(self.begun)
+        self.ends[number] = self.begun.pop(number)
+        self.kept = number
+        if told:
+            self.sink.commit(number)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_is_there_once_whichever_checkpoint_a_run_goes_on_from(tmp_path, kind, seed):
+    make, numbers = KINDS[kind]
+    assert delivery_of(make(tmp_path / "out")) == "transactional"
+    run, choose, kills = Checkpoints(make, tmp_path), random.Random(f"{kind} {seed}"), 0
+    while run.kept < PARTS:
+        did = choose.choice(["write", "write", "prepare", "complete", "complete", "kill"])
+        if did == "write":
+            run.write(choose.randrange(1, 9))
+        elif did == "prepare" and len(run.begun) < 3:
+            run.prepare()
+        elif did == "complete" and run.begun:
+            run.complete(told=True)
+        elif did == "kill" and run.number >= 0:
+            if run.begun and choose.random() < 0.5:
+                run.complete(told=False)
+            release(run.sink, kind)
+            run.open()
+            kills += 1
+    run.sink.rollback()
+    while run.begun:
+        run.complete(told=True)
+    written = run.ends[run.kept]
+    run.sink.close()
+    assert kills >= 3
+    assert sorted(numbers(tmp_path / "out")) == list(range(written))
+
+
+def release(sink, kind):
+    """Do what the system does for a process that is killed: what is open is closed, and nothing else."""
+    if kind != "at the end":
+        sink.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "parquet", "table"])
+def test_nobody_sees_a_part_before_it_is_committed(tmp_path, kind):
+    make, numbers = KINDS[kind]
+    run = Checkpoints(make, tmp_path)
+    run.write(5)
+    run.prepare()
+    run.write(3)
+    assert numbers(tmp_path / "out") == [] if kind == "sqlite" else not list((tmp_path / "out").glob("**/part-*"))
+    run.complete(told=True)
+    assert sorted(numbers(tmp_path / "out")) == list(range(5))
+    run.sink.close()
+
+
+def test_sqlite_refuses_a_record_while_a_part_waits_to_be_committed(tmp_path):
+    connection = sqlite3.connect(tmp_path / "db")
+    connection.execute("CREATE TABLE t (n INTEGER CHECK (n < 10), city TEXT)")
+    connection.close()
+    sink = transaction_of(io.Sqlite(tmp_path / "db", "t"), SCHEMA, ledger_of(tmp_path / "kept", "out"))
+    assert set(sink.write(of([1, 11]))) == {1}
+    sink.prepare(0)
+    assert set(sink.write(of([12, 2]))) == {0}
+    sink.commit(0)
+    assert sqlite_numbers(tmp_path / "db") == [1]
+    sink.commit(1)
+    sink.close()
+    assert sqlite_numbers(tmp_path / "db") == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["json lines", "sqlite", "table"])
+def test_a_checkpoint_that_the_sink_does_not_know_of_is_refused(tmp_path, kind):
+    sink = KINDS[kind][0](tmp_path / "out")
+    opened = transaction_of(sink, SCHEMA, ledger_of(tmp_path / "kept", "out"))
+    opened.write(of([1]))
+    opened.commit(4)
+    opened.close()
+    with pytest.raises(InputError, match="cannot go on after part 7"):
+        transaction_of(sink, SCHEMA, ledger_of(tmp_path / "kept", "out", after=7))
+    with pytest.raises(InputError, match=r"cannot go on after part 2: .* part 4"):
+        transaction_of(sink, SCHEMA, ledger_of(tmp_path / "kept", "out", after=2))
+
+
+def test_what_gathers_records_has_brought_them_to_its_place_when_a_part_is_prepared(tmp_path):
+    class Gathering:
+        def __init__(self):
+            self.gathered, self.there = [], []
+
+        def open(self, schema):
+            return self
+
+        def write(self, batch):
+            self.gathered += batch["n"].tolist()
+
+        def flush(self):
+            self.there += self.gathered
+            self.gathered = []
+
+        def close(self):
+            self.flush()
+
+    sink = Gathering()
+    opened = transaction_of(sink, SCHEMA, ledger_of(tmp_path, "out"))
+    opened.write(of([1, 2]))
+    assert sink.there == []
+    opened.prepare(0)
+    assert sink.there == [1, 2]
+    opened.commit(0)
+    assert transaction_of(sink, SCHEMA, ledger_of(tmp_path, "out")).committed == 0
+
+
+def test_a_pipe_is_no_transaction(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    for sink in (io.JsonLines(tmp_path / "pipe"), io.Csv("-")):
+        assert delivery_of(sink) == "neither"
+
+
+def test_a_wrong_declaration_is_told():
+    class Odd:
+        delivery = "exactly once"
+
+        def open(self, schema):
+            return self
+
+    with pytest.raises(FlowError, match=r"Odd: delivery is one of .*'transactional'; got 'exactly once'"):
+        delivery_of(Odd())
+    Odd.delivery = "transactional"
+    with pytest.raises(FlowError, match=r"Odd says that it is transactional, and has no method transaction"):
+        transaction_of(Odd(), SCHEMA, None)
