@@ -6,6 +6,7 @@ queues    every step and link a queue of its own, as whole arrays; sharing   ste
 engine    the engine's own decision machine on every device (site), with its sources (inlet); run   one in progress
 settings  what can be chosen for `engine`
 policies  which policy would serve a flow best
+disk      a disk that crashes and fails, for whatever has to survive that
 """
 
 from __future__ import annotations

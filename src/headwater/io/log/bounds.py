@@ -1,0 +1,53 @@
+"""How much a log may hold, and what becomes of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.errors import InputError
+from headwater.io.log.entry import GAP, Entry, first_of, gap
+
+WhenFull = Literal["hold", "drop oldest", "drop lowest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A log's bounds. At that of bytes it holds what is new off, or drops the oldest entries, or those of least priority.
+
+    What grows older than `age_s` is dropped in any case, a segment at a time.
+    """
+
+    nbytes: int | None = None
+    age_s: float | None = None
+    full: WhenFull = "hold"
+
+    def __post_init__(self) -> None:
+        if self.nbytes is not None and self.nbytes < 0:
+            raise InputError(f"a log holds 0 or more bytes; got {self.nbytes!r}")
+        if self.age_s is not None and not self.age_s > 0:
+            raise InputError(f"the age of a log's entries is bounded above 0 s; got {self.age_s!r}")
+        if self.full not in ("hold", "drop oldest", "drop lowest"):
+            raise InputError(f"a full log can 'hold', 'drop oldest' or 'drop lowest'; got {self.full!r}")
+
+
+def thinned(entries: Iterable[Entry], priority: int, since: int) -> tuple[list[Entry], int]:
+    """Return entries without those of a priority, and how many records that leaves out.
+
+    Where some were, an entry stands that says so. Those before the position `since` are needed by nobody, and not counted.
+    """
+    kept: list[Entry] = []
+    dropped = 0
+    for entry in entries:
+        if entry.priority != GAP and entry.priority > priority and entry.position >= since:
+            kept.append(entry)
+            continue
+        if entry.priority != GAP and entry.position >= since:
+            dropped += entry.records
+        start, records = first_of(entry), entry.records
+        if kept and kept[-1].priority == GAP:
+            before = kept.pop()
+            start, records = first_of(before), records + before.records
+        kept.append(gap(start, entry.position + 1, records, entry.created_ns))
+    return kept, dropped

@@ -1,0 +1,373 @@
+"""The one durable log: who appends to it, makes it safe, and bounds it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Condition, Lock, Thread
+
+from headwater.clock import now_ns
+from headwater.errors import InputError
+from headwater.io.files import explained
+from headwater.io.log.bounds import Bounds
+from headwater.io.log.consumer import Consumer, released
+from headwater.io.log.disk import Disk, SystemDisk
+from headwater.io.log.entry import HEAD, MOST_BYTES
+from headwater.io.log.mark import Mark
+from headwater.io.log.reader import SYNCED, Reader, Trouble
+from headwater.io.log.recovery import Found
+from headwater.io.log.sealed import Sealed
+from headwater.io.log.segment import Segment, leftovers, listed
+from headwater.io.log.tail import Tail
+
+log = logging.getLogger(__name__)
+
+_SEGMENT_BYTES = 16 * 2**20
+_SEGMENTS = 8  #: into which a bound is divided at least, so that what is released or dropped makes room soon
+
+
+class Log:
+    """A folder of entries, appended by one process at a time and read by any number.
+
+    `append` takes bytes and returns the entry's position. What was appended before a `sync` that returned is there after any
+    crash; `synced` says how far that is. With `sync_every_s` a thread sees to it. Without `durable` nothing is made safe:
+    for what need not outlive the process. Safe for several threads.
+
+    After an error the log is as it was before: it can be read, and appended to once the cause is gone. What a disk may have
+    lost when it failed is written again, elsewhere.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        bounds: Bounds | None = None,
+        *,
+        segment_bytes: int = _SEGMENT_BYTES,
+        sync_every_s: float | None = None,
+        durable: bool = True,
+        disk: Disk | None = None,
+        clock: Callable[[], int] = now_ns,
+    ) -> None:
+        self._folder, self._disk, self._clock = str(folder), disk or SystemDisk(), clock
+        self.bounds = bounds or Bounds()
+        most = self.bounds.nbytes
+        self._segment_bytes = segment_bytes if most is None else min(segment_bytes, most // _SEGMENTS)
+        self.lost = 0  #: entries that were safe and are damaged, as far as was seen when the log was opened
+        self.troubles: list[Trouble] = []  #: where these were
+        self.cut_bytes = 0  #: what a crash had cut short, taken away when the log was opened
+        self.dropped: Counter[str] = Counter()  #: records that the bounds cost, by reason
+        self._consumers: list[Consumer] = []
+        self._tail = Tail(self._disk, self._folder, clock, durable=durable)
+        self._sealed = Sealed(self._disk, self._folder)
+        self._mark: Mark | None = None
+        self._lock_fd = -1
+        self._closed = False
+        self._syncing = Lock()  # one at a time makes safe, or changes the current segment; taken before the other lock
+        self._changed = Condition()
+        try:
+            with self._explained("keep a log in"), self._changed:
+                self._open()
+        except InputError:
+            self._let_go()
+            raise
+        self._thread: Thread | None = None
+        if sync_every_s is not None:
+            self._thread = Thread(target=self._sync_on, args=(sync_every_s,), name="headwater-log", daemon=True)
+            self._thread.start()
+
+    @property
+    def first(self) -> int:
+        """The position of the first entry that is still there, or would be."""
+        return min([*self._sealed.segments, self._tail.segment]).first
+
+    @property
+    def end(self) -> int:
+        """The position that the next entry gets."""
+        return self._tail.end
+
+    @property
+    def synced(self) -> int:
+        """The position before which all is safe on disk."""
+        return self._tail.synced
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
+        return self._sealed.nbytes + self._tail.size
+
+    def append(self, data: bytes, *, records: int = 1, priority: int = 0, created_ns: int | None = None) -> int | None:
+        """Add an entry and return its position; None if the bounds dropped it at once, which is counted.
+
+        Raises InputError, and adds nothing, where there is no room for it or the disk fails.
+        """
+        size = HEAD.size + len(data)
+        if size > min(MOST_BYTES, MOST_BYTES if self.bounds.nbytes is None else self.bounds.nbytes):
+            raise self._no_room(size)
+        created_ns = self._clock() if created_ns is None else created_ns
+        with self._explained("append to the log in"):
+            while True:
+                with self._changed:
+                    if self._closed:
+                        raise InputError(f"the log in {self._folder} is closed")
+                    if self._fits(size):
+                        position = self._tail.put(data, records, priority, created_ns)
+                        self._changed.notify_all()  # who makes it safe
+                        return position
+                with self._syncing, self._changed:
+                    if not self._make_room(size, priority):
+                        self.dropped["log full"] += records
+                        return None
+
+    def sync(self) -> int:
+        """Have all that was appended safe on disk; return `synced`. Those who come meanwhile share the next fsync."""
+        wanted = self.end
+        with self._syncing:
+            if self.synced < wanted:
+                with self._explained(f"have {wanted - self.synced:,} entries safe in the log in"):
+                    self._sync()
+        return self.synced
+
+    def wait(self, position: int, timeout_s: float | None = None) -> bool:
+        """Wait until all before a position is safe, where a thread sees to it; False if it is not in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.synced >= position or self._closed, timeout_s)
+            return self.synced >= position
+
+    def reader(self, start: int = 0, *, unsafe: bool = False) -> Reader:
+        """Return a reader, from a position on, of what is safe; with `unsafe`, of all that was appended."""
+        return Reader(self._folder, start, until=lambda: self.end if unsafe else self.synced, disk=self._disk)
+
+    def consumer(self, name: str) -> Consumer:
+        """Return a named reader that the log waits for: what it has not released is not removed, unless bounds drop it."""
+        consumer = Consumer(
+            self._folder,
+            name,
+            until=lambda: self.synced,
+            disk=self._disk,
+            reading=self._nothing_dropped,
+            removed=self._look_again,
+        )
+        self._consumers.append(consumer)
+        return consumer
+
+    def expire(self) -> None:
+        """Drop the segments in which all entries are too old; appending does so too."""
+        with self._explained("drop old entries of the log in"), self._syncing, self._changed:
+            self._expire()
+
+    def clear(self) -> None:
+        """Forget all entries, and give their disk back."""
+        with self._explained("clear the log in"), self._syncing, self._changed:
+            self._tail.safe(self.end)
+            self._roll()
+            for segment in list(self._sealed.segments):
+                self._sealed.remove(segment)
+
+    def close(self) -> None:
+        """Have all safe on disk, and leave; raises InputError if that cannot be done."""
+        if self._closed:
+            return
+        try:
+            self.sync()
+            if self._mark is not None:
+                with suppress(OSError):  # one that is behind does no harm
+                    self._mark.sync()
+        finally:
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            if self._thread is not None:
+                self._thread.join()
+            self._let_go()
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        disk, folder = self._disk, self._folder
+        disk.mkdir(folder)
+        self._lock_fd = disk.open(f"{folder}/lock", create=True)
+        if not disk.lock(self._lock_fd):
+            raise InputError(
+                f"cannot keep a log in {folder}: another run is writing it; wait until that has ended, or log elsewhere"
+            )
+        for name in leftovers(disk, folder):
+            disk.unlink(f"{folder}/{name}")
+        self._mark = Mark(disk, f"{folder}/{SYNCED}", writing=True)
+        disk.fsync_dir(folder)
+        known_safe = max(self._mark.value, *released(disk, folder), 0)
+        segments = listed(disk, folder)
+        if segments:
+            self._tell(segments[-1], self._tail.resume(segments[-1], known_safe))
+        else:
+            if known_safe:
+                log.warning("log: no entries are left in %s, which had %d; was it copied in part?", folder, known_safe)
+            self._tail.start(known_safe)
+        self._look_again()
+        self._publish()
+
+    def _tell(self, segment: Segment, found: Found) -> None:
+        file = f"{self._folder}/{segment.name}"
+        for hole in found.lost:
+            self.troubles.append(Trouble(file, *hole))
+            self.lost += hole.stop - hole.start
+            log.warning("log: %s", self.troubles[-1])
+        self.cut_bytes = found.cut_bytes
+        if found.cut_bytes:
+            log.warning(
+                "log: the last %d bytes of %s were cut short by a crash, and are taken away: %d whole entries, and part of "
+                "one; nobody was told that they were safe",
+                found.cut_bytes,
+                file,
+                found.cut_entries,
+            )
+
+    def _let_go(self) -> None:
+        self._tail.close()
+        if self._lock_fd >= 0:
+            self._disk.close(self._lock_fd)
+            self._lock_fd = -1
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
+
+    # -- making safe --------------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        """Have all safe that was appended by now; others append meanwhile."""
+        with self._changed:
+            if self._tail.in_doubt:
+                self._begin()
+                return
+            end, fd = self.end, self._tail.fd
+        try:
+            self._disk.fsync(fd)
+        except OSError:
+            self._tail.in_doubt = True
+            raise
+        with self._changed:
+            self._tail.safe(end)
+            self._publish()
+
+    def _publish(self) -> None:
+        """Let readers in other processes know how far the log is safe."""
+        assert self._mark is not None
+        try:
+            self._mark.write(self.synced)
+        except OSError as error:
+            log.warning("log: %s", explained(error, self._folder, "say how far it is safe to who reads the log in"))
+        self._changed.notify_all()
+
+    def _sync_on(self, every_s: float) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self.synced < self.end)
+                self._changed.wait_for(lambda: self._closed, every_s)
+                if self._closed:
+                    return
+            try:
+                self.sync()
+            except InputError as error:
+                log.warning("%s", error)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, 1.0)
+
+    # -- room ---------------------------------------------------------------------------------------------------------
+
+    def _fits(self, size: int) -> bool:
+        tail, most = self._tail, self.bounds.nbytes
+        return (
+            not tail.in_doubt
+            and (not tail.size or tail.size + size <= self._segment_bytes)
+            and (most is None or self.nbytes + size <= most)
+            and (self.bounds.age_s is None or not self._is_aged())
+        )
+
+    def _make_room(self, size: int, priority: int) -> bool:
+        """Make room for an entry, which may go to a new segment; False if it is the one to be dropped."""
+        tail = self._tail
+        if tail.in_doubt:
+            self._begin()
+        elif tail.size and (tail.size + size > self._segment_bytes or self._is_aged()):
+            self._roll()
+        self._expire()
+        most = self.bounds.nbytes
+        if most is None or self.nbytes + size <= most:
+            return True
+        self._look_again()  # another process may have released some
+        while self.nbytes + size > most:
+            if self.bounds.full == "hold":
+                raise self._no_room(size)
+            if not self._sealed.segments:
+                self._roll()
+            if self.bounds.full == "drop oldest":
+                self.dropped["log full"] += self._sealed.drop(self._sealed.segments[0], self._taken)
+            else:
+                lowest = self._sealed.lowest(self._taken)
+                if lowest is not None and lowest > priority:
+                    return False
+                self.dropped["log full"] += self._sealed.thin(lowest, self._taken)
+        return True
+
+    def _roll(self) -> None:
+        """Go on in a new segment; the old one is safe."""
+        try:
+            if self.synced < self.end:
+                self._disk.fsync(self._tail.fd)
+                self._tail.safe(self.end)
+        except OSError as error:
+            log.warning("log: %s", explained(error, self._folder, "have all safe, and write it again in the log in"))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sealed.forget(self._tail.segment)  # it may be cut
+        self._tail.begin()
+        self._look_again()
+        self._publish()
+
+    def _expire(self) -> None:
+        if self.bounds.age_s is None:
+            return
+        oldest_ns = self._clock() - round(self.bounds.age_s * 1e9)
+        while (segment := self._sealed.before(oldest_ns)) is not None:
+            self.dropped["too old"] += self._sealed.drop(segment, self._taken)
+
+    def _is_aged(self) -> bool:
+        """Tell whether a bound of age asks for a new segment, or for an old one to be dropped."""
+        if self.bounds.age_s is None:
+            return False
+        age_ns = round(self.bounds.age_s * 1e9)
+        now = self._clock()
+        return (self._tail.size > 0 and now - self._tail.began_ns > age_ns / _SEGMENTS) or (
+            self._sealed.before(now - age_ns) is not None
+        )
+
+    @property
+    def _taken(self) -> int:
+        """The position before which nothing that is dropped is missed by anybody."""
+        return min((consumer.taken for consumer in self._consumers), default=0)
+
+    @contextmanager
+    def _nothing_dropped(self, reader: Reader) -> Iterator[None]:
+        """Drop nothing while somebody reads, and have him leave what was dropped: it is counted already."""
+        with self._changed:
+            reader.stay_among([*self._sealed.segments, self._tail.segment])
+            yield
+
+    def _look_again(self) -> None:
+        self._sealed.look(self._tail.segment)
+
+    def _no_room(self, size: int) -> InputError:
+        return InputError(
+            f"no room in the log in {self._folder}: {size:,} more bytes would pass the limit of {self.bounds.nbytes:,}, and "
+            f"{self.nbytes:,} are there; raise it, or have the oldest dropped"
+        )
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise explained(error, self._folder, doing) from error

@@ -1,0 +1,65 @@
+"""A number on disk that only grows: how far a log is safe, how far a consumer has come."""
+
+from __future__ import annotations
+
+from struct import Struct
+from zlib import crc32
+
+from headwater.io.log.disk import Disk
+
+_SLOT = Struct("<QI")
+_APART = 4096  #: bytes between the two slots, so that one torn write cannot harm both
+
+
+class Mark:
+    """The file of a number. It is written in two places by turns: whatever is cut short, the one before is there."""
+
+    def __init__(self, disk: Disk, path: str, *, writing: bool) -> None:
+        self._disk = disk
+        self._fd = disk.open(path, create=writing)
+        self._slots = [self._read(0), self._read(1)]
+        self.safe = 0  #: what is known to be on disk after a power cut
+        self._in_doubt = self.value > 0  # bytes whose fsync failed stay readable, and are not written by the next one
+
+    @property
+    def value(self) -> int:
+        """The number as it was last written here."""
+        return max(self._slots)
+
+    def current(self) -> int:
+        """Read the number again: another process may write it."""
+        self._slots = [max(self._slots[0], self._read(0)), max(self._slots[1], self._read(1))]
+        return self.value
+
+    def write(self, value: int) -> None:
+        """Write a larger number; readers see it, and `sync` makes it safe. A smaller one changes nothing."""
+        if value <= self.value:
+            return
+        self._put(0 if self._slots[0] < self._slots[1] else 1, value)
+
+    def sync(self) -> None:
+        """Have the number safe on disk."""
+        value = self.value
+        if value <= self.safe:
+            return
+        if self._in_doubt:
+            self._put(self._slots.index(value), value)
+        self._in_doubt = True
+        self._disk.fsync(self._fd)
+        self._in_doubt, self.safe = False, value
+
+    def close(self) -> None:
+        """Close the file."""
+        self._disk.close(self._fd)
+
+    def _put(self, slot: int, value: int) -> None:
+        form = value.to_bytes(8, "little")
+        self._disk.write_at(self._fd, _SLOT.pack(value, crc32(form)), slot * _APART)
+        self._slots[slot] = value
+
+    def _read(self, slot: int) -> int:
+        data = self._disk.read(self._fd, _SLOT.size, slot * _APART)
+        if len(data) < _SLOT.size:
+            return 0
+        value, checksum = _SLOT.unpack(data)
+        return int(value) if crc32(data[:8]) == checksum else 0

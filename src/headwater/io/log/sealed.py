@@ -1,0 +1,146 @@
+"""The segments of a log that are not appended to any more: how large they are, and how bounds drop what is in them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from zlib import crc32
+
+from headwater.io.log.bounds import thinned
+from headwater.io.log.disk import Disk
+from headwater.io.log.entry import GAP, Entry, first_of, packed
+from headwater.io.log.recovery import whole
+from headwater.io.log.segment import FRESH, Segment, generation, listed, remove
+
+
+class Sealed:
+    """All segments but the last, in order. Its methods raise OSError."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk, self._folder = disk, folder
+        self.segments: list[Segment] = []
+        self.nbytes = 0
+        self._current = Segment(0, 0, 0)
+        self._sizes: dict[Segment, int] = {}
+        self._priorities: dict[Segment, dict[int, int]] = {}  # of each, the last position that has it
+        self._made: dict[Segment, int] = {}  # when the last entry was made
+
+    def look(self, current: Segment) -> None:
+        """See which there are: others remove some, and the current one moves on."""
+        self._current = current
+        sizes: dict[Segment, int] = {}
+        for segment in listed(self._disk, self._folder):
+            if segment < current:
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    known = self._sizes.get(segment)
+                    sizes[segment] = self._size(segment) if known is None else known
+        self._sizes = sizes
+        self._count()
+
+    def entries(self, segment: Segment) -> list[Entry]:
+        """Return the whole entries of a segment, up to where the next begins; those that are damaged are left out."""
+        data = self._read(segment, self._sizes[segment])
+        at = self.segments.index(segment)
+        border = [*self.segments, self._current][at + 1].first
+        return [entry for entry, _, _ in whole(data, segment.salt, segment.first) if first_of(entry) < border]
+
+    def before(self, oldest_ns: int) -> Segment | None:
+        """Return the first segment if all in it was made before a moment."""
+        return self.segments[0] if self.segments and self._made_ns(self.segments[0]) < oldest_ns else None
+
+    def drop(self, segment: Segment, taken: int) -> int:
+        """Remove a segment; return how many records go with it that somebody had still to take."""
+        missed = sum(e.records for e in self.entries(segment) if e.position >= taken and e.priority != GAP)
+        self.remove(segment)
+        return missed
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment."""
+        remove(self._disk, self._folder, segment.first)
+        self.forget(segment)
+
+    def forget(self, segment: Segment) -> None:
+        """Look at a segment anew when it is asked for."""
+        for known in (self._sizes, self._priorities, self._made):
+            known.pop(segment, None)
+        self._count()
+
+    def lowest(self, taken: int) -> int | None:
+        """Return the least priority among entries that somebody has still to take; None if there is none."""
+        found = [
+            priority for s in self.segments for priority, last in self._known_priorities(s).items() if last >= taken
+        ]
+        return min(found, default=None)
+
+    def thin(self, priority: int | None, taken: int) -> int:
+        """Take the entries of a priority out of the first segment that has some; return how many records that costs.
+
+        With None, there are none left that anybody needs: the first segment goes.
+        """
+        if priority is None:
+            self.remove(self.segments[0])
+            return 0
+        segment = next(s for s in self.segments if self._known_priorities(s).get(priority, -1) >= taken)
+        kept, dropped = thinned(self.entries(segment), priority, taken)
+        at = self.segments.index(segment)
+        if all(entry.priority == GAP for entry in kept):
+            if at:  # the one before it says what was here, so that nothing but gaps does not pile up
+                before = self.segments[at - 1]
+                self._rewrite(before, thinned([*self.entries(before), *kept], -1, 0)[0])
+            self.remove(segment)
+        else:
+            self._rewrite(segment, kept)
+        return dropped
+
+    def _rewrite(self, segment: Segment, entries: list[Entry]) -> None:
+        """Write a segment anew; it takes the place of the old one when it is safe."""
+        disk, number = self._disk, generation(self._disk, self._folder, segment.first)
+        fresh = Segment(segment.first, number, crc32(segment.name.encode(), number))
+        path = f"{self._folder}/{fresh.name}"
+        form = b"".join(packed(entry, fresh.salt) for entry in entries)
+        fd = disk.open(path + FRESH, create=True)
+        try:
+            view = memoryview(form)
+            while view:
+                view = view[disk.write(fd, view) :]
+            disk.fsync(fd)
+            disk.rename(path + FRESH, path)
+        except OSError:
+            with suppress(OSError):
+                disk.unlink(path + FRESH)
+            raise
+        finally:
+            disk.close(fd)
+        disk.fsync_dir(self._folder)
+        self._sizes[fresh] = len(form)
+        self.forget(segment)
+        remove(disk, self._folder, fresh.first, before=fresh)
+
+    def _known_priorities(self, segment: Segment) -> dict[int, int]:
+        if segment not in self._priorities:
+            self._priorities[segment] = {
+                entry.priority: entry.position for entry in self.entries(segment) if entry.priority != GAP
+            }
+        return self._priorities[segment]
+
+    def _made_ns(self, segment: Segment) -> int:
+        if segment not in self._made:
+            self._made[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
+        return self._made[segment]
+
+    def _read(self, segment: Segment, size: int) -> bytes:
+        fd = self._disk.open(f"{self._folder}/{segment.name}")
+        try:
+            return self._disk.read(fd, size, 0)
+        finally:
+            self._disk.close(fd)
+
+    def _size(self, segment: Segment) -> int:
+        fd = self._disk.open(f"{self._folder}/{segment.name}")
+        try:
+            return self._disk.size(fd)
+        finally:
+            self._disk.close(fd)
+
+    def _count(self) -> None:
+        self.segments = sorted(self._sizes)
+        self.nbytes = sum(self._sizes.values())
