@@ -109,11 +109,9 @@ def command(monkeypatch, folder, *words):
     cli.main()
 
 
-def without_paho(monkeypatch):
-    monkeypatch.setitem(sys.modules, "paho", None)
-    monkeypatch.setitem(sys.modules, "paho.mqtt", None)
-    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
-    io.Mqtt("localhost", "tanks/+", schema=SCHEMA).open(pytest.fail)
+def without_prometheus(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    command(monkeypatch, tmp_path, "--prometheus", "0")
 
 
 def unmeasured_step():
@@ -142,7 +140,7 @@ CASES = {
     "source levels sheds": shed_records,
     "cannot read": no_file,
     "cannot guess": no_json,
-    "MQTT needs": without_paho,
+    "metrics for Prometheus need": without_prometheus,
     "cannot serve metrics": metrics_port_taken,
     "--master is": option_of_spark,
     "unknown policy": unknown_policy,

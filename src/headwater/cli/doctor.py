@@ -69,7 +69,6 @@ _PACKAGES: tuple[tuple[str, str, bool, str], ...] = (
     ("pyarrow", "", True, "files and borders"),
     ("msgspec", "", True, "JSON and snapshots"),
     ("matplotlib", "plots", False, "plots"),
-    ("paho-mqtt", "mqtt", False, "MQTT"),
     ("prometheus-client", "prometheus", False, "metrics for Prometheus"),
     ("ortools", "plan", False, "exact placement"),
     ("highspy", "plan", False, "exact placement"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwater.io.memory import Failing as Failing
     from headwater.io.memory import Items as Items
     from headwater.io.mqtt import Mqtt as Mqtt
+    from headwater.io.mqtt import Will as Will
     from headwater.io.parquet import Parquet as Parquet
     from headwater.io.spill import SpillFile as SpillFile
     from headwater.io.sqlite import Sqlite as Sqlite
@@ -44,6 +45,7 @@ _HOMES = {
     "Replay": "generator",
     "SpillFile": "spill",
     "Sqlite": "sqlite",
+    "Will": "mqtt",
 }
 
 __all__ = sorted(_HOMES)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from headwater.data.batch import Batch, stamped
-from headwater.data.column import Column, Nullable, Text, column_of, parts
+from headwater.data.column import Array, Column, Nullable, Text, column_of, parts
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.data.timestamps import is_moment, micros, moments_as_text
 from headwater.errors import InputError
@@ -62,6 +62,15 @@ class JsonDecoder:
         except _BAD:
             records = [record for _, record in self.kept(texts, refuse)]
         return self.batch_of(records)
+
+    def columns_of(self, texts: Text, refuse: Refuse) -> tuple[dict[str, Column], Array | None]:
+        """Return the columns of the texts that are records, and which those are: None where all are."""
+        given = texts.bytes_list()
+        try:
+            return self.batch_of([self._decode(text) for text in given]).columns, None
+        except _BAD:
+            kept = self.kept(given, refuse)
+        return self.batch_of([record for _, record in kept]).columns, np.array([row for row, _ in kept], np.int64)
 
     def kept(self, texts: Sequence[bytes], refuse: Refuse) -> list[tuple[int, Any]]:
         """Return the records among the texts, each with its number."""

@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from hashlib import sha256
 from secrets import token_hex
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Literal, overload
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from headwater.data.schema import Fields, Schema
-from headwater.errors import FlowError, listed, suggestion
+from headwater.errors import FlowError, listed
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Reject, Resume
 from headwater.flow.identity import Identity
 from headwater.flow.places import Place
-from headwater.io.urls import shown
+from headwater.io.mqtt.address import Address, options, parsed, place
+from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, Hello, Will
 
 if TYPE_CHECKING:
-    from headwater.io.mqtt_reader import MqttReader
-    from headwater.io.mqtt_writer import MqttWriter
+    from headwater.io.mqtt.reader import MqttReader
+    from headwater.io.mqtt.writer import MqttWriter
 
 Payload = Literal["json", "text"]
-_ENCODED = "in a user's name or password write / as %2F, ? as %3F, # as %23, @ as %40"
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a broker is and how to be let in."""
-
-    host: str
-    port: int
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls: bool = False
-    ca: str | None = None  #: file of the authority that signed the broker's certificate; the system's by default
-    certificate: str | None = None  #: file of our own certificate, where the broker asks for one
-    key: str | None = None
-
-    def __str__(self) -> str:
-        return f"{'mqtts' if self.tls else 'mqtt'}://{self.host}:{self.port}"
+Version = Literal["3.1.1", "5"]
+_KEEP_ALIVE_S = 30
+_ALIASES = 8  # topics that a broker may abbreviate, as MQTT 5 allows
 
 
 class Mqtt:
@@ -48,14 +33,16 @@ class Mqtt:
 
     `broker` is a host, or a URL that may hold all the rest: `mqtt://user@host:1883/topic?qos=1`, or
     `mqtts://` for TLS. User and password may also come from the environment, as HEADWATER_MQTT_USERNAME and
-    _PASSWORD.
+    _PASSWORD. `version` is "3.1.1" or "5". `will` is what the broker publishes when it loses us. A packet of more
+    than `largest` bytes ends the connection, which then comes back.
 
     Reading. A payload is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is,
     for the one text column of `schema`. `topic_column` adds the topic of each message. A record was created
     when it arrived, unless `created` names the time column that says so. With QoS 1 the broker keeps what
-    comes while the flow is away, under a client id that stays the same between runs, and a message is
-    acknowledged only after the flow took it. At most `buffer` messages wait; beyond, reading stops with QoS
-    1, and with QoS 0 messages are dropped and counted (the reader's `dropped`).
+    comes while the flow is away, under a client id that stays the same between runs (with MQTT 5 for as long as
+    `session`), and a message is acknowledged only after the flow took it. QoS 2 does that too, and neither end
+    has a message twice. Where few messages come, they gather for `linger`. At most `buffer` messages wait;
+    beyond, reading stops with QoS 1 and 2, and with QoS 0 messages are dropped and counted (the reader's `dropped`).
 
     Publishing. Each record is a message: a JSON object, or with `payload="text"` the one text column.
     `topic` may hold column names: `city/{sensor}/out`. A value is one level of the topic, so that a record with
@@ -72,7 +59,7 @@ class Mqtt:
         topic: str | None = None,
         schema: Fields | None = None,
         *,
-        qos: Literal[0, 1] | None = None,
+        qos: Literal[0, 1, 2] | None = None,
         payload: Payload = "json",
         topic_column: str | None = None,
         created: str | None = None,
@@ -83,24 +70,32 @@ class Mqtt:
         certificate: str | None = None,
         key: str | None = None,
         client_id: str | None = None,
-        buffer: int = 10_000,
+        version: Version | None = None,
+        will: Will | None = None,
+        session: Duration = "7 days",
+        buffer: int = 100_000,
+        largest: int = 64 << 20,
+        linger: Duration = "2 ms",
         patience: Duration = "5 s",
         retry: Duration = "1 s",
     ) -> None:
-        url = _parsed(broker)
-        options = _options(url)
+        url = parsed(broker)
+        given = options(url)
         self.address = Address(
-            *_place(url, broker),
+            *place(url, broker),
             username or (unquote(url.username) if url.username else os.environ.get("HEADWATER_MQTT_USERNAME")),
             password or (unquote(url.password) if url.password else os.environ.get("HEADWATER_MQTT_PASSWORD")),
             url.scheme == "mqtts",
             *(None if file is None else os.fspath(file) for file in (ca, certificate, key)),
         )
         self.topic = topic or unquote(url.path.removeprefix("/"))
-        self.qos = _checked_qos(options.get("qos", "0") if qos is None else qos)
-        self.client_id = client_id or options.get("client_id")
+        self.qos = _checked_qos(given.get("qos", "0") if qos is None else qos)
+        self.client_id = client_id or given.get("client_id")
+        self.version = _checked_version(given.get("version", "3.1.1") if version is None else version)
+        self.will, self.session_s = will, _seconds(session)
         self.payload, self.topic_column, self.created, self.retain = payload, topic_column, created, retain
-        self.buffer, self.patience_s, self.retry_s = buffer, _seconds(patience), _seconds(retry)
+        self.buffer, self.largest, self.linger_s = buffer, largest, _seconds(linger)
+        self.patience_s, self.retry_s = _seconds(patience), _seconds(retry)
         self._given = Schema.of(schema) if schema is not None else None
         self._check()
 
@@ -127,8 +122,8 @@ class Mqtt:
     def open(self, given: Schema) -> MqttWriter: ...
     def open(self, given: Reject | Schema, position: Any = None) -> MqttReader | MqttWriter:
         """Start reading (the broker knows from where); with a schema instead, start publishing."""
-        from headwater.io.mqtt_reader import MqttReader
-        from headwater.io.mqtt_writer import MqttWriter
+        from headwater.io.mqtt.reader import MqttReader
+        from headwater.io.mqtt.writer import MqttWriter
 
         return MqttWriter(self, given) if isinstance(given, Schema) else MqttReader(self, given)
 
@@ -157,6 +152,25 @@ class Mqtt:
         )
         return Place(f"client id {name!r} of {self.address}", (str(self.address), name), shared=False, advice=advice)
 
+    def hello(self, purpose: Literal["read", "write"]) -> Hello:
+        """Return what to say to the broker first."""
+        reading = purpose == "read"
+        # a writer that makes up its name has nothing to come back to, unless QoS 2 has it finish what it began
+        keep = self.qos > 0 if reading else self.qos == 2 or (self.qos == 1 and self.client_id is not None)
+        return Hello(
+            self.name_for(purpose),
+            self.version,
+            keep,
+            _KEEP_ALIVE_S,
+            self.address.username,
+            self.address.password,
+            self.will,
+            session_s=min(int(self.session_s), 2**32 - 1),
+            receive_maximum=min(self.buffer, LONGEST_TEXT) if reading else LONGEST_TEXT,
+            largest=self.largest,
+            aliases=_ALIASES if reading and self.version == 5 else 0,
+        )
+
     def name_for(self, purpose: str) -> str:
         """Return the client id: one that lasts when the broker keeps a session, else a new one."""
         return self._lasting_name(purpose) or f"headwater-{token_hex(6)}"
@@ -177,6 +191,10 @@ class Mqtt:
             raise FlowError(f"payload is 'json' or 'text'; got {self.payload!r}")
         if not isinstance(self.buffer, int) or self.buffer < 1:
             raise FlowError(f"buffer is the number of messages that may wait, 1 or more; got {self.buffer}")
+        if not isinstance(self.largest, int) or not 0 < self.largest <= LARGEST:
+            raise FlowError(f"largest is the bytes that a packet may have, from 1 to {LARGEST:,}; got {self.largest}")
+        if self.linger_s < 0:
+            raise FlowError("linger is a duration, 0 or more")
         if self.created is not None and self.fields.type_of(self.created, what="created") != "time":
             raise FlowError(f"created names a column of type time; {self.created!r} is {self.fields[self.created]}")
         if self._given is not None and self.payload == "text":
@@ -194,39 +212,17 @@ def text_column(schema: Schema, elsewhere: tuple[str, ...]) -> str:
     return texts[0]
 
 
-def _parsed(broker: str) -> SplitResult:
-    """Take a broker's URL apart; what Python says of one that is none may quote the password, and is not passed on."""
-    try:
-        url = urlsplit(broker if "://" in broker else f"mqtt://{broker}", allow_fragments=False)
-    except ValueError:
-        raise FlowError(f"cannot read broker {shown(broker)!r}: it is no URL; {_ENCODED}") from None
-    if "@" not in url.netloc and "@" in url.path + url.query:
-        raise FlowError(f"cannot read broker {shown(broker)!r}: its '@' comes after a '/', '?' or '#'; {_ENCODED}")
-    return url
-
-
-def _place(url: SplitResult, given: str) -> tuple[str, int]:
-    if url.scheme not in ("mqtt", "mqtts") or not url.hostname:
-        raise FlowError(f"a broker is a host or mqtt://host:port/topic (mqtts:// for TLS); got {shown(given)!r}")
-    try:
-        return url.hostname, url.port or (8883 if url.scheme == "mqtts" else 1883)
-    except ValueError:
-        raise FlowError(f"cannot read broker {shown(given)!r}: its port is no number up to 65535; {_ENCODED}") from None
-
-
-def _options(url: SplitResult) -> dict[str, str]:
-    options = dict(parse_qsl(url.query, keep_blank_values=True))
-    known = ["client_id", "qos"]
-    for name in options:
-        if name not in known:
-            raise FlowError(f"a broker's URL takes {listed(known)}; got {name!r}{suggestion(name, known)}")
-    return options
-
-
 def _checked_qos(qos: Any) -> int:
-    if str(qos) not in ("0", "1"):
-        raise FlowError(f"qos is 0 (at most once) or 1 (at least once); got {qos!r}")
+    if str(qos) not in ("0", "1", "2"):
+        raise FlowError(f"qos is 0 (at most once), 1 (at least once) or 2 (once); got {qos!r}")
     return int(qos)
+
+
+def _checked_version(version: Any) -> int:
+    """Return the number by which the protocol itself calls its versions."""
+    if str(version) not in ("3.1.1", "5"):
+        raise FlowError(f"version is '3.1.1' or '5'; got {version!r}")
+    return 5 if str(version) == "5" else 4
 
 
 def _seconds(duration: Duration) -> float:

@@ -1,0 +1,70 @@
+"""The compiled half of sending: a column of payloads becomes packets in one buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.data.jit import kernel
+from headwater.io.mqtt.scan import Bytes, copy
+
+NUMBERS = 65_535  #: packet numbers that there are, from 1 on
+
+
+@kernel
+def publishes(
+    payloads: Bytes,
+    payload_ends: NDArray[np.int32],
+    topics: Bytes,
+    topic_ends: NDArray[np.int32],
+    first: int,
+    sequence: int,
+    version: int,
+) -> tuple[Bytes, NDArray[np.int64]]:
+    """Return a PUBLISH for each payload, all in a row, and where each ends; one topic serves all, or each has its own.
+
+    `first` is the first byte of each packet: kind, QoS and whether the broker keeps it. The n-th message of a connection has
+    the packet number n % 65535 + 1, and `sequence` is the n of the first.
+    """
+    count, qos = len(payload_ends) - 1, first >> 1 & 3
+    each, shared = (2 if qos > 0 else 0) + (1 if version == 5 else 0), len(topic_ends) == 2
+    ends = np.empty(count, np.int64)
+    total = 0
+    for i in range(count):
+        topic = 0 if shared else i
+        length = 2 + int(topic_ends[topic + 1]) - int(topic_ends[topic]) + each
+        length += int(payload_ends[i + 1]) - int(payload_ends[i])
+        total += 1 + length + (1 if length < 128 else 2 if length < 16_384 else 3 if length < 2_097_152 else 4)
+        ends[i] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for i in range(count):
+        topic = 0 if shared else i
+        topic_start, payload_start = int(topic_ends[topic]), int(payload_ends[i])
+        topic_size, payload_size = int(topic_ends[topic + 1]) - topic_start, int(payload_ends[i + 1]) - payload_start
+        out[at] = first
+        at += 1
+        length = 2 + topic_size + each + payload_size
+        while length > 127:
+            out[at] = length & 127 | 128
+            length >>= 7
+            at += 1
+        out[at], out[at + 1], out[at + 2] = length, topic_size >> 8, topic_size & 255
+        at = copy(topics, topic_start, topic_size, out, at + 3)
+        if qos > 0:
+            number = (sequence + i) % NUMBERS + 1
+            out[at], out[at + 1] = number >> 8, number & 255
+            at += 2
+        if version == 5:
+            out[at] = 0  # no properties
+            at += 1
+        at = copy(payloads, payload_start, payload_size, out, at)
+    return out, ends
+
+
+@kernel
+def first_flying(states: Bytes, done: int, sent: int) -> int:
+    """Return the first message from `done` on, before `sent`, that the broker has not answered for."""
+    while done < sent and states[done % NUMBERS + 1] == 0:
+        done += 1
+    return done

@@ -1,0 +1,170 @@
+"""Messages that came and wait for the flow, and what is still to be acknowledged."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.data.column import concat
+from headwater.io.mqtt.scan import DONE, DUPLICATE, FREE, HELD, SUSPECT, TELL_AGAIN, TOLD
+from headwater.io.mqtt.stream import Received
+
+_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x40, 0x50, 6, 0x70
+
+
+@dataclass
+class Handed:
+    """Messages that the flow has: numbers and QoS of those to acknowledge, up to a position."""
+
+    position: int
+    session: int
+    messages: Received
+
+
+class Inbox:
+    """Messages in the order in which they came, counted from 0; what the flow took is acknowledged when it commits.
+
+    The numbers that a broker gives to messages hold as long as its session: who comes back to a broker that lost it
+    acknowledges nothing of the old. A message that comes again, since the broker could not be told that it is here, is
+    taken once.
+    """
+
+    def __init__(self) -> None:
+        self.states = np.zeros(1 << 16, np.uint8)  #: by packet number
+        self.position = 0  #: of the first message that was not handed out
+        self.waiting = 0
+        self._waiting: deque[Received] = deque()
+        self._handed: deque[Handed] = deque()
+        self._done: dict[int, bytes] = {}  # payloads of messages that nobody could be told of, by number
+        self._again: dict[int, bytes] = {}  # payloads that the broker sends again, since it was not told, by number
+        self._session = 0
+
+    def begin(self, *, session_kept: bool) -> None:
+        """Hear that the broker is there again."""
+        if session_kept:
+            handed = [handed.messages for handed in self._handed if handed.session == self._session]
+            self._again = dict(self._done)
+            for messages in [*handed, *self._waiting]:
+                self._again |= _payloads_by_number(messages)
+        else:
+            self._session += 1
+            self.states[:] = FREE
+            self._done.clear()
+            self._again.clear()
+            self._waiting = deque(_forgotten(messages) for messages in self._waiting)
+
+    def put(self, received: Received) -> bytes:
+        """Keep messages; return what is to be answered at once."""
+        answers = _answers(received)
+        suspects = received.flags & (SUSPECT | (DUPLICATE if self._again else 0))
+        if np.any(suspects):
+            received, more = self._unsuspected(received, np.flatnonzero(suspects))
+            answers += more
+        if len(received):
+            self._waiting.append(received)
+            self.waiting += len(received)
+        return answers
+
+    def take(self, limit: int) -> Received | None:
+        """Hand out the oldest messages."""
+        runs: list[Received] = []
+        while self._waiting and limit > 0:
+            run = self._waiting.popleft()
+            if len(run) > limit:
+                self._waiting.appendleft(run.rows(limit, len(run)))
+                run = run.rows(0, limit)
+            runs.append(run)
+            limit -= len(run)
+        if not runs:
+            return None
+        taken = _joined(runs)
+        self.waiting -= len(taken)
+        self.position += len(taken)
+        if np.any(taken.flags & 6):
+            self._handed.append(Handed(self.position, self._session, taken))
+        return taken
+
+    def commit(self, position: int, *, connected: bool) -> bytes:
+        """Return the acknowledgements of what was handed out before a position."""
+        told = []
+        while self._handed and self._handed[0].position - len(self._handed[0].messages) < position:
+            handed = self._handed.popleft()
+            messages, beyond = handed.messages, handed.position - position
+            if beyond > 0:
+                rest = messages.rows(len(messages) - beyond, len(messages))
+                self._handed.appendleft(Handed(handed.position, handed.session, rest))
+                messages = messages.rows(0, len(messages) - beyond)
+            if handed.session == self._session:
+                told.append(self.told(messages, connected=connected))
+        return b"".join(told)
+
+    def told(self, messages: Received, *, connected: bool = True) -> bytes:
+        """Return the acknowledgements of these messages, or keep in mind that there is nobody to tell."""
+        qos = messages.flags >> 1 & 3
+        rows = np.flatnonzero(qos)
+        numbers, qos = messages.numbers[rows], qos[rows]
+        if not connected:
+            self.states[numbers] = DONE
+            self._done |= _payloads_by_number(messages)
+            return b""
+        self.states[numbers] = np.where(qos == 2, TOLD, FREE)
+        return packets_of(np.where(qos == 2, _PUBREC, _PUBACK), numbers)
+
+    def _unsuspected(self, received: Received, suspects: NDArray[np.int64]) -> tuple[Received, bytes]:
+        """Leave out what is here already; return also what is to be acknowledged of that."""
+        keep, answers = np.ones(len(received), np.bool_), b""
+        for row in suspects.tolist():
+            number, flags, message = int(received.numbers[row]), int(received.flags[row]), received.rows(row, row + 1)
+            expected = self._again.pop(number, None)
+            if flags & DUPLICATE and expected is not None and expected == message.payloads.bytes_list()[0]:
+                keep[row] = False
+                if self._done.pop(number, None) is not None:
+                    answers += self.told(message)
+                elif not flags & SUSPECT:  # it was acknowledged since the broker came back, and has its answer
+                    self.states[number] = FREE
+            elif flags & SUSPECT:  # its number holds for another message now
+                self._done.pop(number, None)
+                self.states[number] = HELD
+        kept = received.at(np.flatnonzero(keep))
+        return replace(kept, flags=kept.flags & np.uint8(15)), answers
+
+
+def _payloads_by_number(messages: Received) -> dict[int, bytes]:
+    rows = np.flatnonzero(messages.flags & 6)
+    return dict(zip(messages.numbers[rows].tolist(), messages.payloads.take(rows).bytes_list(), strict=True))
+
+
+def packets_of(firsts: NDArray[np.int64], numbers: NDArray[np.uint16]) -> bytes:
+    """Return acknowledgements, one packet of four bytes for each number."""
+    out = np.empty((len(numbers), 4), np.uint8)
+    out[:, 0], out[:, 1] = firsts, 2
+    out[:, 2], out[:, 3] = numbers >> 8, numbers & 255
+    return out.tobytes()
+
+
+def _answers(received: Received) -> bytes:
+    """Return what QoS 2 has us say: PUBCOMP to PUBREL, PUBREC again to a message that came again."""
+    kinds, numbers = received.answers[:, 0], received.answers[:, 1].astype(np.uint16)
+    rows = np.flatnonzero((kinds == _PUBREL) | (kinds == TELL_AGAIN))
+    return packets_of(np.where(kinds[rows] == _PUBREL, _PUBCOMP, _PUBREC), numbers[rows]) if len(rows) else b""
+
+
+def _forgotten(messages: Received) -> Received:
+    """Return messages as if they were of QoS 0: nobody waits for their acknowledgement any more."""
+    return replace(messages, flags=messages.flags & np.uint8(0xF9))
+
+
+def _joined(runs: list[Received]) -> Received:
+    if len(runs) == 1:
+        return runs[0]
+    return Received(
+        concat([run.payloads for run in runs]),  # type: ignore[arg-type]
+        concat([run.topics for run in runs]),  # type: ignore[arg-type]
+        np.concatenate([run.numbers for run in runs]),
+        np.concatenate([run.flags for run in runs]),
+        runs[0].answers[:0],
+        np.concatenate([run.arrived_ns for run in runs]),
+    )

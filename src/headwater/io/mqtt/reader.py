@@ -1,0 +1,192 @@
+"""Reading from an MQTT topic."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event
+
+import numpy as np
+
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Array, Column, Text, parts
+from headwater.flow.endpoints import Reject
+from headwater.io.mqtt import packets
+from headwater.io.mqtt.connection import Connection
+from headwater.io.mqtt.endpoint import Mqtt, text_column
+from headwater.io.mqtt.inbox import Inbox
+from headwater.io.mqtt.packets import Welcome
+from headwater.io.mqtt.reasons import reason
+from headwater.io.mqtt.scan import RETAINED, whole_texts
+from headwater.io.mqtt.stream import Received
+from headwater.io.mqtt.topic import checked_filter, matches
+from headwater.io.records import JsonDecoder, Refuse
+
+log = logging.getLogger(__name__)
+
+_NO_LIMIT = 2**62
+
+
+class MqttReader:
+    """An open subscription; messages arrive in the background, many at a time, and wait in a bounded buffer.
+
+    A message is acknowledged when the flow comes back for more: by then it has the message in its own hands. Who wants
+    to say itself when that is calls `commit`, with a `position` it had before; from the first call on nothing is
+    acknowledged otherwise. A broker sends only so many messages that are not acknowledged.
+    """
+
+    def __init__(self, source: Mqtt, reject: Reject) -> None:
+        checked_filter(source.topic)
+        self._source, self._schema, self._reject = source, source.schema, reject
+        self._decoder = None if source.payload == "text" else JsonDecoder(source.fields)
+        self._inbox = Inbox()
+        self.states = self._inbox.states
+        self._commits_itself = True
+        self._asked = self._stopped = False
+        self.subscribed = Event()  #: the broker sends what is published from now on
+        self.dropped = 0  #: messages of QoS 0 that came while the buffer was full
+        self._connection = Connection(
+            source.address, source.hello("read"), self, retry_s=source.retry_s, linger_s=source.linger_s
+        )
+        self._connection.start()
+
+    @property
+    def position(self) -> int:
+        """How many messages were handed out, since the reader was opened; the broker knows what was acknowledged before."""
+        return self._inbox.position
+
+    @property
+    def waiting(self) -> int:
+        """Messages that arrived and were not read yet."""
+        return self._inbox.waiting
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the messages that arrived; those returned before are acknowledged now, unless `commit` does that."""
+        if self._commits_itself:
+            self._acknowledge(self._inbox.position)
+        changed = self._connection.changed
+        with changed:
+            if not self._inbox.waiting:
+                self._connection.check()
+                changed.wait_for(lambda: self._inbox.waiting, timeout_s)
+            messages = self._inbox.take(limit)
+            if self._stopped:
+                self._connection.wake()
+        return Batch.none(self._schema) if messages is None else self._batch(messages)
+
+    def commit(self, position: int) -> None:
+        """Acknowledge what was handed out before a position; from now on the reader does so only when told."""
+        self._commits_itself = False
+        self._acknowledge(position)
+
+    def close(self) -> None:
+        """Acknowledge what was handed out, unless `commit` does that, and leave; what still waits comes again with QoS 1."""
+        if self._commits_itself:
+            self._acknowledge(self._inbox.position)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Leave without a word on what was handed out last: with QoS 1 that comes again too."""
+        self._connection.close()
+
+    def connected(self, welcome: Welcome) -> bytes:
+        """Subscribe, unless the broker knows."""
+        self._inbox.begin(session_kept=welcome.session_kept)
+        # a broker that kept the session has the subscription too; asking again would repeat retained messages
+        if welcome.session_kept and self._asked:
+            return b""
+        self.subscribed.clear()
+        self._asked = True
+        return packets.subscribe(self._source.topic, self._source.qos, self._source.version)
+
+    def answered(self, code: int) -> None:
+        """Hear whether the broker lets us read."""
+        if code >= 128:
+            why = f" ({reason(code)})" if self._source.version == 5 else ""
+            self._connection.refused = f"topic {self._source.topic!r} may not be read{why}"
+        else:
+            if code < self._source.qos:
+                log.warning("%s: the broker grants QoS %d, not %d", self._source, code, self._source.qos)
+            self.subscribed.set()
+
+    def room(self) -> int:
+        """Without acknowledgements a broker cannot be made to wait, and what is too much is dropped."""
+        room = _NO_LIMIT if self._source.qos == 0 else max(0, self._source.buffer - self._inbox.waiting)
+        self._stopped = room == 0
+        return room
+
+    def received(self, received: Received) -> None:
+        """Take what arrived."""
+        if np.any(received.flags & RETAINED):
+            received = self._asked_for(received)
+        room = self._source.buffer - self._inbox.waiting
+        if self._source.qos == 0 and len(received) > room:
+            self._drop(len(received) - room)
+            received = received.rows(0, room)
+        self._connection.send(self._inbox.put(received))
+
+    def next_piece(self) -> None:
+        """Nothing: a reader only acknowledges."""
+        return
+
+    @property
+    def midway(self) -> bool:
+        """Never."""
+        return False
+
+    def sent(self, count: int) -> None:
+        """Nothing to do: a reader has no pieces."""
+
+    def disconnected(self) -> None:
+        """Nothing to do: what is here stays here."""
+
+    def _asked_for(self, received: Received) -> Received:
+        """Leave out kept messages of topics that others subscribed to, which amqtt sends to all who connect."""
+        rows = np.flatnonzero(received.flags & RETAINED).tolist()
+        strange = [row for row in rows if not matches(self._source.topic, received.topics[row : row + 1].tolist()[0])]
+        if not strange:
+            return received
+        for row in strange:
+            self._connection.send(self._inbox.told(received.rows(row, row + 1)))
+        return received.at(np.delete(np.arange(len(received)), strange))
+
+    def _acknowledge(self, position: int) -> None:
+        with self._connection.changed:
+            self._connection.send(self._inbox.commit(position, connected=self._connection.connected.is_set()))
+
+    def _drop(self, count: int) -> None:
+        before, self.dropped = self.dropped, self.dropped + count
+        if before.bit_length() < self.dropped.bit_length():  # the 1st, 2nd, 4th, 8th …: a flood must not flood the log
+            log.warning(
+                "%s: %d messages dropped so far, since %d wait already; raise buffer, or use qos=1",
+                self._source, self.dropped, self._source.buffer,
+            )  # fmt: skip
+
+    def _batch(self, messages: Received) -> Batch:
+        def refuse(number: int, text: bytes, reason: str) -> None:
+            self._reject(text.decode(errors="replace"), f"{messages.topics[number : number + 1].tolist()[0]}: {reason}")
+
+        columns: dict[str, Column]
+        if self._decoder is None:
+            texts, kept = self._texts(messages, refuse)
+            columns = {text_column(self._source.fields, ()): texts}
+        else:
+            columns, kept = self._decoder.columns_of(messages.payloads, refuse)
+        count = len(messages) if kept is None else len(kept)
+        if self._source.topic_column is not None:
+            columns[self._source.topic_column] = messages.topics if kept is None else messages.topics.take(kept)
+        created_ns = messages.arrived_ns if kept is None else messages.arrived_ns[kept]
+        if self._source.created is not None:
+            said_us, said = parts(columns[self._source.created])
+            assert isinstance(said_us, np.ndarray)
+            created_ns = np.where(True if said is None else said, said_us * 1000, created_ns)
+        return Batch({name: columns[name] for name in self._schema}, count, stamped(count, created_ns))
+
+    def _texts(self, messages: Received, refuse: Refuse) -> tuple[Text, Array | None]:
+        texts = messages.payloads
+        fit = whole_texts(texts.data, texts.offsets)
+        if fit.all():
+            return texts, None
+        for row in np.flatnonzero(~fit).tolist():
+            refuse(row, texts[row : row + 1].bytes_list()[0], "not UTF-8 text")
+        kept = np.flatnonzero(fit)
+        return texts.take(kept), kept

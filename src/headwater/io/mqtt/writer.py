@@ -1,0 +1,182 @@
+"""Publishing to an MQTT topic."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from headwater.data.batch import Batch
+from headwater.data.column import Text
+from headwater.data.schema import Schema
+from headwater.errors import InputError
+from headwater.flow.endpoints import Refused
+from headwater.io.mqtt.connection import Connection
+from headwater.io.mqtt.endpoint import Mqtt, text_column
+from headwater.io.mqtt.outbox import Outbox
+from headwater.io.mqtt.packets import LARGEST, PUBACK, PUBCOMP, PUBREC, Welcome
+from headwater.io.mqtt.reasons import reason
+from headwater.io.mqtt.stream import Received
+from headwater.io.mqtt.topic import Topic
+from headwater.io.records import json_lines
+from headwater.io.sifting import sifted
+
+log = logging.getLogger(__name__)
+
+_LARGEST = LARGEST - 5  # bytes of topic and payload: what a packet's length can say, less what goes with them
+_WINDOW = {0: 0, 1: 10_000, 2: 20}  # messages on their way at a time, where the broker wants no less, by QoS
+_ANSWERS = (PUBACK, PUBREC, PUBCOMP)
+_TO_COME = 2**62
+
+
+class MqttWriter:
+    """An open topic to publish to; records wait in a bounded buffer until the broker has them.
+
+    A batch goes out at once, in one piece, while the broker is there; what it does not take at once is sent by the
+    connection's thread.
+    """
+
+    def __init__(self, sink: Mqtt, schema: Schema) -> None:
+        self._sink, self._schema = sink, schema
+        self._topic = Topic(sink.topic, schema)
+        self._text = text_column(schema, self._topic.columns) if sink.payload == "text" else None
+        self._outbox = Outbox(sink.qos, sink.retain, sink.version, _WINDOW[sink.qos])
+        self.states = np.zeros(1 << 16, np.uint8)  # of numbers that the broker gives: it has nothing to send
+        self._denied = 0  # records that the broker would not have
+        self._why_denied = ""
+        hello = sink.hello("write")
+        self._connection = Connection(sink.address, hello, self, retry_s=sink.retry_s, anew=hello.keep_session)
+        self._connection.start()
+
+    @property
+    def waiting(self) -> int:
+        """Records that the broker does not have yet."""
+        return self._outbox.waiting
+
+    def write(self, batch: Batch) -> Refused:
+        """Take the records that can be messages; waits for room in the buffer, and fails when there is none in time."""
+        self._check()
+        payloads, topics, refused = self._messages(batch)
+        with self._connection.changed:
+            if not self._connection.changed.wait_for(lambda: self._has_room(len(payloads)), self._sink.patience_s):
+                self._check()
+                raise InputError(
+                    f"cannot publish to {self._sink}: {self.waiting:,} records wait for the broker already; "
+                    "is it running? A larger buffer bridges a longer cut"
+                )
+            if len(payloads):
+                self._outbox.add(payloads, topics)
+                self._connection.flush()
+        return refused
+
+    def flush(self) -> None:
+        """Wait until the broker has everything; raises InputError if it does not come to that in time."""
+        left = self._drained()
+        if left:
+            self._check()
+            raise InputError(
+                f"{left:,} records wait for {self._sink}: the broker did not take them in time; is it running?"
+            )
+
+    def close(self) -> None:
+        """Wait until the broker has everything, and leave; raises InputError if it does not come to that."""
+        left = self._drained()
+        self._connection.close(forget=True)
+        if left:
+            why = (
+                f"sending broke: {self._connection.broken}"
+                if self._connection.broken
+                else "the broker did not take them in time"
+            )
+            raise InputError(f"{left:,} records were not delivered to {self._sink}: {why}", records=left)
+        if self._denied:
+            said = f"the broker would not have {self._denied:,} records"
+            raise InputError(f"{said} of {self._sink}: {self._why_denied}", records=self._denied)
+
+    def connected(self, welcome: Welcome) -> bytes:
+        """Send again what a lost connection may not have carried."""
+        if welcome.maximum_qos < self._sink.qos:
+            self._connection.refused = f"it takes QoS {welcome.maximum_qos} at most"
+        if self._sink.retain and not welcome.may_retain:
+            self._connection.refused = "it retains no messages"
+        return self._outbox.begin(session_kept=welcome.session_kept, window=welcome.receive_maximum)
+
+    def received(self, received: Received) -> None:
+        """Take acknowledgements."""
+        reply, denied = self._outbox.answered(received.answers[np.isin(received.answers[:, 0], _ANSWERS)])
+        if denied:
+            self._denied += denied
+            self._why_denied = reason(int(received.answers[:, 2].max()))
+            log.warning("%s: the broker would not have %d records: %s", self._sink, denied, self._why_denied)
+        self._connection.send(reply)
+        self._connection.flush()
+
+    def answered(self, code: int) -> None:
+        """Nothing to do: a writer subscribes to nothing."""
+
+    def room(self) -> int:
+        """There is always room for acknowledgements."""
+        return _TO_COME
+
+    def next_piece(self) -> memoryview | None:
+        """Return what may go out now."""
+        return self._outbox.next_piece()
+
+    def sent(self, count: int) -> None:
+        """Hear what went out."""
+        self._outbox.advance(count)
+        if self._sink.qos == 0:
+            self._connection.changed.notify_all()
+
+    @property
+    def midway(self) -> bool:
+        """Whether a packet went out in part."""
+        return self._outbox.midway
+
+    def disconnected(self) -> None:
+        """Keep what a lost connection did not carry."""
+        self._outbox.take_back()
+
+    def _check(self) -> None:
+        """Raise InputError if nothing will ever be delivered."""
+        if self._connection.broken is not None:
+            raise InputError(f"cannot publish to {self._sink}: sending broke: {self._connection.broken}")
+        self._connection.check()
+
+    def _drained(self) -> int:
+        """Wait until the broker has everything, or for as long as patience lasts; return how many records are left."""
+        with self._connection.changed:
+            self._connection.changed.wait_for(
+                lambda: not self.waiting or self._connection.refused or self._connection.broken, self._sink.patience_s
+            )
+            return self.waiting
+
+    def _has_room(self, count: int) -> bool:
+        return self.waiting + count <= self._sink.buffer or not self.waiting
+
+    def _messages(self, batch: Batch) -> tuple[Text, Text, Refused]:
+        """Return payloads and topics of the records that can be messages, and why the others cannot."""
+        payloads, _, unfit = sifted(batch, self._payloads)
+        rows = np.delete(np.arange(batch.length), list(unfit))
+        topics, refused = self._topic.of(batch)
+        refused |= unfit
+        shared = len(topics) == 1 != batch.length
+        sizes = payloads.lengths() + (topics.lengths()[0] if shared else topics.lengths()[rows])
+        largest = min(_LARGEST, self._connection.largest - 5)
+        for place in np.flatnonzero(sizes > largest).tolist():
+            size = int(payloads.lengths()[place])
+            refused.setdefault(int(rows[place]), f"a message of {size:,} bytes; MQTT carries {largest:,} at most")
+        if refused:
+            kept = np.array([place for place, row in enumerate(rows.tolist()) if row not in refused], np.int64)
+            payloads, rows = payloads.take(kept), rows[kept]
+        if not shared and len(rows) < len(topics):
+            topics = topics.take(rows)
+        return payloads, topics, refused
+
+    def _payloads(self, batch: Batch) -> Text:
+        if self._text is None:
+            return Text.of_bytes(json_lines(batch, self._schema))
+        texts = batch[self._text]
+        if isinstance(texts, Text):
+            return texts
+        return Text.of_bytes([b"" if text is None else text.encode() for text in texts.tolist()])
