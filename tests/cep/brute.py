@@ -334,7 +334,8 @@ class InPlaces:
 
     def begin_others(self) -> list[Attempt]:
         begun, self.c.todo = self.c.todo, []
-        return [a for a in begun if self.settle(a)]
+        # at the first place, `begin` lets one start once all have been shown the record
+        return [a for a in begun if not (self.at_each and a.stage == 0) and self.settle(a)]
 
     def settle(self, a: Attempt) -> bool:
         """Let an attempt wait wherever it may go on and nobody waits; say whether there is such a place."""

@@ -59,7 +59,7 @@ def test_a_query_computes_what_a_flow_computes(text, expr, rows):
 
 
 def between(text):
-    """Return the expression with its first columns read of an earlier event, so that only the general matcher can run it."""
+    """Return the expression with its first columns read of an earlier event, so that only the interpreter can run it."""
     return re.sub(r"\b([axs])\b(?![:(\'])", r"e1.\1", text)
 
 

@@ -80,12 +80,12 @@ def test_keys_that_come_and_go_are_forgotten() -> None:
     assert found["state_mb"] == found["state_mb_first_half"] < 100
 
 
-def test_other_shapes_find_what_the_general_matcher_finds() -> None:
+def test_other_shapes_find_what_the_interpreter_finds() -> None:
     found = cep._shapes(1_200)
     assert sum(row["results"] > 0 for row in found.values()) >= 6
     for name, row in found.items():
         fast: Any = cep._operator(f"from {cep._SHAPES[name]}", "a", cep._SHAPED)
-        slow = replace(fast._plan, general=True)()
+        slow = replace(fast._plan, interpreted=True)()
         results = [slow.process(batch, 0) for at in range(0, 1_200, 120) for batch in cep._shaped(at, at + 120)]
         assert row["results"] == sum(batch.length for batch in results if batch is not None), name
         assert row["partial_matches"] == slow.partial_matches

@@ -47,4 +47,4 @@ def test_a_chain_finds_what_siddhi_finds(query: str) -> None:
     plan, ports = chain_of(query)
     for case in (case for case in CASES if case["query"] == query):
         assert played(plan, ports, case["send"]) == case["out"]
-        assert played(replace(plan, general=True), ports, case["send"]) == case["out"]
+        assert played(replace(plan, interpreted=True), ports, case["send"]) == case["out"]

@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headwater.cep import syntax as s
 from headwater.cep.diagnostics import error_at
-from headwater.cep.expressions import Translator, attributes, conjuncts
+from headwater.cep.expressions import Translator, conjuncts
+from headwater.cep.functions import COMPARISONS
 from headwater.data.schema import Schema, Type
 from headwater.errors import QueryError, listed, suggestion
+from headwater.flow.expr import Call, Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """What must hold of a record and of earlier ones.
+
+    The record's own columns go by their names, those of an earlier event by what `label` calls them.
+    """
+
+    expr: Expr
+    reads: Mapping[str, s.Attribute]  #: by the names they have in the expression
+    schema: Schema
+
+    def earlier(self, part: Expr | None = None) -> list[s.Attribute]:
+        """Return what it reads of earlier events, or what a part of it does."""
+        read = (self.reads[name] for name in sorted((self.expr if part is None else part).columns()))
+        return [attribute for attribute in read if attribute.ref is not None]
+
+    def comparisons(self) -> Iterator[tuple[str, Expr, Expr]]:
+        """Say how it compares the record with earlier ones: operator, value of the record alone, value of others alone."""
+        match self.expr:
+            case Call(op, (left, right)) if op in COMPARISONS:
+                for sign, mine, other in ((op, left, right), (COMPARISONS[op], right, left)):
+                    alone = mine.columns() and not self.earlier(mine)
+                    if alone and other.columns() and len(self.earlier(other)) == len(other.columns()):
+                        yield sign, mine, other
 
 
 @dataclass(frozen=True)
-class Take:
+class Accept:
     """Takes a record of a stream, or several.
 
-    Conditions are split: `own` read the record alone (attributes without a name), `cross` read earlier ones too.
+    Conditions are split: `own` reads the record alone, `cross` read earlier ones too.
     """
 
     stream: int
     ref: str
-    own: tuple[s.Value, ...]
-    cross: tuple[s.Value, ...]
+    own: Expr | None
+    cross: tuple[Condition, ...]
     least: int = 1
     most: int | None = 1
     counted: bool = False
 
 
 @dataclass(frozen=True)
-class Wait:
+class Absence:
     """Is passed when no such record came for `wait_us`; None means before the other side of its pair was filled."""
 
     stream: int
-    own: tuple[s.Value, ...]
-    cross: tuple[s.Value, ...]
+    own: Expr | None
+    cross: tuple[Condition, ...]
     wait_us: int | None
 
 
@@ -44,10 +72,10 @@ class Pair:
     """Is passed when both sides are, or either."""
 
     op: Literal["and", "or"]
-    sides: tuple[Take | Wait, Take | Wait]
+    sides: tuple[Accept | Absence, Accept | Absence]
 
 
-Stage = Take | Wait | Pair
+Stage = Accept | Absence | Pair
 
 
 @dataclass(frozen=True)
@@ -64,20 +92,20 @@ class Automaton:
     streams: tuple[str, ...]
     schemas: tuple[Schema, ...]
 
-    def takes(self) -> list[Take]:
+    def accepts(self) -> list[Accept]:
         """Return every place that takes a record, in order."""
-        return [side for side in self.sides() if isinstance(side, Take)]
+        return [side for side in self.sides() if isinstance(side, Accept)]
 
-    def sides(self) -> list[Take | Wait]:
+    def sides(self) -> list[Accept | Absence]:
         """Return the parts of all stages, in order."""
         return [side for stage in self.stages for side in sides(stage)]
 
-    def stage_of(self, ref: str) -> Take:
+    def event_of(self, ref: str) -> Accept:
         """Return the place with this name."""
-        return next(take for take in self.takes() if take.ref == ref)
+        return next(take for take in self.accepts() if take.ref == ref)
 
 
-def sides(stage: Stage) -> tuple[Take | Wait, ...]:
+def sides(stage: Stage) -> tuple[Accept | Absence, ...]:
     """Return the one or two parts of a stage."""
     return stage.sides if isinstance(stage, Pair) else (stage,)
 
@@ -91,7 +119,7 @@ def first_places(stages: tuple[Stage, ...]) -> list[int]:
     """
     found = [0]
     for stage in stages:
-        if isinstance(stage, Take):
+        if isinstance(stage, Accept):
             count = max(stage.least, 1) + (stage is stages[0] and stage.least == 0)
         else:
             count = len(sides(stage)) + 1
@@ -154,7 +182,7 @@ class ChainReader:
             if link.every:
                 scopes.append((first, len(stages) - 1))
 
-    def _side(self, side: s.Event | s.Absent) -> Take | Wait:
+    def _side(self, side: s.Event | s.Absent) -> Accept | Absence:
         if isinstance(side, s.Absent):
             return self._wait(side, alone=False)
         if side.times is not None:
@@ -168,36 +196,36 @@ class ChainReader:
         if absent and both.op == "or" and absent[0].wait is None:
             raise error_at(self._text, absent[0].at, "absence beside 'or' needs a time, such as 'not b for 10 sec'")
 
-    def _take(self, event: s.Event) -> Take:
+    def _take(self, event: s.Event) -> Accept:
         own, cross = self._conditions(event, event.ref)
         times = event.times or s.Times(1, 1)
         ref = event.ref or f"#{self._number(event)}"
-        return Take(
+        return Accept(
             self._stream(event.stream, event.at), ref, own, cross, times.least, times.most, event.times is not None
         )
 
-    def _wait(self, absent: s.Absent, *, alone: bool) -> Wait:
+    def _wait(self, absent: s.Absent, *, alone: bool) -> Absence:
         if self._chain.kind == "sequence":
             raise error_at(self._text, absent.at, "absence belongs to a pattern; write '->' instead of ','")
         if alone and absent.wait is None:
             raise error_at(self._text, absent.at, "absence needs a time, such as 'not b for 10 sec'")
         own, cross = self._conditions(absent, None)
         wait = absent.wait.us if absent.wait else None
-        return Wait(self._stream(absent.stream, absent.at), own, cross, wait)
+        return Absence(self._stream(absent.stream, absent.at), own, cross, wait)
 
-    def _conditions(
-        self, event: s.Event | s.Absent, ref: str | None
-    ) -> tuple[tuple[s.Value, ...], tuple[s.Value, ...]]:
-        own: list[s.Value] = []
-        cross: list[s.Value] = []
-        earlier = self._earlier(event)
-        resolver = _Resolver(self._text, event.stream, self._known, ref, self._refs, earlier)
-        Translate = Translator(self._text, resolver.resolve)
-        for condition in conjuncts(event.filters):
-            Translate.condition(condition)
-            plain = resolver.normal(condition)
-            (own if all(a.ref is None for a in attributes(plain)) else cross).append(plain)
-        return tuple(own), tuple(cross)
+    def _conditions(self, event: s.Event | s.Absent, ref: str | None) -> tuple[Expr | None, tuple[Condition, ...]]:
+        own: Expr | None = None
+        cross: list[Condition] = []
+        resolver = _Resolver(self._text, event.stream, self._known, ref, self._refs, self._earlier(event))
+        translator = Translator(self._text, resolver.resolve)
+        for value in conjuncts(event.filters):
+            expr = translator.condition(value)
+            condition = resolver.condition(expr)
+            if condition.earlier():
+                cross.append(condition)
+            else:
+                own = expr if own is None else own & expr
+        return own, tuple(cross)
 
     def _number(self, event: s.Event | s.Absent) -> int:
         # by identity: two unnamed events may be equal
@@ -218,11 +246,13 @@ class _Resolver:
     ref: str | None
     refs: Mapping[str, tuple[str, bool]]
     earlier: set[str]
+    reads: dict[str, tuple[s.Attribute, Type]] = field(default_factory=dict)  #: what was found, by column
 
     def resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
         """Return a column and its type, or complain."""
         if self._is_own(attribute):
-            return attribute.name, column_type(self.text, attribute, self.stream, self.known[self.stream])
+            kind = column_type(self.text, attribute, self.stream, self.known[self.stream])
+            return self._found(attribute.name, s.Attribute(attribute.name), kind)
         ref = attribute.ref
         assert ref is not None
         if ref not in self.refs:
@@ -236,26 +266,22 @@ class _Resolver:
                 self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones"
             )
         stream, _ = self.refs[ref]
-        return f"{ref}.{attribute.name}", column_type(self.text, attribute, stream, self.known[stream])
+        full = indexed(attribute, self.refs)
+        return self._found(label(full), full, column_type(self.text, attribute, stream, self.known[stream]))
+
+    def _found(self, column: str, attribute: s.Attribute, kind: Type) -> tuple[str, Type]:
+        self.reads[column] = (attribute, kind)
+        return column, kind
+
+    def condition(self, expr: Expr) -> Condition:
+        """Return an expression of columns that were found, with what it reads."""
+        read = {column: self.reads[column] for column in sorted(expr.columns())}
+        schema = Schema(tuple((column, kind) for column, (_, kind) in read.items()))
+        return Condition(expr, {column: attribute for column, (attribute, _) in read.items()}, schema)
 
     def _is_own(self, attribute: s.Attribute) -> bool:
         own_name = attribute.ref == self.ref or (attribute.ref == self.stream and attribute.ref not in self.refs)
         return attribute.ref is None or (own_name and attribute.index is None)
-
-    def normal(self, value: s.Value) -> s.Value:
-        """Return the same expression with its own event's attributes unnamed and those of counts indexed."""
-        match value:
-            case s.Attribute():
-                if self._is_own(value):
-                    return s.Attribute(value.name, at=value.at)
-                return indexed(value, self.refs)
-            case s.Operation(op, args, at):
-                return s.Operation(op, tuple(map(self.normal, args)), at)
-            case s.Function(name, args, at):
-                return s.Function(name, tuple(map(self.normal, args)), at)
-            case s.IsNull(inner, at):
-                return s.IsNull(self.normal(inner), at)
-        return value
 
 
 def indexed(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator as op
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NoReturn
 
 from headwater.cep import syntax as s
 from headwater.cep.diagnostics import error_at
-from headwater.cep.functions import AGGREGATES, FUNCTIONS
+from headwater.cep.functions import AGGREGATES, COMPARISONS, FUNCTIONS, OPERATORS
 from headwater.cep.printer import value as shown
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError, suggestion
 from headwater.flow.expr import Call, Column, Expr, Literal
-from headwater.operators.expression import compiled_single
-
-_NAMES = {
-    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "+": "add", "-": "sub", "*": "mul", "/": "div",
-    "%": "remainder",
-}  # fmt: skip
 
 #: Finds the column and type of an attribute, or complains of it.
 Resolve = Callable[[s.Attribute], tuple[str, Type]]
-#: Makes a function of a moment that reads an attribute.
-Reader = Callable[[s.Attribute], Callable[[Any], Any]]
 
 
 class Translator:
@@ -37,6 +31,10 @@ class Translator:
         if kind != "bool":
             self.complain(value, f"a condition is true or false; {shown(value)} is {kind}")
         return expr
+
+    def conjunction(self, values: Sequence[s.Value]) -> Expr:
+        """Return the expression of conditions that must all hold."""
+        return reduce(op.and_, map(self.condition, values))
 
     def translate(self, value: s.Value) -> tuple[Expr, Type]:
         """Return the expression and its type."""
@@ -65,35 +63,32 @@ class Translator:
                 return self._constant(value, -constant)  # the least whole number has no counterpart above zero
         made = [self.translate(arg) for arg in value.args]
         exprs, kinds = [expr for expr, _ in made], [kind for _, kind in made]
-        op = value.op
-        if op in ("and", "or", "not"):
-            self._all(value, kinds, ("bool",), f"'{op}' joins conditions")
-            return (~exprs[0] if op == "not" else Call(op, (exprs[0], exprs[1]))), "bool"
-        if op in ("==", "!=", "<", "<=", ">", ">="):
+        sign = value.op
+        if sign in ("and", "or", "not"):
+            self._all(value, kinds, ("bool",), f"'{sign}' joins conditions")
+            return (~exprs[0] if sign == "not" else Call(sign, (exprs[0], exprs[1]))), "bool"
+        if OPERATORS[sign] in COMPARISONS:
             self._comparable(value, kinds)
-            return Call(_NAMES[op], (exprs[0], exprs[1])), "bool"
-        if op == "+" and kinds == ["text", "text"]:
+            return Call(OPERATORS[sign], (exprs[0], exprs[1])), "bool"
+        if sign == "+" and kinds == ["text", "text"]:
             return exprs[0] + exprs[1], "text"
-        times = {"time"} if op in ("+", "-") and len(kinds) == 2 else set()
-        self._all(value, kinds, (*NUMERIC, *times), f"'{op}' works on numbers")
+        times = {"time"} if sign in ("+", "-") and len(kinds) == 2 else set()
+        self._all(value, kinds, (*NUMERIC, *times), f"'{sign}' works on numbers")
         if len(exprs) == 1:
             return -exprs[0], kinds[0]
-        return self._arithmetic(value, op, exprs, kinds)
-
-    def _arithmetic(self, value: s.Value, op: str, exprs: list[Expr], kinds: list[Type]) -> tuple[Expr, Type]:
-        left, right = exprs
         # as in Siddhi, whole numbers divide to whole numbers, and the sign of a remainder is that of the left side
-        name = "quotient" if op == "/" and kinds == ["int", "int"] else _NAMES[op]
-        expr = Call(name, (left, right))
-        return expr, self._typed(value, expr, kinds)
+        name = "quotient" if sign == "/" and kinds == ["int", "int"] else OPERATORS[sign]
+        return self._typed(
+            value, Call(name, tuple(exprs)), kinds, f"{' and '.join(kinds)} do not go together in {shown(value)}"
+        )
 
-    def _typed(self, value: s.Value, expr: Call, kinds: list[Type]) -> Type:
-        # types are known here already, so stand-ins take the place of the columns
-        stand_in = Call(expr.name, tuple(Column(f"c{i}") for i in range(len(kinds))))
+    def _typed(self, value: s.Value, expr: Call, kinds: list[Type], wrong: str) -> tuple[Expr, Type]:
+        """Return an expression and its type, given those of its first arguments: stand-ins take the place of columns."""
+        stand_in = Call(expr.name, (*(Column(f"c{i}") for i in range(len(kinds))), *expr.args[len(kinds) :]))
         try:
-            return stand_in.type_in(Schema(tuple((f"c{i}", kind) for i, kind in enumerate(kinds))))
+            return expr, stand_in.type_in(Schema(tuple((f"c{i}", kind) for i, kind in enumerate(kinds))))
         except FlowError:
-            self.complain(value, f"{' and '.join(kinds)} do not go together in {shown(value)}")
+            self.complain(value, wrong)
 
     def _function(self, value: s.Function) -> tuple[Expr, Type]:
         if value.name in AGGREGATES:
@@ -107,14 +102,9 @@ class Translator:
         function = FUNCTIONS[value.name]
         self.count_arguments(value, function.least, function.most)
         made = [self.translate(arg) for arg in value.args]
-        expr = function.build(*(expr for expr, _ in made))
-        assert isinstance(expr, Call)
-        stand_in = Call(expr.name, (*(Column(f"c{i}") for i in range(len(made))), *expr.args[len(made) :]))
-        try:
-            return expr, stand_in.type_in(Schema(tuple((f"c{i}", kind) for i, (_, kind) in enumerate(made))))
-        except FlowError:
-            kinds = ", ".join(kind for _, kind in made)
-            self.complain(value, f"{value.name}() does not take ({kinds})")
+        kinds = [kind for _, kind in made]
+        expr = Call(function.of_flow, (*(expr for expr, _ in made), *function.constants))
+        return self._typed(value, expr, kinds, f"{value.name}() does not take ({', '.join(kinds)})")
 
     def count_arguments(self, value: s.Function, least: int, most: int | None) -> None:
         """Complain when a call has too few or too many arguments."""
@@ -158,20 +148,6 @@ def _number(text: str) -> bool:
     return True
 
 
-def single(value: s.Value, kind_of: Callable[[s.Attribute], Type], read: Reader) -> Callable[[Any], Any]:
-    """Return a function that computes an expression for one moment, whatever `read`'s functions take; None is missing.
-
-    It is computed as any expression of a flow is, and raises RecordError where it has no answer.
-    """
-    if isinstance(value, s.Attribute):
-        return read(value)
-    found = {shown(a): a for a in attributes(value)}
-    expr, _ = Translator("", lambda a: (shown(a), kind_of(a))).translate(value)
-    run = compiled_single(expr, Schema(tuple((name, kind_of(a)) for name, a in found.items())))
-    readers = [(name, read(a)) for name, a in found.items()]
-    return lambda moment: run({name: get(moment) for name, get in readers})
-
-
 def conjuncts(values: tuple[s.Value, ...]) -> list[s.Value]:
     """Take conditions joined by `and` apart."""
     found: list[s.Value] = []
@@ -183,13 +159,11 @@ def conjuncts(values: tuple[s.Value, ...]) -> list[s.Value]:
     return found
 
 
-def attributes(value: s.Value | s.Span) -> list[s.Attribute]:
-    """Return every attribute that an expression reads."""
-    match value:
-        case s.Attribute():
-            return [value]
-        case s.Operation(args=args) | s.Function(args=args):
-            return [found for arg in args for found in attributes(arg)]
-        case s.IsNull(inner):
-            return attributes(inner)
-    return []
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """Return an expression that reads the same columns under other names."""
+    match expr:
+        case Column(name):
+            return Column(names[name])
+        case Call(name, args):
+            return Call(name, tuple(renamed(arg, names) for arg in args))
+    return expr

@@ -10,10 +10,10 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
 from headwater.cep.matchers.attempts import AttemptMatcher, Places, attempts
 from headwater.cep.matchers.comparison import comparisons
-from headwater.cep.matchers.compiled import SequenceMatcher, own_reads
-from headwater.cep.matchers.general import GeneralMatcher
-from headwater.cep.matchers.interpreter import FOREVER
+from headwater.cep.matchers.compiled import own_reads
+from headwater.cep.matchers.interpreter import FOREVER, Interpreter
 from headwater.cep.matchers.pattern import PatternMatcher
+from headwater.cep.matchers.sequence import SequenceMatcher
 from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array
 from headwater.operators.arrivals import Arrivals
@@ -43,7 +43,7 @@ class MatchPlan:
     lag_us: int = 0  #: of the streams, behind the watermark
     result_time: str | None = None  #: the column of the results' event time
     delay_us: int = 0  #: how far that lies behind the watermark when they come
-    general: bool = False  #: run even a plain chain by the general matcher
+    interpreted: bool = False  #: run even a chain that could be compiled by the interpreter
 
     def __call__(self) -> MatchOperator:
         """Make a new operator."""
@@ -92,7 +92,7 @@ class MatchOperator(Operator):
         return with_letters(out, joined(letters, *(letter for _, letter in dead)))
 
     def advance(self, watermark: int) -> Output:
-        """Take records that waited for their turn, and let time pass."""
+        """Accept records that waited for their turn, and let time pass."""
         chunk, reached = self._arrivals.release(watermark)
         out, letters = self._run(chunk) if chunk is not None else (None, None)
         if reached > NO_WATERMARK:
@@ -109,7 +109,7 @@ class MatchOperator(Operator):
     def _results(self, found: list[Batch]) -> tuple[Batch | None, Batch | None]:
         """Return the results of matches, and dead letters for what could not be computed on the way."""
         out, letters = self._select.run(concat_batches(found)) if found else (None, None)
-        if isinstance(self._matcher, GeneralMatcher):
+        if isinstance(self._matcher, Interpreter):
             letters = joined(letters, self._matcher.unfit(self._plan.step))
         return out, letters
 
@@ -129,7 +129,7 @@ class MatchOperator(Operator):
         return packed(_KIND, state)
 
     def restore(self, data: bytes) -> None:
-        """Take over partial matches."""
+        """Accept over partial matches."""
         saved = unpacked(_KIND, data)
         self._arrivals.load(saved["arrivals"])
         self._evicted += saved["evicted"]
@@ -163,18 +163,17 @@ class MatchOperator(Operator):
         self._matcher.load(state, np.arange(len(slots)))
 
 
-def _matcher(plan: MatchPlan) -> GeneralMatcher | SequenceMatcher | PatternMatcher | AttemptMatcher:
+def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher | AttemptMatcher:
     """Return the fastest matcher that can run the chain."""
     a = plan.automaton
-    if plan.general:
-        return GeneralMatcher(a, plan.wanted, plan.cap)
-    tables = comparisons(a)
-    if tables is None:
+    if not plan.interpreted:
+        tables = comparisons(a)
+        if tables is not None and not a.strict:
+            return PatternMatcher(a, tables, plan.wanted, plan.cap)
+        if tables is not None and len(a.stages) <= plan.cap + 1:  # of a sequence, a key has fewer attempts than stages
+            return SequenceMatcher(a, tables, plan.wanted)
         places = Places.of(a, plan.wanted)
         several = attempts(a, places) if places is not None else None
-        if places is None or several is None:
-            return GeneralMatcher(a, plan.wanted, plan.cap)
-        return AttemptMatcher(a, several, places, plan.wanted, plan.cap)
-    if a.strict:
-        return SequenceMatcher(a, tables, plan.wanted)
-    return PatternMatcher(a, tables, plan.wanted, plan.cap)
+        if places is not None and several is not None:
+            return AttemptMatcher(a, several, places, plan.wanted, plan.cap)
+    return Interpreter(a, plan.wanted, plan.cap)

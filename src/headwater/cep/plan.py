@@ -289,10 +289,7 @@ class Planner:
         names = {None: (source.stream, stream.schema), source.stream: (source.stream, stream.schema)}
         if source.alias:
             names[source.alias] = (source.stream, stream.schema)
-        translator = Translator(self.text, self.resolve_in(names))
-        condition = translator.condition(source.filters[0])
-        for more in source.filters[1:]:
-            condition = condition & translator.condition(more)
+        condition = Translator(self.text, self.resolve_in(names)).conjunction(source.filters)
         return stream.filter(self._free(f"{name} where"), condition)
 
     def _free(self, name: str) -> str:

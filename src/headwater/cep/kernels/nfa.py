@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from headwater.cep.kernels.waiting import (
     ALL,
-    ENTRY,
     HASH,
     NULL,
     SLOT,
@@ -41,7 +40,7 @@ FIELDS = 16  # WAITS: of an attempt at a sequence, the stages where it waits, a 
 #: columns of `stages`
 KIND, SIDE, SIDES, LEAST, MOST, WAIT, LAST, PLACE = range(8)
 STAGE_FIELDS = 8
-TAKE, ABSENT, AND, OR = range(4)
+ACCEPT, ABSENT, AND, OR = range(4)
 #: columns of `sides`: the records that a side took first and last are kept in columns of `rows`
 IS_WAIT, BIT, FROM_FIRST, FIRSTS, FROM_LAST, LASTS, CONDITION, CONDITIONS_END, INDEX, BY = range(10)
 SIDE_FIELDS = 10
@@ -96,7 +95,7 @@ def _hang(p, side, plan, s):
     link = p * plan.rules[PER_ATTEMPT] + s.pool[p, LINKS]
     s.pool[p, LINKS] += 1
     key = s.pool[p, KEY]
-    s.links[link, SLOT], s.links[link, STATE], s.links[link, ENTRY] = key, side, s.pool[p, CAME]
+    s.links[link, SLOT], s.links[link, STATE] = key, side
     kind = plan.sides[side, INDEX]
     value = 0
     if kind != ALL:
@@ -119,7 +118,7 @@ def stay(p, plan, s):
         wait_in_place(p, plan, s)
         return
     side = plan.stages[pos, SIDE]
-    if plan.stages[pos, KIND] != TAKE:
+    if plan.stages[pos, KIND] != ACCEPT:
         for j in range(side, side + plan.stages[pos, SIDES]):
             if plan.sides[j, IS_WAIT]:
                 if not s.pool[p, PASSED]:
@@ -135,7 +134,7 @@ def stay(p, plan, s):
             for j in range(side, side + plan.stages[later, SIDES]):
                 if not plan.sides[j, IS_WAIT]:
                     _hang(p, j, plan, s)
-            if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
+            if plan.stages[later, KIND] != ACCEPT or plan.stages[later, LEAST] > 0:
                 return
 
 
@@ -145,7 +144,7 @@ def _own_place(p, plan, s):
     pos, count = s.pool[p, POS], s.pool[p, COUNT]
     least = plan.stages[pos, LEAST]
     inner = 0
-    if plan.stages[pos, KIND] != TAKE or count < least:
+    if plan.stages[pos, KIND] != ACCEPT or count < least:
         inner = count
     elif pos == 0 and least == 0:
         inner = min(count, 1)
@@ -156,7 +155,7 @@ def _own_place(p, plan, s):
 def _find_places(p, plan, s):
     """Note at which stages an attempt at a sequence may wait: those that could take its next record, if nobody is there."""
     pos, count = s.pool[p, POS], s.pool[p, COUNT]
-    takes = plan.stages[pos, KIND] == TAKE
+    takes = plan.stages[pos, KIND] == ACCEPT
     waits = 0
     more = not takes or plan.stages[pos, MOST] == NONE or count < plan.stages[pos, MOST]
     if more and s.places[_own_place(p, plan, s)] < 0:
@@ -166,7 +165,7 @@ def _find_places(p, plan, s):
         for later in range(pos + 1, len(plan.stages)):
             if s.places[key_at + plan.stages[later, PLACE]] < 0:
                 waits |= 1 << later
-            if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
+            if plan.stages[later, KIND] != ACCEPT or plan.stages[later, LEAST] > 0:
                 break
     s.pool[p, WAITS] = waits
 
@@ -371,7 +370,7 @@ def _enter(p, pos, time, plan, s):
     stop_waiting(p, s)
     before = s.pool[p, POS]
     has_come = (
-        before >= 0 and plan.stages[before, KIND] == TAKE and s.pool[p, COUNT] >= max(plan.stages[before, LEAST], 1)
+        before >= 0 and plan.stages[before, KIND] == ACCEPT and s.pool[p, COUNT] >= max(plan.stages[before, LEAST], 1)
     )
     s.pool[p, POS], s.pool[p, COUNT], s.pool[p, PASSED] = pos, 0, 0
     if plan.rules[STRICT] or not has_come:
@@ -422,7 +421,7 @@ def take(p, pos, side, row, time, plan, s):
         _enter(p, s.pool[p, POS] + 1, time, plan, s)
     _note(p, side, row, plan, s)
     kind = plan.stages[pos, KIND]
-    if kind == TAKE:
+    if kind == ACCEPT:
         s.pool[p, COUNT] += 1
         count, enough = s.pool[p, COUNT], max(plan.stages[pos, LEAST], 1)
         full = count >= enough

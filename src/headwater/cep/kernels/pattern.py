@@ -12,7 +12,7 @@ from __future__ import annotations
 from headwater.cep.kernels.waiting import (
     ALL,
     BUCKET,
-    ENTRY,
+    CAME,
     GT,
     HASH,
     LT,
@@ -39,7 +39,7 @@ from headwater.data.jit import kernel
 FIRST, OLDER, YOUNGER, BORN = range(NODE, NODE + 4)
 FIELDS = NODE + 4
 #: entries of `meta`
-FREE, OLDEST, YOUNGEST, LIVE, ENTRIES, EVICTED, LAST_WAITING, BIRTHS = range(8)
+FREE, OLDEST, YOUNGEST, LIVE, ARRIVALS, EVICTED, LAST_WAITING, BIRTHS = range(8)
 META = 8
 
 
@@ -168,7 +168,7 @@ def match(
                     p = tails[bucket_of(stage, slot, 0, buckets)] if value != NULL else -1
                     while p >= 0:
                         if pool[p, STATE] == stage and pool[p, SLOT] == slot:
-                            if pool[p, ENTRY] < since:
+                            if pool[p, CAME] < since:
                                 break
                             found[n] = p
                             n += 1
@@ -176,7 +176,7 @@ def match(
                     for j in range(n // 2):
                         found[j], found[n - 1 - j] = found[n - 1 - j], found[j]
                     if value != NULL:
-                        marks[at, 0], marks[at, 1] = value, meta[ENTRIES]
+                        marks[at, 0], marks[at, 1] = value, meta[ARRIVALS]
                     skip = -1
                 elif kind <= HASH:
                     value = values[conditions[skip, 1], row] if kind == HASH else 0
@@ -191,7 +191,7 @@ def match(
                     strictly = conditions[skip, 0] == GT or conditions[skip, 0] == LT
                     value = values[conditions[skip, 1], row]
                     n = in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
-                    sort(found, n, pool, ENTRY)
+                    sort(found, n, pool, CAME)
             # -- move them on
             for j in range(n):
                 p = found[j]
@@ -240,8 +240,8 @@ def match(
                     meta[LIVE] -= 1
                     continue
                 # -- let it wait for the next stage
-                pool[p, STATE], pool[p, ENTRY] = stage + 1, meta[ENTRIES]
-                meta[ENTRIES] += 1
+                pool[p, STATE], pool[p, CAME] = stage + 1, meta[ARRIVALS]
+                meta[ARRIVALS] += 1
                 if stage + 1 == stages - 1:
                     meta[LAST_WAITING] += 1
                 kind, c = index[stage + 1, 0], index[stage + 1, 1]
@@ -276,7 +276,7 @@ def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, p
     for p in range(len(slots)):
         rows[p] = taken[p]
         pool[p, STATE], pool[p, SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
-        pool[p, BORN], pool[p, ENTRY] = p, entries[p]
+        pool[p, BORN], pool[p, CAME] = p, entries[p]
         pool[p, OLDER], pool[p, YOUNGER] = p - 1, p + 1
         if waits_for[p] == stages - 1:
             meta[LAST_WAITING] += 1

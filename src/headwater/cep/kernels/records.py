@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from headwater.cep.kernels.nfa import (
+    ACCEPT,
     AND,
     ATTEMPTS,
     BIT,
@@ -49,7 +50,6 @@ from headwater.cep.kernels.nfa import (
     SIDES,
     SPARE,
     STRICT,
-    TAKE,
     WAIT,
     WAITS,
     WITHIN,
@@ -113,7 +113,7 @@ def _offer(p, pos, i, row, time, passes, plan, s):
             else:
                 die(p, time, True, plan, s)
             return True
-        if kind == TAKE:
+        if kind == ACCEPT:
             fits = not own or plan.stages[pos, MOST] == NONE or s.pool[p, COUNT] < plan.stages[pos, MOST]
         else:
             fits = not own or s.pool[p, COUNT] & plan.sides[side, BIT] == 0
@@ -127,11 +127,11 @@ def _offer(p, pos, i, row, time, passes, plan, s):
 def _show(p, i, row, time, passes, plan, s):
     """Show a record to an attempt: what follows a count that has enough comes first."""
     pos = s.pool[p, POS]
-    if plan.stages[pos, KIND] == TAKE and s.pool[p, COUNT] >= plan.stages[pos, LEAST]:
+    if plan.stages[pos, KIND] == ACCEPT and s.pool[p, COUNT] >= plan.stages[pos, LEAST]:
         for later in range(pos + 1, len(plan.stages)):
             if _offer(p, later, i, row, time, passes, plan, s):
                 return
-            if plan.stages[later, KIND] != TAKE or plan.stages[later, LEAST] > 0:
+            if plan.stages[later, KIND] != ACCEPT or plan.stages[later, LEAST] > 0:
                 break
     _offer(p, pos, i, row, time, passes, plan, s)
 

@@ -14,7 +14,7 @@ from headwater.data.hashing import mix
 from headwater.data.jit import small_kernel as kernel
 
 #: the first columns of every node
-VALUE, NEXT, PREV, CHILD, ENTRY, BUCKET, SLOT, STATE = range(8)
+VALUE, NEXT, PREV, CHILD, CAME, BUCKET, SLOT, STATE = range(8)
 FIELDS = 8
 #: comparisons of this record with an earlier one
 EQ, NE, LT, LE, GT, GE = range(6)

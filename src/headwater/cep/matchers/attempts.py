@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, first_places, sides
-from headwater.cep.expressions import attributes
-from headwater.cep.functions import FUNCTIONS
+from headwater.cep.automaton import Absence, Accept, Automaton, Pair, Stage, first_places, sides
 from headwater.cep.kernels import nfa as k
 from headwater.cep.kernels import records as shown
 from headwater.cep.kernels import waiting as w
@@ -18,6 +16,7 @@ from headwater.cep.matchers.comparison import Comparisons, compare
 from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array
+from headwater.flow.expr import Call, Expr
 from headwater.operators.chunk import Chunk
 
 _ROOM = 256
@@ -40,11 +39,11 @@ class Places:
     @classmethod
     def of(cls, automaton: Automaton, wanted: tuple[s.Attribute, ...]) -> Places | None:
         """Return places for all that is wanted or compared, or None when that is too much."""
-        read = [*wanted, *(a for side in automaton.sides() for c in side.cross for a in attributes(c) if a.ref)]
+        read = [*wanted, *(a for side in automaton.sides() for c in side.cross for a in c.earlier())]
         firsts: dict[str, tuple[int, int]] = {}
         lasts: dict[str, tuple[int, int]] = {}
         width = 0
-        for take in automaton.takes():
+        for take in automaton.accepts():
             of_it = [a.index or s.Index(True) for a in read if a.ref == take.ref]
             for back, places in ((False, firsts), (True, lasts)):
                 count = max((index.offset + 1 for index in of_it if index.back is back), default=0)
@@ -61,25 +60,23 @@ class Places:
 
 
 def attempts(automaton: Automaton, places: Places) -> Comparisons | None:
-    """Return the tables of a chain, or None when only the general matcher can run it.
+    """Return the tables of a chain, or None when only the interpreter can run it.
 
     That is one with `every` inside, a condition that is no comparison with one earlier record, or a very long sequence.
     """
     if any(first > 0 for first, _ in automaton.scopes) or (automaton.strict and len(automaton.stages) > _MOST_STAGES):
         return None
-    if any(_minds_missing(condition) for side in automaton.sides() for condition in side.cross):
+    if any(_minds_missing(condition.expr) for side in automaton.sides() for condition in side.cross):
         return None
     return compare(automaton, places.place_of)
 
 
-def _minds_missing(value: s.Value) -> bool:
+def _minds_missing(expr: Expr) -> bool:
     """Say whether a value can be there although the record it reads is not."""
-    match value:
-        case s.IsNull():
+    match expr:
+        case Call("is_null" | "coalesce" | "when"):
             return True
-        case s.Function(name, args):
-            return FUNCTIONS[name].takes_null or any(map(_minds_missing, args))
-        case s.Operation(_, args):
+        case Call(_, args):
             return any(map(_minds_missing, args))
     return False
 
@@ -91,15 +88,15 @@ def _plan(automaton: Automaton, tables: Comparisons, kept: Places, cap: int) -> 
     n = 0
     for i, stage in enumerate(automaton.stages):
         parts = sides(stage)
-        waits = [side.wait_us for side in parts if isinstance(side, Wait) and side.wait_us is not None]
-        least, most = (stage.least, stage.most) if isinstance(stage, Take) else (1, 1)
+        waits = [side.wait_us for side in parts if isinstance(side, Absence) and side.wait_us is not None]
+        least, most = (stage.least, stage.most) if isinstance(stage, Accept) else (1, 1)
         last = all(_optional(later) for later in automaton.stages[i + 1 :])
         upper = k.NONE if most is None else most
         stages[i] = (_kind(stage), n, len(parts), least, upper, waits[0] if waits else k.NONE, last, places[i])
         for bit, side in enumerate(parts, 1):
-            ref = side.ref if isinstance(side, Take) else ""
+            ref = side.ref if isinstance(side, Accept) else ""
             known[n] = (
-                isinstance(side, Wait), bit, *kept.firsts.get(ref, (0, 0)), *kept.lasts.get(ref, (0, 0)),
+                isinstance(side, Absence), bit, *kept.firsts.get(ref, (0, 0)), *kept.lasts.get(ref, (0, 0)),
                 tables.bounds[n], tables.bounds[n + 1], *_index(tables.index[n]),
             )  # fmt: skip
             n += 1
@@ -112,11 +109,11 @@ def _plan(automaton: Automaton, tables: Comparisons, kept: Places, cap: int) -> 
 def _kind(stage: Stage) -> int:
     if isinstance(stage, Pair):
         return k.AND if stage.op == "and" else k.OR
-    return k.TAKE if isinstance(stage, Take) else k.ABSENT
+    return k.ACCEPT if isinstance(stage, Accept) else k.ABSENT
 
 
 def _optional(stage: Stage) -> bool:
-    return isinstance(stage, Take) and stage.least == 0
+    return isinstance(stage, Accept) and stage.least == 0
 
 
 def _index(index: Array) -> tuple[int, int]:
@@ -130,7 +127,7 @@ def _links(automaton: Automaton) -> int:
     most = 0
     for i, stage in enumerate(automaton.stages):
         count = len(sides(stage))
-        if isinstance(stage, Take):
+        if isinstance(stage, Accept):
             for later in automaton.stages[i + 1 :]:
                 count += len(sides(later))
                 if not _optional(later):

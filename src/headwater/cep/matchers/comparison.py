@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Take, Wait
-from headwater.cep.expressions import Translator, attributes
+from headwater.cep.automaton import Absence, Accept, Automaton, Condition, label
+from headwater.cep.expressions import renamed
 from headwater.cep.kernels import waiting as k
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Text, parts
@@ -18,8 +18,7 @@ from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.flow.expr import Expr
 from headwater.operators.expression import compiled
 
-_OPS = {"==": k.EQ, "!=": k.NE, "<": k.LT, "<=": k.LE, ">": k.GT, ">=": k.GE}
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPERATORS = {"eq": k.EQ, "ne": k.NE, "lt": k.LT, "le": k.LE, "gt": k.GT, "ge": k.GE}
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ def comparisons(automaton: Automaton) -> Comparisons | None:
     """
     if automaton.scopes not in ((), ((0, 0),)):
         return None
-    if any(not isinstance(stage, Take) or stage.counted for stage in automaton.stages):
+    if any(not isinstance(stage, Accept) or stage.counted for stage in automaton.stages):
         return None
-    places = {take.ref: i for i, take in enumerate(automaton.takes())}
+    places = {take.ref: i for i, take in enumerate(automaton.accepts())}
     return compare(automaton, lambda earlier: places[earlier.ref or ""])
 
 
@@ -78,36 +77,30 @@ def compare(automaton: Automaton, place_of: Callable[[s.Attribute], int]) -> Com
 
 def _row(
     automaton: Automaton,
-    side: Take | Wait,
-    condition: s.Value,
+    side: Accept | Absence,
+    condition: Condition,
     derived: list[Derived],
     place_of: Callable[[s.Attribute], int],
 ) -> tuple[int, int, int, int] | None:
-    if not isinstance(condition, s.Operation) or condition.op not in _OPS:
-        return None
-    left, right = condition.args
-    for op, mine, other in ((condition.op, left, right), (_MIRRORED[condition.op], right, left)):
-        read = attributes(other)
-        if {a.ref for a in attributes(mine)} != {None} or len({(a.ref, a.index) for a in read}) != 1 or not read[0].ref:
-            continue
-        earlier = automaton.stage_of(read[0].ref)
-        one, one_kind = _translated(automaton, side, mine)
-        two, two_kind = _translated(automaton, earlier, other)
-        kind = _common(one_kind, two_kind, op)
+    for sign, mine, other in condition.comparisons():
+        read = condition.earlier(other)
+        if len({(a.ref, a.index) for a in read}) > 1:
+            return None
+        kind = _common(mine.type_in(condition.schema), other.type_in(condition.schema), sign)
         if kind is None:
             return None
-        columns = [_add(derived, Derived(side.stream, one, kind)), _add(derived, Derived(earlier.stream, two, kind))]
-        return _OPS[op], columns[0], place_of(read[0]), columns[1]
+        earlier = automaton.event_of(read[0].ref or "")
+        in_its_own_names = renamed(other, {label(a): a.name for a in read})
+        columns = [
+            _add(derived, Derived(side.stream, mine, kind)),
+            _add(derived, Derived(earlier.stream, in_its_own_names, kind)),
+        ]
+        return _OPERATORS[sign], columns[0], place_of(read[0]), columns[1]
     return None
 
 
-def _translated(automaton: Automaton, take: Take | Wait, value: s.Value) -> tuple[Expr, Type]:
-    schema = automaton.schemas[take.stream]
-    return Translator("", lambda a: (a.name, schema[a.name])).translate(value)
-
-
 def _common(one: Type, two: Type, op: str) -> Type | None:
-    if one == two and one != "any" and (one != "text" or op in ("==", "!=")):
+    if one == two and one != "any" and (one != "text" or op in ("eq", "ne")):
         return one
     if {one, two} <= {*NUMERIC, "time"}:
         return "time" if {one, two} <= {"int", "time"} else "float"

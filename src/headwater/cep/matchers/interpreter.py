@@ -1,194 +1,286 @@
-"""The general matcher: attempts at a chain as tokens that records move along; every feature, one record at a time.
+"""Runs any chain, one record at a time: attempts are tokens that records move along. Slow, and plain enough to believe.
 
-An attempt waits at a stage. A record that the stage takes moves it on; among several it is taken in the order in which they
-came to their stages. Attempts that wait for an equal value are found by that value. Of a sequence, one waits at each place.
+What compiled matchers cannot run falls to it, and tests ask it what those should find. An attempt waits at a stage. A record
+that the stage takes moves it on; several are shown it in the order in which they came to their stages. Attempts that wait
+for an equal value are found by that value. Of a sequence, one waits at each place.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, Pair, Stage, Take, Wait, first_places, sides
-from headwater.cep.expressions import attributes, single
+from headwater.cep.automaton import Absence, Accept, Automaton, Condition, Pair, Stage, first_places, label, sides
+from headwater.cep.matchers.compiled import own_mask
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Array, column_of
 from headwater.errors import RecordError
+from headwater.flow.expr import Column, Expr
+from headwater.operators.chunk import Chunk
+from headwater.operators.expression import compiled_single
+from headwater.operators.operator import dead_letters
 
 Record = dict[str, Any]
 Taken = dict[str, list[Record]]
+#: Computes something of what an attempt has taken and the record that it is shown.
+Compute = Callable[[tuple[Taken, Record]], Any]
 NEVER = 2**63 - 1
 FOREVER = 2**63 - 2  #: the last moment at which something may still happen
+_ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionaries, measured
 
 
 class Token:
     """One attempt: where it is and what it has taken."""
 
-    __slots__ = (
-        "count", "deadline", "entered", "entry", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits",
-    )  # fmt: skip
+    __slots__ = ("came", "count", "deadline", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits")
 
-    def __init__(self, seq: int, key: int, pos: int, taken: Taken, first: int | None, scope: int) -> None:
+    def __init__(self, seq: int, key: int, pos: int, taken: Taken, first: int | None) -> None:
         self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, taken, first
-        self.scope = scope  #: the stretch it must get through before `every` starts anew, -1 for none
+        self.scope = -1  #: the stretch it must get through before `every` starts anew, -1 for none
         self.count = 0  #: records taken at this stage; at a pair, 1 and 2 stand for the sides
         self.passed = False  #: whether an absence beside `and` has been waited out
-        self.entered = self.entry = 0
+        self.came = 0  #: its turn among all that came to their stages
         self.deadline = NEVER
         self.waits: list[int] = []  #: at a sequence, the stages where it waits
 
 
-class Match:
-    """A chain that was matched: what it took, when, and the stamps of its last record."""
+class Shown(NamedTuple):
+    """A record that attempts are shown: the sides, by identity, that it suits by its own values, and when it came."""
 
-    __slots__ = ("stamp", "taken", "time")
+    sides: set[int]
+    record: Record
+    time: int
 
-    def __init__(self, taken: Taken, time: int, stamp: tuple[int, int]) -> None:
-        self.taken, self.time, self.stamp = taken, time, stamp
 
-
-class TokenMatcher:
+class Interpreter:
     """All attempts of all keys; at most `cap` that have taken something, the oldest of which goes first."""
 
-    def __init__(self, automaton: Automaton, cap: int) -> None:
-        self._a, self._cap = automaton, cap
-        self.faults: list[
-            str
-        ] = []  #: why records could not be compared with what attempts took; emptied by who reads it
-        self._conditions = {
-            id(side): [self._computed(side, condition) for condition in side.cross]
-            for stage in automaton.stages
-            for side in sides(stage)
-        }
-        self._equal = [self._equality(stage) for stage in automaton.stages]
-        self.tokens: dict[int, Token] = {}  #: by age
-        self._waiting: dict[Any, dict[int, Token]] = {}  #: (key, stage[, value]) → token by entry
+    def __init__(self, automaton: Automaton, wanted: tuple[s.Attribute, ...], cap: int) -> None:
+        a = self._a = automaton
+        self._cap = cap
+        self._tests = [(side, own_mask(a, side)) for side in a.sides()]
+        self._conditions = {id(side): [self._computed(c, c.expr) for c in side.cross] for side in a.sides()}
+        self._equal = [self._equality(stage) for stage in a.stages]
+        streams = [a.event_of(attribute.ref or "").stream for attribute in wanted]
+        self._wanted = [(label(w), _reader(w), a.schemas[of][w.name]) for w, of in zip(wanted, streams, strict=True)]
+        read = {(of, w.name) for w, of in zip(wanted, streams, strict=True)}
+        for side in a.sides():
+            for attribute in (attribute for condition in side.cross for attribute in condition.reads.values()):
+                read.add((a.event_of(attribute.ref).stream if attribute.ref else side.stream, attribute.name))
+        self._needed = [sorted(name for stream, name in read if stream == of) for of in range(len(a.streams))]
+        self._every_record_counts = a.strict or any(isinstance(side, Absence) for side in a.sides())
+        self._begins_with_wait = _wait_us(a.stages[0]) is not None
+        self._opening = next((scope for scope in a.scopes if scope[0] == 0), None)
+        self._starts_at_each = a.strict and self._opening == (0, 0)
+        self._first_places = first_places(a.stages)
+
+        self._tokens: dict[int, Token] = {}  #: by age
+        self._waiting: dict[Any, dict[int, Token]] = {}  #: (key, stage[, value]) → token by its turn
+        self._in_place: dict[tuple[int, int], Token] = {}  #: who waits at which place of a key's sequence
         self._deadlines: list[tuple[int, int]] = []
         self._starts: list[tuple[int, int]] = []
         self._keys: dict[int, int] = {}  #: key → tokens it has
-        self.done: set[int] = set()  #: keys whose chain without `every` was matched
+        self._done: set[int] = set()  #: keys whose chain without `every` was matched
         self._started: dict[int, Token] = {}  #: those that have taken something, by the age of what they took first
-        self.evicted = 0
-        self._seq = 0
-        self._clock = -(2**63)
-        self._first_places = first_places(automaton.stages)
-        self._in_place: dict[tuple[int, int], Token] = {}  #: who waits at which place of a key's sequence
+        self._seq, self._slots, self._clock = 0, 0, -(2**63)
+        self.evicted = 0  #: how many attempts went because of the cap
         self._reborn: list[Token] = []  #: attempts that begin because a record broke others
         self._broken_at_start = False
-        self._matches: list[Match] = []
+        self._matches: list[tuple[Taken, tuple[int, int]]] = []  #: what each took, and the stamps of its last record
         self._stamp = (0, 0)
-        self._begins_with_wait = _wait_us(automaton.stages[0]) is not None
-        self._opening = next((scope for scope in automaton.scopes if scope[0] == 0), None)
-        self._starts_at_each = automaton.strict and self._opening == (0, 0)
+        self._faults: list[str] = []  #: why the record could not be compared with what attempts took
+        self._unfit: list[tuple[int, Record, list[int], str]] = []
 
-    def _computed(self, side: Take | Wait, value: s.Value) -> Callable[[Any], Any]:
-        """Return a function of (taken, record) that computes a value; without an answer it is missing, and a fault."""
-        schemas, stage_of = self._a.schemas, self._a.stage_of
-        compute = single(
-            value, lambda a: schemas[side.stream if a.ref is None else stage_of(a.ref).stream][a.name], _reader
-        )
+    def _computed(self, condition: Condition, expr: Expr) -> Compute:
+        """Return how to compute a condition, or a part of it; without an answer it is missing, and a fault."""
+        if isinstance(expr, Column):
+            return _reader(condition.reads[expr.name])
+        compute = compiled_single(expr, condition.schema)
+        readers = [(column, _reader(condition.reads[column])) for column in expr.columns()]
 
-        def run(moment: Any) -> Any:
+        def run(moment: tuple[Taken, Record]) -> Any:
             try:
-                return compute(moment)
+                return compute({column: read(moment) for column, read in readers})
             except RecordError as error:
-                self.faults += error.reasons
+                self._faults += error.reasons
                 return None
 
         return run
 
-    def _equality(self, stage: Stage) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
+    def _equality(self, stage: Stage) -> tuple[Compute, Compute] | None:
         """Return how to compute both sides of a condition `this record == earlier ones`, if the stage has one."""
-        if self._a.strict or not isinstance(stage, Take) or stage.counted:
+        if self._a.strict or not isinstance(stage, Accept) or stage.counted:
             return None
         for condition in stage.cross:
-            if isinstance(condition, s.Operation) and condition.op == "==":
-                for mine, other in (condition.args, condition.args[::-1]):
-                    if attributes(mine) and all(a.ref is None for a in attributes(mine)) and _only_earlier(other):
-                        return self._computed(stage, mine), self._computed(stage, other)
+            for sign, mine, other in condition.comparisons():
+                if sign == "eq":
+                    return self._computed(condition, mine), self._computed(condition, other)
         return None
 
-    # -- what happens -------------------------------------------------------------------------------------------------
-
-    def offer(
-        self, key: int, stream: int, passes: dict[int, bool], record: Record, time: int, stamp: tuple[int, int]
-    ) -> list[Match]:
-        """Show a record to the attempts of its key; `passes` says which places it suits by its own values."""
-        self._matches = []
-        self.tick(time)
-        self._stamp = stamp
-        if not self._keys.get(key) and key not in self.done:
-            self._arm(key, 0, {}, None, time)
-        if self._a.strict:
-            self._rearm(key, time)
-            self._show_in_turn(self._candidates(key, record, passes), stream, passes, record, time)
-            self._rearm(key, time)
-            # the record that broke a sequence may begin the next attempt
-            reborn, self._reborn = self._reborn, []
-            self._show_in_turn(reborn, stream, passes, record, time)
-            self._rearm(key, time)
-        else:
-            for token in self._candidates(key, record, passes):
-                if token.seq in self.tokens:
-                    self._show(token, stream, passes, record, time)
-        self._evict(time)
-        self._restart(key, time)
-        self._reborn = []
-        return self._matches
+    # -- what a matcher is asked --------------------------------------------------------------------------------------
 
     @property
-    def busy(self) -> int:
+    def live(self) -> int:
         """The number of attempts that have taken something."""
         return len(self._started)
 
-    def tick(self, time: int) -> list[Match]:
-        """Let time pass: absences are waited out, attempts grow too old."""
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes attempts and their records take as Python objects."""
+        records = sum(len(records) for token in self._tokens.values() for records in token.taken.values())
+        return records * _RECORD_BYTES + len(self._tokens) * _ATTEMPT_BYTES
+
+    def holding(self) -> Array:
+        """Return which keys hold anything: alone, an attempt that waits for its first record is as good as none."""
+        held = np.zeros(self._slots, np.bool_)
+        held[[t.key for t in self._tokens.values() if self._begins_with_wait or t.first is not None]] = True
+        held[list(self._done)] = True
+        return held
+
+    def reserve(self, slots: int) -> None:
+        """Learn how many keys there are; tokens find their room."""
+        self._slots = max(self._slots, slots)
+
+    def process(self, chunk: Chunk) -> list[Batch]:
+        """Return the matches that the records complete, in order."""
+        masks = [(id(side), chunk.mask(side.stream, test).tolist()) for side, test in self._tests]
+        records: list[tuple[int, Record]] = [(0, {})] * chunk.length
+        for part in chunk.parts:
+            places = range(chunk.length) if part.places is None else part.places.tolist()
+            needed = {name: part.batch.columns[name] for name in self._needed[part.stream]}
+            rows = part.batch.of_columns(needed).rows() if needed else [{}] * part.batch.length
+            for place, record in zip(places, rows, strict=True):
+                records[place] = (part.stream, record)
+        times, keys, stamps = chunk.times.tolist(), chunk.slots.tolist(), chunk.stamps.tolist()
+        for i, (stream, record) in enumerate(records):
+            shown = Shown({side for side, mask in masks if mask[i]}, record, times[i])
+            if self._every_record_counts or shown.sides:
+                self._offer(keys[i], shown, tuple(stamps[i]))
+                if self._faults:
+                    self._unfit.append((stream, record, stamps[i], self._faults[0]))
+                    self._faults.clear()
+        return self.advance(times[-1]) if times else []
+
+    def advance(self, time: int) -> list[Batch]:
+        """Let time pass: absences are waited out, attempts grow too old; return the matches so far."""
+        self._pass_time(time)
+        matches, self._matches = self._matches, []
+        if not matches:
+            return []
+        columns = {name: column_of([read((m, {})) for m, _ in matches], kind) for name, read, kind in self._wanted}
+        return [Batch(columns, len(matches), np.array([stamp for _, stamp in matches], np.int64).reshape(-1, 2))]
+
+    def unfit(self, step: str) -> Batch | None:
+        """Return, once, dead letters for records that could not be compared with earlier ones: those did not take them."""
+        letters = []
+        for stream, record, stamps, why in self._unfit:
+            columns = {name: column_of([value], self._a.schemas[stream][name]) for name, value in record.items()}
+            letters.append(dead_letters(step, [why], Batch(columns, 1, np.array([stamps], np.int64))))
+        self._unfit.clear()
+        return concat_batches(letters) if letters else None
+
+    def save(self, slots: Array) -> dict[str, Any]:
+        """Return the attempts of these keys as plain values; their key counts along `slots`."""
+        place = {slot: i for i, slot in enumerate(slots.tolist())}
+        chosen = [token for token in self._tokens.values() if token.key in place]
+        tokens = [[getattr(t, name) if name != "key" else place[t.key] for name in Token.__slots__] for t in chosen]
+        done = sorted(place[slot] for slot in self._done if slot in place)
+        return {"tokens": tokens, "done": done, "clock": self._clock}
+
+    def load(self, saved: dict[str, Any], slots: Array) -> None:
+        """Add saved attempts; `slots` are the keys that theirs have here."""
+        base = self._seq
+        for row in saved["tokens"]:
+            fields = dict(zip(Token.__slots__, row, strict=True))
+            token = Token(base + fields["seq"], int(slots[fields["key"]]), fields["pos"], fields["taken"], None)
+            for name in ("scope", "count", "passed", "deadline", "waits"):
+                setattr(token, name, fields[name])
+            token.came = base + fields["came"]
+            self._seq = max(self._seq, token.seq, token.came)
+            self._add(token, fields["first"])
+            if token.deadline != NEVER:
+                heapq.heappush(self._deadlines, (token.deadline, token.seq))
+            self._wait(token)
+        self._done |= {int(slots[key]) for key in saved["done"]}
+        self._clock = max(self._clock, saved["clock"])
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def _offer(self, key: int, shown: Shown, stamp: tuple[int, int]) -> None:
+        """Show a record to the attempts of its key."""
+        self._pass_time(shown.time)
+        self._stamp = stamp
+        self._restart(key, shown.time)
+        if self._a.strict:
+            self._rearm(key, shown.time)
+            self._show_in_turn(self._candidates(key, shown), shown)
+            self._rearm(key, shown.time)
+            # the record that broke a sequence may begin the next attempt
+            reborn, self._reborn = self._reborn, []
+            self._show_in_turn(reborn, shown)
+            self._rearm(key, shown.time)
+        else:
+            for token in self._candidates(key, shown):
+                if token.seq in self._tokens:
+                    self._show(token, shown)
+        while self.live > self._cap:
+            self.evicted += 1
+            self._die(next(iter(self._started.values())), shown.time, again=False)
+        self._restart(key, shown.time)
+        self._reborn = []
+
+    def _pass_time(self, time: int) -> None:
         self._clock = max(self._clock, time)
         last = self._seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
+        within = self._a.within_us
         while True:
             deadline = self._deadlines[0][0] if self._deadlines else NEVER
-            too_old = (
-                self._starts[0][0] + self._a.within_us + 1 if self._starts and self._a.within_us is not None else NEVER
-            )
+            too_old = self._starts[0][0] + within + 1 if self._starts and within is not None else NEVER
             if min(deadline, too_old) > self._clock:
-                return self._matches
+                return
             if too_old <= deadline:
-                self._expire(too_old)
+                first, seq = heapq.heappop(self._starts)
+                token = self._tokens.get(seq)
+                if token is not None and token.first == first:
+                    self._die(token, too_old, again=False)
             else:
-                self._wait_out(deadline, last)
+                _, seq = heapq.heappop(self._deadlines)
+                token = self._tokens.get(seq)
+                if token is not None and token.deadline == deadline and seq <= last:
+                    self._wait_out(token, deadline)
 
-    def advance(self, time: int) -> list[Match]:
-        """Let time pass without a record, and return what that completes."""
-        self._matches = []
-        return self.tick(time)
-
-    def _candidates(self, key: int, record: Record, passes: dict[int, bool]) -> list[Token]:
+    def _candidates(self, key: int, shown: Shown) -> list[Token]:
         found: list[Token] = []
         for pos, equal in enumerate(self._equal):
             if equal is None:
                 found += self._waiting.get((key, pos), {}).values()
-            elif passes.get(id(self._a.stages[pos])):
-                found += self._waiting.get((key, pos, equal[0](({}, record))), {}).values()
-        found.sort(key=lambda token: token.entry)
-        return found
+            elif id(self._a.stages[pos]) in shown.sides:
+                found += self._waiting.get((key, pos, equal[0](({}, shown.record))), {}).values()
+        return sorted(found, key=lambda token: token.came)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    def _show(self, token: Token, stream: int, passes: dict[int, bool], record: Record, time: int) -> None:
-        stage = self._a.stages[token.pos]
-        if isinstance(stage, Take) and token.count >= stage.least and token.pos + 1 < len(self._a.stages):
-            # the record may go to a later stage: what follows an optional or satisfied count has precedence
-            for pos in range(token.pos + 1, len(self._a.stages)):
-                if self._try(token, pos, stream, passes, record, time):
-                    return
-                later = self._a.stages[pos]
-                if not (isinstance(later, Take) and later.least == 0):
-                    break
-        self._try(token, token.pos, stream, passes, record, time)
+    def _show(self, token: Token, shown: Shown) -> None:
+        """Show a record to an attempt: what follows an optional or satisfied count has precedence."""
+        if not any(self._try(token, pos, shown) for pos in self._stages_after(token)):
+            self._try(token, token.pos, shown)
 
-    def _show_in_turn(
-        self, tokens: list[Token], stream: int, passes: dict[int, bool], record: Record, time: int
-    ) -> None:
+    def _stages_after(self, token: Token) -> list[int]:
+        """Return the later stages that could take an attempt's next record."""
+        stages, found = self._a.stages, []
+        stage = stages[token.pos]
+        if isinstance(stage, Accept) and token.count >= stage.least:
+            for pos in range(token.pos + 1, len(stages)):
+                found.append(pos)
+                if not _optional(stages[pos]):
+                    break
+        return found
+
+    def _show_in_turn(self, tokens: list[Token], shown: Shown) -> None:
         """Show a record to attempts at a sequence, at their last stages first; who does not take it is over."""
         for token in tokens:
             self._leave_places(token)
@@ -196,119 +288,110 @@ class TokenMatcher:
         left_out = False
         for pos in range(len(self._a.stages) - 1, -1, -1):
             for token in [token for token in left.values() if pos in token.waits]:
-                new = token.first is None
-                if self._try(token, pos, stream, passes, record, time):
+                new, last = token.first is None, pos == min(token.waits)
+                taken = self._show_at(token, pos, shown, last=last)
+                if taken or last:
                     del left[token.seq]
-                    if token.seq in self.tokens and not token.waits:
-                        self._die(token, time, again=False)  # others wait wherever it would
-                    left_out |= new and pos > 0
-                elif pos == min(token.waits):
-                    del left[token.seq]
-                    self._not_taken(token, time)
+                left_out |= taken and new and pos > 0
         if left_out and self._starts_at_each:
             # an attempt began beyond the first place, where the record may begin another
-            another = self._arm(tokens[0].key, 0, {}, None, time)
-            if not self._try(another, 0, stream, passes, record, time):
-                self._not_taken(another, time)
-            elif another.seq in self.tokens and not another.waits:
-                self._die(another, time, again=False)
+            self._show_at(self._arm(tokens[0].key, 0, {}, None, shown.time), 0, shown, last=True)
 
-    def _not_taken(self, token: Token, time: int) -> None:
-        if token.first is not None:
-            self._die(token, time, again=True)
-            return
-        self._leave(token)
-        self._stay(token)
-        if not token.waits:
-            self._die(token, time, again=False)
+    def _show_at(self, token: Token, pos: int, shown: Shown, *, last: bool) -> bool:
+        """Show a record to an attempt at one of the stages where it waits, perhaps the last; say whether it was taken."""
+        taken = self._try(token, pos, shown)
+        if taken:
+            if token.seq in self._tokens and not token.waits:
+                self._die(token, shown.time, again=False)  # others wait wherever it would
+        elif last and token.first is not None:
+            self._die(token, shown.time, again=True)
+        elif last:
+            self._leave(token)
+            self._stay(token)
+            if not token.waits:
+                self._die(token, shown.time, again=False)
+        return taken
 
-    def _try(self, token: Token, pos: int, stream: int, passes: dict[int, bool], record: Record, time: int) -> bool:
+    def _try(self, token: Token, pos: int, shown: Shown) -> bool:
         stage = self._a.stages[pos]
         for n, side in enumerate(sides(stage), 1):
-            if side.stream != stream or not passes.get(id(side)):
+            moment = (token.taken, shown.record)
+            if id(side) not in shown.sides or not all(holds(moment) for holds in self._conditions[id(side)]):
                 continue
-            if not all(condition((token.taken, record)) for condition in self._conditions[id(side)]):
-                continue
-            if isinstance(side, Wait):
+            if isinstance(side, Absence):
                 if token.pos != pos or token.passed:
                     continue
                 if isinstance(stage, Pair) and stage.op == "or":
                     token.deadline = NEVER  # the other side may still come
                 else:
-                    self._die(token, time, again=True)
+                    self._die(token, shown.time, again=True)
                 return True
-            if isinstance(stage, Pair):
-                if token.pos != pos or token.count & n == 0:
-                    self._take(token, pos, side, record, time, n)
-                    return True
-            elif token.pos != pos or stage.most is None or token.count < stage.most:  # type: ignore[union-attr]
-                self._take(token, pos, side, record, time, 0)
+            fits = token.count & n == 0 if isinstance(stage, Pair) else side.most is None or token.count < side.most
+            if token.pos != pos or fits:
+                self._take(token, pos, side, shown, n)
                 return True
         return False
 
-    def _take(self, token: Token, pos: int, side: Take, record: Record, time: int, n: int) -> None:
+    def _take(self, token: Token, pos: int, side: Accept, shown: Shown, n: int) -> None:
         self._leave(token)
         if token.first is None:
-            self._begin(token, time)
+            self._begin(token, shown.time)
         anew: list[int] = []
         while token.pos < pos:
             anew += self._pass(token)
-            self._enter(token, token.pos + 1, time)
-        token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), record]}
+            self._enter(token, token.pos + 1, shown.time)
+        token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), shown.record]}
         stage = self._a.stages[pos]
         if isinstance(stage, Pair):
             token.count |= n
-            full = token.count == 3 if stage.op == "and" and not _has_wait(stage) else True
-            if stage.op == "and" and _has_wait(stage):
-                full = token.passed or _wait_of(stage).wait_us is None
+            absence = next((other for other in stage.sides if isinstance(other, Absence)), None)
+            full = stage.op == "or" or token.count == 3
+            if stage.op == "and" and absence is not None:
+                full = token.passed or absence.wait_us is None
         else:
             token.count += 1
-            full = token.count >= max(stage.least, 1)  # type: ignore[union-attr]
-            if token.count == max(stage.least, 1) and not self._a.strict:  # type: ignore[union-attr]
+            enough = max(side.least, 1)
+            full = token.count >= enough
+            if token.count == enough and not self._a.strict:
                 self._come(token)
-            more = stage.most is None or token.count < stage.most  # type: ignore[union-attr]
-            if full and more and pos + 1 < len(self._a.stages):
-                if token.count == max(stage.least, 1):  # type: ignore[union-attr]
+            if full and (side.most is None or token.count < side.most) and pos + 1 < len(self._a.stages):
+                if token.count == enough:
                     anew += self._pass(token)
                 full = False  # it waits for what follows, and takes more meanwhile
         if full:
-            self._move_on(token, time)
+            self._move_on(token, shown.time)
         else:
             self._stay(token)
-        self._start_scopes(token, anew, time)
+        for scope in anew:
+            self._start_scope(token, scope, shown.time)
 
     def _move_on(self, token: Token, time: int) -> None:
-        """Leave a stage that is complete for the next one, or be done."""
+        """Leave a stage that is complete for the next one, or be done: optional places at the end stay empty."""
         anew = self._pass(token)
-        pos = token.pos + 1
-        stages = self._a.stages
-        rest = stages[pos:]
-        if all(isinstance(stage, Take) and stage.least == 0 for stage in rest):
-            # nothing more is needed: optional places at the end stay empty
-            token.pos = len(stages) - 1
+        if all(map(_optional, self._a.stages[token.pos + 1 :])):
+            token.pos = len(self._a.stages) - 1
             self._finish(token, time)
         else:
-            self._enter(token, pos, time)
+            self._enter(token, token.pos + 1, time)
             self._stay(token)
-        self._start_scopes(token, anew, time)
+        for scope in anew:
+            self._start_scope(token, scope, time)
 
     def _finish(self, token: Token, time: int) -> None:
-        self._matches.append(Match(token.taken, time, self._stamp))
-        scope = token.scope
+        self._matches.append((token.taken, self._stamp))
         self._drop(token)
-        if scope >= 0 and not self._starts_at_each:  # `every` before an optional last place, which was never entered
-            self._start_scope(token, scope, time)
+        if token.scope >= 0 and not self._starts_at_each:
+            self._start_scope(
+                token, token.scope, time
+            )  # `every` before an optional last place, which was never entered
         elif self._opening is None:
-            self.done.add(token.key)
+            self._done.add(token.key)
 
     def _enter(self, token: Token, pos: int, time: int) -> None:
         before = self._a.stages[token.pos]
-        has_come = isinstance(before, Take) and token.count >= max(before.least, 1)
-        token.pos, token.count, token.passed, token.entered = pos, 0, False, time
-        token.deadline = NEVER
-        for scope, (first, _) in enumerate(self._a.scopes):
-            if first == pos:
-                token.scope = scope
+        has_come = isinstance(before, Accept) and token.count >= max(before.least, 1)
+        token.pos, token.count, token.passed, token.deadline = pos, 0, False, NEVER
+        token.scope = next((i for i, (first, _) in enumerate(self._a.scopes) if first == pos), token.scope)
         if self._a.strict or not has_come:
             self._come(token)
         wait = _wait_us(self._a.stages[pos])
@@ -319,25 +402,34 @@ class TokenMatcher:
     def _come(self, token: Token) -> None:
         """Put an attempt behind all others; of a pattern, one whose count has enough has come to what follows."""
         self._seq += 1
-        token.entry = self._seq
+        token.came = self._seq
 
     def _pass(self, token: Token) -> list[int]:
         """Return the stretch that starts anew, once the token has found its place: `every` before one that is complete."""
         if token.scope < 0 or self._a.scopes[token.scope][1] != token.pos:
             return []
-        if self._starts_at_each and self._a.scopes[token.scope] == (0, 0):
-            token.scope = -1  # a sequence starts anew when its first place is free, see _rearm
-            return []
         scope, token.scope = token.scope, -1
-        return [scope]
+        # a sequence starts anew when its first place is free, see _rearm
+        return [] if self._starts_at_each and self._a.scopes[scope] == (0, 0) else [scope]
 
-    def _start_scopes(self, token: Token, scopes: list[int], time: int) -> None:
-        for scope in scopes:
-            self._start_scope(token, scope, time)
+    def _wait_out(self, token: Token, time: int) -> None:
+        self._leave(token)
+        stage = self._a.stages[token.pos]
+        token.deadline = NEVER
+        if token.first is None:
+            self._begin(token, time)  # time is counted from the first thing that happens, here the absence itself
+        if isinstance(stage, Pair) and stage.op == "and" and token.count == 0:
+            token.passed = True
+            self._stay(token)
+        else:
+            self._move_on(token, time)
+        self._restart(token.key, time)
+
+    # -- how attempts begin and end -----------------------------------------------------------------------------------
 
     def _start_scope(self, token: Token, scope: int, time: int) -> Token:
         first, _ = self._a.scopes[scope]
-        before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Take)}
+        before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Accept)}
         taken = {ref: records for ref, records in token.taken.items() if ref in before}
         new = self._arm(token.key, first, taken, token.first if first else None, time)
         if self._a.strict and not new.waits:
@@ -346,14 +438,17 @@ class TokenMatcher:
 
     def _arm(self, key: int, pos: int, taken: Taken, first: int | None, time: int) -> Token:
         self._seq += 1
-        token = Token(self._seq, key, pos, taken, first, -1)
-        self.tokens[token.seq] = token
-        self._keys[key] = self._keys.get(key, 0) + 1
-        if first is not None:
-            self._begin(token, first)
+        token = Token(self._seq, key, pos, taken, None)
+        self._add(token, first)
         self._enter(token, pos, time)
         self._stay(token)
         return token
+
+    def _add(self, token: Token, first: int | None) -> None:
+        self._tokens[token.seq] = token
+        self._keys[token.key] = self._keys.get(token.key, 0) + 1
+        if first is not None:
+            self._begin(token, first)
 
     def _begin(self, token: Token, first: int) -> None:
         token.first = first
@@ -370,196 +465,93 @@ class TokenMatcher:
         self._broken_at_start = False
 
     def _restart(self, key: int, time: int) -> Token | None:
-        if not self._keys.get(key) and key not in self.done:
-            return self._arm(key, 0, {}, None, time)
-        return None
+        """Begin an attempt if the key has none and its chain was not matched for good."""
+        return self._arm(key, 0, {}, None, time) if not self._keys.get(key) and key not in self._done else None
 
     def _die(self, token: Token, time: int, *, again: bool) -> None:
         """End an attempt that failed; `every` and a chain that was never matched start anew."""
-        scope = token.scope
         self._drop(token)
         new = None
         if self._starts_at_each and token.pos == 0:
-            least = self._a.stages[0].least if isinstance(self._a.stages[0], Take) else 0
+            least = self._a.stages[0].least if isinstance(self._a.stages[0], Accept) else 0
             self._broken_at_start |= again and token.first is not None and token.count >= least > 0
-        elif scope >= 0 and (again or self._a.scopes[scope][0] == 0):
-            new = self._start_scope(token, scope, time)
+        elif token.scope >= 0 and (again or self._a.scopes[token.scope][0] == 0):
+            new = self._start_scope(token, token.scope, time)
         new = self._restart(token.key, time) or new
         if new is not None and self._a.strict and again and token.first is not None:
             self._reborn.append(new)
 
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def _wait_out(self, deadline: int, last: int) -> None:
-        _, seq = heapq.heappop(self._deadlines)
-        token = self.tokens.get(seq)
-        if token is not None and token.deadline == deadline and seq <= last:
-            self._waited_out(token, deadline)
-
-    def _waited_out(self, token: Token, time: int) -> None:
+    def _drop(self, token: Token) -> None:
         self._leave(token)
-        stage = self._a.stages[token.pos]
-        token.deadline = NEVER
-        if token.first is None:
-            # time is counted from the first thing that happens, here the absence itself
-            self._begin(token, time)
-        if isinstance(stage, Pair) and stage.op == "and" and token.count == 0:
-            token.passed = True
-            self._stay(token)
-        else:
-            self._move_on(token, time)
-        self._restart(token.key, time)
+        if self._tokens.pop(token.seq, None) is None:
+            return
+        self._started.pop(token.seq, None)
+        self._keys[token.key] -= 1
+        if not self._keys[token.key]:
+            del self._keys[token.key]
 
-    def _expire(self, time: int) -> None:
-        first, seq = heapq.heappop(self._starts)
-        token = self.tokens.get(seq)
-        if token is not None and token.first == first:
-            self._die(token, time, again=False)
+    # -- where attempts wait ------------------------------------------------------------------------------------------
 
-    def _evict(self, time: int) -> None:
-        while self.busy > self._cap:
-            oldest = next(iter(self._started.values()))
-            self.evicted += 1
-            self._die(oldest, time, again=False)
-
-    # -- where attempts are kept --------------------------------------------------------------------------------------
-
-    def _place(self, token: Token) -> Any:
+    def _waits_at(self, token: Token) -> Any:
         equal = self._equal[token.pos]
         return (token.key, token.pos) if equal is None else (token.key, token.pos, equal[1]((token.taken, {})))
 
     def _stay(self, token: Token) -> None:
+        """Let an attempt wait; at a sequence, at the stages that could take its next record and where nobody does yet."""
         if self._a.strict:
-            token.waits = self._free_stages(token)
+            stage, found = self._a.stages[token.pos], self._stages_after(token)
+            if not isinstance(stage, Accept) or stage.most is None or token.count < stage.most:
+                found.insert(0, token.pos)
+            token.waits = [pos for pos in found if self._place(token, pos) not in self._in_place]
             if not token.waits:
                 return
         self._wait(token)
 
     def _wait(self, token: Token) -> None:
         for pos in token.waits:
-            self._in_place[self._place_in(token, pos)] = token
-        self._waiting.setdefault(self._place(token), {})[token.entry] = token
+            self._in_place[self._place(token, pos)] = token
+        self._waiting.setdefault(self._waits_at(token), {})[token.came] = token
 
-    def _free_stages(self, token: Token) -> list[int]:
-        """Return the stages of a sequence that could take an attempt's next record, and where nobody waits yet."""
-        stages = self._a.stages
-        stage, found = stages[token.pos], []
-        if not isinstance(stage, Take) or stage.most is None or token.count < stage.most:
-            found.append(token.pos)
-        if isinstance(stage, Take) and token.count >= stage.least:
-            for pos in range(token.pos + 1, len(stages)):
-                found.append(pos)
-                later = stages[pos]
-                if not (isinstance(later, Take) and later.least == 0):
-                    break
-        return [pos for pos in found if self._place_in(token, pos) not in self._in_place]
-
-    def _place_in(self, token: Token, pos: int) -> tuple[int, int]:
+    def _place(self, token: Token, pos: int) -> tuple[int, int]:
         stage = self._a.stages[pos]
         inner = 0
         if pos == token.pos:
-            if not isinstance(stage, Take) or token.count < stage.least:
+            if not isinstance(stage, Accept) or token.count < stage.least:
                 inner = token.count
             elif pos == 0 and stage.least == 0:
                 inner = min(token.count, 1)
         return token.key, self._first_places[pos] + inner
 
     def _leave_places(self, token: Token) -> None:
-        for pos in token.waits:
-            place = self._place_in(token, pos)
+        for place in [self._place(token, pos) for pos in token.waits]:
             if self._in_place.get(place) is token:
                 del self._in_place[place]
 
     def _leave(self, token: Token) -> None:
         self._leave_places(token)
-        place = self._place(token)
-        waiting = self._waiting.get(place)
-        if waiting and waiting.pop(token.entry, None) is not None and not waiting:
-            del self._waiting[place]
-
-    def _drop(self, token: Token) -> None:
-        self._leave(token)
-        if self.tokens.pop(token.seq, None) is None:
-            return
-        self._started.pop(token.seq, None)
-        left = self._keys[token.key] - 1
-        if left:
-            self._keys[token.key] = left
-        else:
-            del self._keys[token.key]
-
-    # -- saving -------------------------------------------------------------------------------------------------------
-
-    def save(self, keys: Iterable[int]) -> dict[str, Any]:
-        """Return the attempts of these keys as plain values."""
-        chosen = set(keys)
-        rows = [
-            [t.seq, t.key, t.pos, t.taken, t.first, t.scope, t.count, t.passed, t.entered, t.entry, t.deadline, t.waits]
-            for t in self.tokens.values()
-            if t.key in chosen
-        ]
-        return {"tokens": rows, "done": sorted(self.done & chosen), "clock": self._clock, "evicted": self.evicted}
-
-    def load(self, saved: dict[str, Any], slots: dict[int, int]) -> None:
-        """Add saved attempts; `slots` maps their keys to ours."""
-        base = self._seq
-        for seq, key, pos, taken, first, scope, count, passed, entered, entry, deadline, waits in saved["tokens"]:
-            token = Token(base + seq, slots[key], pos, taken, first, scope)
-            token.count, token.passed, token.entered, token.entry, token.deadline = (
-                count,
-                passed,
-                entered,
-                base + entry,
-                deadline,
-            )
-            token.waits = waits
-            self._seq = max(self._seq, token.seq, token.entry)
-            self.tokens[token.seq] = token
-            self._keys[token.key] = self._keys.get(token.key, 0) + 1
-            if deadline != NEVER:
-                heapq.heappush(self._deadlines, (deadline, token.seq))
-            if first is not None:
-                self._begin(token, first)
-            self._wait(token)
-        self.done |= {slots[key] for key in saved["done"]}
-        self._clock = max(self._clock, saved["clock"])
-
-    def holding(self) -> list[int]:
-        """Return the keys that hold anything: alone, an attempt that waits for its first record is as good as none."""
-        lasting = {t.key for t in self.tokens.values() if self._begins_with_wait or t.first is not None}
-        return list(lasting | self.done)
-
-    def count_records(self) -> int:
-        """Return how many records attempts hold."""
-        return sum(len(records) for token in self.tokens.values() for records in token.taken.values())
+        at = self._waits_at(token)
+        waiting = self._waiting.get(at)
+        if waiting and waiting.pop(token.came, None) is not None and not waiting:
+            del self._waiting[at]
 
 
-def _reader(attribute: s.Attribute) -> Callable[[Any], Any]:
-    name, ref, index = attribute.name, attribute.ref, attribute.index
+def _reader(attribute: s.Attribute) -> Compute:
+    name, ref = attribute.name, attribute.ref
     if ref is None:
         return lambda moment: moment[1].get(name)
-    back, offset = (index.back, index.offset) if index else (True, 0)
+    index = attribute.index or s.Index(True)
+    at = -1 - index.offset if index.back else index.offset
 
-    def earlier(moment: Any) -> Any:
+    def earlier(moment: tuple[Taken, Record]) -> Any:
         records = moment[0].get(ref, ())
-        if offset >= len(records):
-            return None
-        return records[-1 - offset if back else offset].get(name)
+        return records[at].get(name) if index.offset < len(records) else None
 
     return earlier
 
 
-def _only_earlier(value: s.Value) -> bool:
-    return bool(attributes(value)) and all(a.ref is not None for a in attributes(value))
-
-
-def _has_wait(pair: Pair) -> bool:
-    return any(isinstance(side, Wait) for side in pair.sides)
-
-
-def _wait_of(pair: Pair) -> Wait:
-    return next(side for side in pair.sides if isinstance(side, Wait))
+def _optional(stage: Stage) -> bool:
+    return isinstance(stage, Accept) and stage.least == 0
 
 
 def _wait_us(stage: Stage) -> int | None:
-    return next((side.wait_us for side in sides(stage) if isinstance(side, Wait)), None)
+    return next((side.wait_us for side in sides(stage) if isinstance(side, Absence)), None)

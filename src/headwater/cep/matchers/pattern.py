@@ -128,7 +128,7 @@ class PatternMatcher(PlainMatcher):
         buckets = 1 << (2 * room - 1).bit_length()
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         order = np.flatnonzero(pool[:, w.STATE] >= 0)
-        order = order[np.argsort(pool[order, w.ENTRY])]
+        order = order[np.argsort(pool[order, w.CAME])]
         k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
     def _tidy(self) -> None:
@@ -174,7 +174,7 @@ class PatternMatcher(PlainMatcher):
             "stage": stage,
             "slot": of[self._pool[live, w.SLOT]],
             "first": self._pool[live, k.FIRST],
-            "entry": self._pool[live, w.ENTRY],
+            "entry": self._pool[live, w.CAME],
             "armed": self._armed[slots],
         }
 
@@ -188,7 +188,7 @@ class PatternMatcher(PlainMatcher):
         armed[slots] = saved["armed"]
         self.store = self._new_store()
         self._rebuild(
-            [own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ENTRIES])}]
+            [own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ARRIVALS])}]
         )
         self._armed = armed
 
@@ -214,5 +214,5 @@ class PatternMatcher(PlainMatcher):
             joined["slot"], joined["first"], joined["stage"], entries, taken, self.store.values, t.conditions, t.index,
             self._pool, self._rows, self._roots, self._meta,
         )  # fmt: skip
-        self._meta[k.ENTRIES] = len(by_entry)
+        self._meta[k.ARRIVALS] = len(by_entry)
         k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]

@@ -6,7 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton, ChainReader, Pair, Take, Wait, column_type, events_of, indexed, label
+from headwater.cep.automaton import (
+    Absence,
+    Accept,
+    Automaton,
+    ChainReader,
+    Pair,
+    column_type,
+    events_of,
+    indexed,
+    label,
+)
 from headwater.cep.diagnostics import error_at
 from headwater.cep.match import MatchPlan
 from headwater.cep.planning.selection import Selection, Selector
@@ -29,7 +39,7 @@ class _Chaining:
         self._planner, self._text, self._query = planner, planner.text, query
         self._automaton = ChainReader(planner.text, chain, planner.schemas()).automaton()
         self._at = {event.stream: event.at for event in events_of(chain.links)}
-        names, takes = self._automaton.streams, self._automaton.takes()
+        names, takes = self._automaton.streams, self._automaton.accepts()
         self._refs = {t.ref: (names[t.stream], t.counted) for t in takes if not t.ref.startswith("#")}
         self._wanted: dict[str, tuple[s.Attribute, Type]] = {}
 
@@ -116,14 +126,14 @@ class _Chaining:
         return next((column for column, expr, _ in selection.columns if str(expr) == hidden), None), delay_us
 
 
-def _last(automaton: Automaton) -> tuple[Take | None, int]:
+def _last(automaton: Automaton) -> tuple[Accept | None, int]:
     """Return the event that completes a chain, or comes a known time before that happens."""
     last = automaton.stages[-1]
-    if isinstance(last, Wait) and len(automaton.stages) > 1 and last.wait_us is not None:
+    if isinstance(last, Absence) and len(automaton.stages) > 1 and last.wait_us is not None:
         before = automaton.stages[-2]
-        return (before, last.wait_us) if isinstance(before, Take) else (None, 0)
+        return (before, last.wait_us) if isinstance(before, Accept) else (None, 0)
     if isinstance(last, Pair):
-        of_both = [side for side in last.sides if isinstance(side, Take)]
+        of_both = [side for side in last.sides if isinstance(side, Accept)]
         within = automaton.within_us
         return (of_both[-1], within) if within is not None and last.op == "and" else (None, 0)
-    return (last, 0) if isinstance(last, Take) else (None, 0)
+    return (last, 0) if isinstance(last, Accept) else (None, 0)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type
 from headwater.cep.diagnostics import error_at
-from headwater.cep.expressions import Translator, attributes, conjuncts
+from headwater.cep.expressions import Translator, conjuncts, renamed
 from headwater.cep.planning.selection import Selector
 from headwater.cep.planning.window import extent
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import listed, suggestion
-from headwater.flow.expr import Column, Expr
+from headwater.flow.expr import Call, Column, Expr
 from headwater.flow.stream import Stream
 from headwater.operators.window_join import JoinPlan
 
@@ -139,28 +139,28 @@ class _Joining:
             return (), None
         equal: list[tuple[Expr, Expr, Type]] = []
         rest: Expr | None = None
-        for condition in conjuncts((self._join.on,)):
-            made = Translator(self._text, self._resolve).condition(condition)
+        for value in conjuncts((self._join.on,)):
+            condition = Translator(self._text, self._resolve).condition(value)
             found = self._equality(condition)
             if found is not None:
                 equal.append(found)
             else:
-                rest = made if rest is None else rest & made
+                rest = condition if rest is None else rest & condition
         return tuple(equal), rest
 
-    def _equality(self, condition: s.Value) -> tuple[Expr, Expr, Type] | None:
-        if not isinstance(condition, s.Operation) or condition.op != "==":
+    def _equality(self, condition: Expr) -> tuple[Expr, Expr, Type] | None:
+        if not isinstance(condition, Call) or condition.name != "eq":
             return None
-        found: dict[int, tuple[Expr, Type]] = {}
+        found: dict[int, Expr] = {}
         for value in condition.args:
-            sides = {self._resolve(a)[0].partition(".")[0] for a in attributes(value)}
+            columns = {column: column.partition(".") for column in value.columns()}
+            sides = {name for name, _, _ in columns.values()}
             if len(sides) != 1:
                 return None
             side = self._names.index(sides.pop())
-            schema = self._schemas[side]
-            found[side] = Translator(self._text, lambda a, schema=schema: (a.name, schema[a.name])).translate(value)  # type: ignore[misc]
-        if len(found) != 2 or "any" in (found[0][1], found[1][1]):
+            found[side] = renamed(value, {column: name for column, (_, _, name) in columns.items()})
+        kinds = {value.type_in(self._schemas[side]) for side, value in found.items()}
+        if len(found) != 2 or (kinds != {"text"} and kinds - {*NUMERIC, "time", "bool"}):
             return None
-        kinds = {found[0][1], found[1][1]}
         kind: Type = "text" if kinds == {"text"} else "float" if kinds & {"float", "float32"} else "int"
-        return (found[0][0], found[1][0], kind) if kinds == {"text"} or not kinds - {*NUMERIC, "time", "bool"} else None
+        return found[0], found[1], kind
