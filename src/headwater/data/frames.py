@@ -57,7 +57,7 @@ def unpack_frame(frame: bytes) -> Batch:
     [{'id': 'a'}, {'id': 'b'}]
     """
     _, header_length = PREFIX.unpack_from(frame)
-    return unpack(np.frombuffer(bytearray(frame)[PREFIX.size :], np.uint8), header_length)
+    return unpack(np.frombuffer(bytearray(memoryview(frame)[PREFIX.size :]), np.uint8), header_length)
 
 
 def _pack_column(name: str, column: Column, pieces: list[bytes]) -> tuple[str, int, bool]:

@@ -1,21 +1,17 @@
-"""A queue of batches on disk, for when memory is full."""
+"""A queue of batches on disk, for when memory is full: a log in files without names."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections import deque
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from headwater.data.batch import Batch
-from headwater.data.frames import PREFIX, pack, unpack
+from headwater.data.frames import pack, unpack_frame
 from headwater.errors import InputError
-from headwater.io.files import explained, write_all
-
-_SEGMENT_BYTES = 16 * 2**20
+from headwater.io.files import explained
+from headwater.io.log import Bounds, Consumer, Log, SystemDisk
 
 
 class SpillFile:
@@ -27,87 +23,102 @@ class SpillFile:
     """
 
     def __init__(self, directory: str | Path, max_bytes: int | None = None) -> None:
-        self._directory, self._max_bytes = Path(directory), max_bytes
-        # a few segments within the bound, so that what is consumed makes room
-        self._segment_bytes = _SEGMENT_BYTES if max_bytes is None else min(_SEGMENT_BYTES, max_bytes // 4)
-        self._segments: deque[_Segment] = deque()
+        self._directory, self._bounds = Path(directory), Bounds(max_bytes)
+        self._disk: _Nameless | None = None  # made with the first batch
+        self._log: Log
+        self._consumer: Consumer
         self._batches = 0
-        self.nbytes = 0  #: bytes on disk
 
     def __len__(self) -> int:
         """Return how many batches wait."""
         return self._batches
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
+        return self._log.nbytes if self._disk is not None else 0
+
     def append(self, batch: Batch) -> None:
         """Store a batch behind all others."""
-        frame = pack(batch)
-        if self._max_bytes is not None and self.nbytes + len(frame) > self._max_bytes:
-            raise InputError(
-                f"cannot spill to {self._directory}: {len(frame):,} more bytes would pass the limit of "
-                f"{self._max_bytes:,}, and {self.nbytes:,} are there; raise it, or shed or block instead"
-            )
-        if not self._segments or self._segments[-1].end >= self._segment_bytes:
-            self._segments.append(_Segment(self._directory))
-        self._segments[-1].append(frame)
+        if self._disk is None:
+            disk = _Nameless(self._directory)
+            try:
+                self._log = Log(self._directory, self._bounds, durable=False, disk=disk)
+                self._consumer = self._log.consumer("spill")
+            except InputError:
+                disk.close_all()
+                raise
+            self._disk = disk
+        self._log.append(pack(batch))
         self._batches += 1
-        self.nbytes += len(frame)
 
     def popleft(self) -> Batch:
         """Return the oldest batch and forget it."""
         if not self._batches:
             raise IndexError("pop from an empty spill file")
-        segment = self._segments[0]
-        batch = segment.popleft()
+        entries = self._consumer.read(1)
+        if not entries or self._consumer.reader.lost:
+            raise InputError(f"cannot read back from {self._directory}: a spilled batch is damaged or cut short")
         self._batches -= 1
-        if segment.start == segment.end:
-            self._drop(segment)
-        return batch
+        self._consumer.release(entries[0].position + 1)
+        if not self._batches:
+            self._log.clear()
+        return unpack_frame(entries[0].data)
 
     def close(self) -> None:
         """Forget what is left and free the disk."""
-        for segment in self._segments:
-            segment.close()
-        self._segments.clear()
-        self._batches = self.nbytes = 0
-
-    def _drop(self, segment: _Segment) -> None:
-        """Free a segment whose batches are all gone; the last one is emptied instead, to be filled again."""
-        self.nbytes -= segment.end
-        if len(self._segments) == 1:
-            segment.clear()
-        else:
-            self._segments.popleft().close()
+        if self._disk is not None:
+            self._consumer.close()
+            self._log.close()
+            self._disk.close_all()
+        self._disk, self._batches = None, 0
 
 
-class _Segment:
-    """One file of frames, filled at `end` and emptied at `start`."""
+class _Nameless(SystemDisk):
+    """Files that have a name only here: the system forgets them with this process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = opened(directory)
-        self.start = self.end = 0
+        self._files: dict[str, IO[bytes]] = {}
 
-    def append(self, frame: bytes) -> None:
-        write_all(self._file.fileno(), frame, self._directory)
-        self.end += len(frame)
+    def mkdir(self, folder: str) -> None:
+        """It is made with the first file."""
 
-    def popleft(self) -> Batch:
-        fd = self._file.fileno()
-        size, header_length = PREFIX.unpack(os.pread(fd, PREFIX.size, self.start))
-        body = np.empty(size, np.uint8)
-        read = os.preadv(fd, [body.data], self.start + PREFIX.size)
-        if read != size:
-            raise InputError(f"cannot read back from {self._directory}: a spilled batch is cut short")
-        self.start += PREFIX.size + size
-        return unpack(body, header_length)
+    def listdir(self, folder: str) -> list[str]:
+        """Return the names that files have here."""
+        return [os.path.basename(path) for path in self._files]
 
-    def clear(self) -> None:
-        os.ftruncate(self._file.fileno(), 0)
-        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
-        self.start = self.end = 0
+    def open(self, path: str, *, create: bool = False) -> int:
+        """Open a file; who opens it twice writes in one place."""
+        if path not in self._files:
+            if not create:
+                raise FileNotFoundError(path)
+            self._files[path] = opened(self._directory)
+        return os.dup(self._files[path].fileno())
 
-    def close(self) -> None:
-        self._file.close()
+    def fsync(self, fd: int) -> None:
+        """Nothing here outlives the process."""
+
+    def fsync_dir(self, folder: str) -> None:
+        """Nothing here outlives the process."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name."""
+        self._files[new] = self._files.pop(old)
+
+    def unlink(self, path: str) -> None:
+        """Forget a file; the system frees it when nobody reads it any more."""
+        self._files.pop(path).close()
+
+    def lock(self, fd: int) -> bool:
+        """Nobody else knows the file."""
+        return True
+
+    def close_all(self) -> None:
+        """Forget all files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
 
 def opened(directory: Path) -> IO[bytes]:

@@ -67,7 +67,7 @@ class Tail:
         if self._durable:
             self._waiting.append(entry)
         else:
-            self.synced = self.end
+            self.synced, self._safe_size = self.end, self.size
         return entry.position
 
     def safe(self, position: int) -> None:
