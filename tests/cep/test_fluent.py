@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from test_language import apps
 
 from headwater import cep, engine
-from headwater.cep import absent, app, avg, both, col, count, every, pattern, sequence, stream, text, times
+from headwater.cep import absent, app, both, col, count, every, mean, pattern, sequence, stream, text, times
 from headwater.cep import syntax as s
 from headwater.cep.fluent import Event
 from headwater.cep.formulas import Reference
@@ -143,7 +143,7 @@ def test_sequences_count_and_read_what_they_took() -> None:
 def test_the_flows_own_functions_have_their_names_in_the_text() -> None:
     low = stream("levels").window("time", "5 min")
     query = low.select(
-        col.tank, mean=avg(col.height), n=count(), odd=(col.height.abs() % 2).fill_null(0), name=col.tank.upper()
+        col.tank, mean=mean(col.height), n=count(), odd=(col.height.abs() % 2).fill_null(0), name=col.tank.upper()
     )
     grouped = query.group_by(col.tank).having((col.mean < 150) & ~(col.n == 1)).into("means")
     assert text(grouped).splitlines() == [

@@ -24,6 +24,7 @@ AGGREGATES = {
     "high": agg.max("x"),
     "first": agg.first("x"),
     "last": agg.last("key"),
+    "different": agg.distinct("x"),
     "spread": agg.custom(lambda v: float(v.max() - v.min()), "x", "float"),
 }
 S = 1_000_000
@@ -82,6 +83,7 @@ def aggregated(records):
         "high": max(values) if some else None,
         "first": values[0] if some else None,
         "last": records[-1]["key"],
+        "different": len(set(values)),
         "spread": max(values) - min(values) if some else None,
     }
 

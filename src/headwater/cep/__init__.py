@@ -25,7 +25,7 @@ from headwater.cep.fluent import (
     text,
     times,
 )
-from headwater.cep.formulas import avg, call, count, deviation, distinct, highest, lowest, total
+from headwater.cep.formulas import call, count, distinct, max, mean, min, std, sum
 from headwater.cep.match import DEFAULT_CAP
 from headwater.cep.parse import parse
 from headwater.cep.plan import add_query
@@ -38,29 +38,29 @@ __all__ = [
     "absent",
     "add_query",
     "app",
-    "avg",
     "both",
     "call",
     "col",
     "count",
     "define",
-    "deviation",
     "distinct",
     "either",
     "event",
     "every",
     "group",
-    "highest",
     "join",
-    "lowest",
+    "max",
+    "mean",
+    "min",
     "missing",
     "parse",
     "partition",
     "pattern",
     "renamed",
     "sequence",
+    "std",
     "stream",
+    "sum",
     "text",
     "times",
-    "total",
 ]

@@ -6,19 +6,15 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from headwater.cep import syntax as s
+from headwater.cep.functions import AGGREGATES, FUNCTIONS, OPERATORS
 from headwater.data.schema import Schema, Type
 from headwater.errors import FlowError, QueryError
 from headwater.flow.expr import Call, Column, Expr, Literal, expr
 
-_OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "remainder": "%", "eq": "==", "ne": "!=", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or", "not": "not", "neg": "-",
-}  # fmt: skip
-_FUNCTIONS = {
-    "when": "ifThenElse", "coalesce": "coalesce", "fill_null": "coalesce", "greatest": "maximum", "least": "minimum",
-    "abs": "math:abs", "sqrt": "math:sqrt", "log": "math:ln", "floor": "math:floor", "ceil": "math:ceil",
-    "upper": "str:upper", "lower": "str:lower", "strip": "str:trim", "length": "str:length",
-}  # fmt: skip
+#: What a flow calls a function → what the text does.
+_SIGNS = {**{of_flow: sign for sign, of_flow in OPERATORS.items()}, "mod": "%", "neg": "-"}
+_FUNCTIONS = {**{scalar.of_flow: name for name, scalar in FUNCTIONS.items()}, "fill_null": "coalesce"}
+_AGGREGATES = {of_flow: name for name, of_flow in AGGREGATES.items()}
 
 
 class _InQuery(Expr):
@@ -70,39 +66,39 @@ def call(name: str, *args: Any) -> Function:
     return Function(name, tuple(map(expr, args)))
 
 
-def avg(value: Any) -> Function:
-    """Return the mean over the window."""
-    return call("avg", value)
-
-
-def total(value: Any) -> Function:
-    """Return the sum over the window (`sum` in the text)."""
-    return call("sum", value)
-
-
-def lowest(value: Any) -> Function:
-    """Return the smallest value in the window (`min` in the text)."""
-    return call("min", value)
-
-
-def highest(value: Any) -> Function:
-    """Return the largest value in the window (`max` in the text)."""
-    return call("max", value)
-
-
 def count() -> Function:
     """Return how many records the window holds."""
-    return call("count")
+    return call(_AGGREGATES["count"])
 
 
-def deviation(value: Any) -> Function:
-    """Return the standard deviation over the window (`stdDev` in the text)."""
-    return call("stdDev", value)
+def sum(of: Any) -> Function:
+    """Add up over the window."""
+    return call(_AGGREGATES["sum"], of)
 
 
-def distinct(value: Any) -> Function:
-    """Return how many different values the window holds (`distinctCount` in the text)."""
-    return call("distinctCount", value)
+def mean(of: Any) -> Function:
+    """Take the arithmetic mean over the window (`avg` in the text)."""
+    return call(_AGGREGATES["mean"], of)
+
+
+def std(of: Any) -> Function:
+    """Take the standard deviation over the window (`stdDev` in the text)."""
+    return call(_AGGREGATES["std"], of)
+
+
+def min(of: Any) -> Function:
+    """Take the smallest value in the window."""
+    return call(_AGGREGATES["min"], of)
+
+
+def max(of: Any) -> Function:
+    """Take the largest value in the window."""
+    return call(_AGGREGATES["max"], of)
+
+
+def distinct(of: Any) -> Function:
+    """Count the different values in the window (`distinctCount` in the text)."""
+    return call(_AGGREGATES["distinct"], of)
 
 
 def value_of(given: Any) -> s.Value:
@@ -119,10 +115,10 @@ def value_of(given: Any) -> s.Value:
         case Call("is_null", (inner,)):
             return s.IsNull(value_of(inner))
         case Call("round", (inner, Literal(0))):
-            return s.Function("math:round", (value_of(inner),))
-        case Call(name, args) if name in _OPERATORS:
-            return s.Operation(_OPERATORS[name], tuple(map(value_of, args)))
-        case Call(name, args) if name in _FUNCTIONS:
+            return s.Function(_FUNCTIONS["round"], (value_of(inner),))
+        case Call(name, args) if name in _SIGNS:
+            return s.Operation(_SIGNS[name], tuple(map(value_of, args)))
+        case Call(name, args) if name in _FUNCTIONS and name != "round":
             return s.Function(_FUNCTIONS[name], tuple(map(value_of, args)))
         case other:
             raise QueryError(

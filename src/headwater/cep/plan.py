@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from headwater.cep import syntax as s
@@ -324,7 +323,6 @@ class Planner:
             # of a batch only its keys and aggregates are left
             left = stream.schema.only((*own, *(g for g in groups if g not in own)))
             common["groups"] = tuple(g for g in groups if g not in own)
-            common["aggregates"] = tuple((n, _as_custom(a)) for n, a in common["aggregates"])
             if (common["groups"] and window.kind != "time") or (lag is None and window.kind != "length"):
                 common["result_time"] = None  # the last record of a group may be of any age when the batch ends
             plan: Any = TumblingPlan(
@@ -363,8 +361,3 @@ class Planner:
             return attribute.name, column_type(self.text, attribute, stream, schema)
 
         return resolve
-
-
-def _as_custom(aggregate: Any) -> Any:
-    """Return an aggregate as batch windows run it: the number of different values is a function of them all."""
-    return replace(aggregate, function="custom") if aggregate.function == "distinct" else aggregate

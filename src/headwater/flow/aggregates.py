@@ -25,7 +25,7 @@ class Aggregate:
 
     def type_in(self, schema: Schema) -> Type:
         """Return the type of the result over a stream of this schema."""
-        if self.of is None:
+        if self.of is None or self.function == "distinct":
             return "int"
         kind = self.of.type_in(schema)
         if self.function == "custom":
@@ -73,6 +73,11 @@ def min(of: Of) -> Aggregate:
 def max(of: Of) -> Aggregate:
     """Take the largest."""
     return Aggregate("max", _expression(of))
+
+
+def distinct(of: Of) -> Aggregate:
+    """Count the different values; keeps all of them till the window ends."""
+    return Aggregate("distinct", _expression(of))
 
 
 def first(of: Of) -> Aggregate:

@@ -26,6 +26,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "max": ("value",),
     "first": ("value", "order"),
     "last": ("value", "order"),
+    "distinct": ("value",),
     "custom": ("value",),
 }
 
@@ -115,7 +116,7 @@ class _Accumulator:
 
     def __init__(self, name: str, aggregate: Aggregate, schema: Schema) -> None:
         self.name, self.function = name, aggregate.function
-        self.custom: Callable[[Any], Any] | None = aggregate.custom
+        self.custom: Callable[[Any], Any] | None = different if self.function == "distinct" else aggregate.custom
         self.out: Type = aggregate.type_in(schema)
         given: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
         self._dtypes: dict[str, Any] = {"seen": np.int64}
@@ -165,7 +166,7 @@ class _Accumulator:
         if "order" in a:
             self._pick(slots, values, order)
         else:
-            getattr(self, f"_{self.function}")(slots, values)
+            getattr(self, "_keep" if self.custom is not None else f"_{self.function}")(slots, values)
         np.add.at(a["seen"], slots, 1)
 
     def load(self, slots: Array, saved: dict[str, Array]) -> None:
@@ -229,7 +230,7 @@ class _Accumulator:
         self.arrays["value"][slots] = values  # of equal slots the last one given stays
         self.arrays["order"][slots] = order
 
-    def _custom(self, slots: Array, values: Array) -> None:
+    def _keep(self, slots: Array, values: Array) -> None:
         kept = self.arrays["value"]
         for slot, value in zip(slots.tolist(), values.tolist(), strict=True):
             if not kept[slot]:
@@ -257,7 +258,7 @@ class _Accumulator:
             better = ~had | (earlier if self.function == "first" else ~earlier)
             for field in ("value", "order"):
                 a[field][slots[better]] = b[field][theirs[better]]
-        elif self.function == "custom":
+        elif self.custom is not None:
             for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
                 a["value"][slot] = (a["value"][slot] or []) + b["value"][its_slot]
         a["seen"][slots] += seen
@@ -280,7 +281,9 @@ class _Accumulator:
     def _custom_result(self, row: int, values: Any) -> Any:
         assert self.custom is not None
         try:
-            return checked_value(self.custom(np.array(values)), self.out, self.function) if values else None
+            if not values:
+                return 0 if self.function == "distinct" else None
+            return checked_value(self.custom(np.array(values)), self.out, self.function)
         except Exception as error:
             self.broken.append((row, told(error)))
             return None
@@ -297,7 +300,7 @@ class _Accumulator:
             return seen
         there = seen > 0
         n = np.maximum(seen, 1)
-        if self.function == "custom":
+        if self.custom is not None:
             return column_of([self._custom_result(i, v) for i, v in enumerate(a["value"][slots])], self.out)
         if self.function == "mean":
             values = a["total"][slots] / n
@@ -327,6 +330,11 @@ def beyond(total: Array, high: Array) -> Array:
     return bad
 
 
+def different(values: Array) -> int:
+    """Return how many different values there are."""
+    return len(set(values.tolist()))
+
+
 def unfit(name: str) -> str:
     """Say why a sum is missing."""
     return f"{name!r}: the sum does not fit a whole number of 64 bits; cast to float before adding up"
@@ -335,7 +343,7 @@ def unfit(name: str) -> str:
 def _dtype_of(function: str, field: str, given: Type) -> Any:
     if field == "order":
         return np.int64
-    if function == "custom" or given in ("text", "any"):
+    if function in ("custom", "distinct") or given in ("text", "any"):
         return object
     if function in ("mean", "std") or field in ("shift", "squares") or (field == "total" and given == "float32"):
         return np.float64

@@ -11,7 +11,7 @@ from headwater.data.column import Array, Column, Nullable, Text, column_of, conc
 from headwater.data.schema import DTYPES, Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
-from headwater.operators.accumulate import Accumulators, beyond, unfit
+from headwater.operators.accumulate import Accumulators, beyond, different, unfit
 from headwater.operators.expression import compiled
 from headwater.operators.keyed import joined, split_off_keyless, with_letters
 from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
@@ -209,8 +209,9 @@ def _reduced(aggregate: Any, window: Array, there: Array | None, out: Any) -> Co
     if there is not None and not there.all():
         # rare: some values are missing, so windows have different lengths
         return _ragged(aggregate, window, there, out)
-    if function == "custom":
-        return column_of([aggregate.custom(row) for row in window], out)
+    if function in ("custom", "distinct"):
+        custom = different if function == "distinct" else aggregate.custom
+        return column_of([custom(row) for row in window], out)
     if function in ("first", "last"):
         values = window[:, 0 if function == "first" else -1]
         return column_of(list(values), out) if window.dtype == object else values
@@ -238,7 +239,8 @@ def _ragged(aggregate: Any, window: Array, there: Array, out: Any) -> Column:
     results: list[Any] = []
     for values, mask in zip(window, there, strict=True):
         kept = values[mask]
-        made = parts(_reduced(aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else [None]
+        nothing = [0 if aggregate.function == "distinct" else None]
+        made = parts(_reduced(aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else nothing
         results.append(made[0])
     return column_of(results, out)
 

@@ -49,7 +49,7 @@ class _Following(ABC):
 
     def __init__(self, aggregate: Aggregate, schema: Schema) -> None:
         self.function = aggregate.function
-        self.out: Type = "int" if aggregate.function == "distinct" else aggregate.type_in(schema)
+        self.out: Type = aggregate.type_in(schema)
         self.kind: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
         self._read = compiled(aggregate.of, schema) if aggregate.of is not None else None
         self.too_far: Array | None = None  #: after which records of the last run the result did not fit, None for none

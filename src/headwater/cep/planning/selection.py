@@ -10,7 +10,7 @@ from headwater.cep.expressions import Resolve, Translator
 from headwater.cep.functions import AGGREGATES
 from headwater.cep.printer import value as shown
 from headwater.data.schema import NUMERIC, Schema, Type
-from headwater.errors import FlowError, listed, suggestion
+from headwater.errors import listed, suggestion
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.expr import Column, Expr
 from headwater.operators.projection import Projection
@@ -88,7 +88,7 @@ class Selector(Translator):
         if function == "distinct":
             if kind == "any":
                 self.complain(value, f"{value.name}() does not take {kind}")
-            return self._hidden(shown(value), Aggregate("distinct", expr, _distinct, "int"), "int")
+            return self._hidden(shown(value), Aggregate("distinct", expr), "int")
         wanted = (*NUMERIC, "time") if function in ("min", "max") else NUMERIC
         if kind not in wanted:
             self.complain(value.args[0], f"{value.name}() takes numbers; {shown(value.args[0])} is {kind}")
@@ -120,15 +120,3 @@ class Selector(Translator):
             return attribute.name, out[attribute.name]
         near = suggestion(attribute.name, out) or f"; it has {listed(out)}"
         raise error_at(self.text, attribute.at, f"'having' reads the result, which has no {shown(attribute)!r}{near}")
-
-
-def _distinct(values: object) -> int:
-    return len(set(values.tolist()))  # type: ignore[attr-defined]
-
-
-def typed(expr: Expr, schema: Schema) -> Type | None:
-    """Return the type of an expression, or None when it does not fit."""
-    try:
-        return expr.type_in(schema)
-    except FlowError:
-        return None
