@@ -23,6 +23,8 @@ def numbered(state, record):
 
 
 class Scan:
+    makes = ("x",)
+
     def __init__(self):
         self.state = {"n": Cell("int64")}
 
@@ -31,6 +33,8 @@ class Scan:
 
 
 class Renaming(Scan):
+    makes = ("key",)
+
     def run(self, batch, slots, state):
         return {"key": batch["key"]}
 
@@ -70,12 +74,17 @@ def test_a_finer_key_stays_where_the_coarser_one_is():
     assert len(cut(flow, 4).stages) == 2
 
 
-@pytest.mark.parametrize("change", ["scan", "process", "select", "map"])
+class Silent(Scan):
+    makes = None
+
+
+@pytest.mark.parametrize("change", ["scan", "silent scan", "process", "select", "map"])
 def test_records_move_again_when_the_key_may_have_changed(change):
     flow, read = started()
     keyed = read.key_by("key")
     changed = {
         "scan": lambda: keyed.scan("a", Renaming()),
+        "silent scan": lambda: keyed.scan("a", Silent()),
         "process": lambda: keyed.process("a", numbered),
         "select": lambda: keyed.scan("a", Scan()).with_columns("s", key=col.key + "!"),
         "map": lambda: keyed.scan("a", Scan()).map("m", dict),

@@ -23,7 +23,9 @@ class Scan(Protocol):
     """A keyed step that works on whole batches.
 
     The runner keeps one array per cell with a slot per key, hands out slots, grows the arrays, and snapshots and restores
-    them whole or by key; the scan itself holds no state that changes.
+    them whole or by key; the scan itself holds no state that changes. One that says in an attribute `makes` which columns
+    its results have lets runners know that all others, its keys among them, stay what they were; on Spark records of a
+    key then need not move again.
     """
 
     @property
@@ -36,6 +38,12 @@ class Scan(Protocol):
         `slots[i]` is the slot of record i's key. Return columns as long as the batch, or a pair (rows, columns) when
         only some records, by row number, give a result.
         """
+
+
+def makes_of(scan: Scan) -> frozenset[str] | None:
+    """Return the columns that a scan computes; None where it does not say."""
+    makes = getattr(scan, "makes", None)
+    return None if makes is None else frozenset(makes)
 
 
 Rows = dict[str, Column] | tuple[Any, dict[str, Column]]

@@ -1,12 +1,14 @@
-"""Steps as plain data: what each kind of step does, and how steps are joined."""
+"""Steps as plain data: what each kind of step does and keeps, and how steps are joined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal
 
 from headwater.data.schema import Schema
+from headwater.errors import FlowError
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.called import called
 from headwater.flow.endpoints import Sink, Source, described, writers_of
@@ -17,10 +19,27 @@ from headwater.flow.windows import Window
 #: How records of a stream are spread over the instances of the step that reads it.
 Grouping = Literal["shuffle", "key", "all", "one"]
 Columns = tuple[tuple[str, Expr], ...]
+#: What a step keeps from one record to the next: nothing; how far event time has come in its own stream; something by key;
+#: something of all records; or what inputs that go to all instances have told it, the same in every copy.
+State = Literal["none", "stream", "key", "all", "copied"]
+
+
+class Stateless:
+    """A kind of step that looks at each record alone, and does nothing when event time moves on."""
+
+    state: ClassVar[State] = "none"
+    timed: ClassVar[bool] = False
+
+
+class Keyed:
+    """A kind of step that keeps something by key."""
+
+    state: ClassVar[State] = "key"
+    timed: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class Read(Stateless):
     """Brings records in."""
 
     source: Source
@@ -30,7 +49,7 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False)
-class Filter:
+class Filter(Stateless):
     """Keeps the records for which a condition holds."""
 
     condition: Expr
@@ -40,7 +59,7 @@ class Filter:
 
 
 @dataclass(frozen=True, eq=False)
-class Select:
+class Select(Stateless):
     """Computes columns; `keep` says whether the others stay."""
 
     columns: Columns
@@ -52,7 +71,7 @@ class Select:
 
 
 @dataclass(frozen=True, eq=False)
-class Map:
+class Map(Stateless):
     """Applies a Python function to batches, or to one record after another; `many` if it gives any number back."""
 
     function: Callable[[Any], Any]
@@ -72,12 +91,15 @@ class EventTime:
     lateness_us: int
     ahead_us: int
 
+    state: ClassVar[State] = "stream"
+    timed: ClassVar[bool] = False  # it makes time, and does nothing by it
+
     def __str__(self) -> str:
         return f"event time {self.column}"
 
 
 @dataclass(frozen=True, eq=False)
-class Process:
+class Process(Keyed):
     """Applies a function to a key's state and a record: `function(state, record) -> (state, result)`."""
 
     keys: tuple[str, ...]
@@ -88,7 +110,7 @@ class Process:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyedScan:
+class KeyedScan(Keyed):
     """Runs a scan: state arrays with a slot per key, whole batches at a time."""
 
     keys: tuple[str, ...]
@@ -99,7 +121,7 @@ class KeyedScan:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowAggregate:
+class WindowAggregate(Keyed):
     """Aggregates the records of each key and window."""
 
     keys: tuple[str, ...]
@@ -107,13 +129,18 @@ class WindowAggregate:
     aggregates: tuple[tuple[str, Aggregate], ...]
     time: str | None
 
+    @property
+    def timed(self) -> bool:  # type: ignore[override]  # said by the window
+        """Whether windows close by event time: those that count records do not."""
+        return self.time is not None
+
     def __str__(self) -> str:
         shown = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates)
         return f"{self.window} by {', '.join(self.keys)}: {shown}"
 
 
 @dataclass(frozen=True, eq=False)
-class Join:
+class Join(Keyed):
     """Pairs records of two streams that have equal keys and event times at most `within_us` apart."""
 
     left_keys: tuple[str, ...]
@@ -124,12 +151,14 @@ class Join:
     #: columns of the right stream and the names they get in the result
     renamed: tuple[tuple[str, str], ...]
 
+    timed: ClassVar[bool] = True
+
     def __str__(self) -> str:
         return f"join on {', '.join(self.left_keys)}"
 
 
 @dataclass(frozen=True, eq=False)
-class Union:
+class Union(Stateless):
     """Puts several streams of one schema together."""
 
     def __str__(self) -> str:
@@ -137,7 +166,7 @@ class Union:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Split(Stateless):
     """Sends each record one of two ways."""
 
     condition: Expr
@@ -153,12 +182,36 @@ class Apply:
     make: Callable[[], Any]
     keys: tuple[str, ...] = ()
 
+    @cached_property
+    def operator(self) -> Any:
+        """The class of what `make` returns, which says what it keeps; only where `make` is a function one has to be made."""
+        make: Any = self.make.func if isinstance(self.make, partial) else self.make
+        if not isinstance(make, type):
+            made = self.make()
+            make = type(made)
+            getattr(made, "close", lambda: None)()
+        if not hasattr(make, "stateless"):
+            raise FlowError(f"{called(self.make)} must return an Operator; got {make.__name__}")
+        return make
+
+    @property
+    def state(self) -> State:
+        """What its class says: `stateless`, `replicable`; what does something by event time has to remember it."""
+        if self.operator.stateless and not self.timed:
+            return "none"
+        return "copied" if self.operator.replicable else "all"
+
+    @property
+    def timed(self) -> bool:
+        """Whether its class does something when event time moves on."""
+        return bool(self.operator.timed)
+
     def __str__(self) -> str:
         return called(self.make)
 
 
 @dataclass(frozen=True, eq=False)
-class DeadLetters:
+class DeadLetters(Stateless):
     """Brings in what broke other steps."""
 
     def __str__(self) -> str:
@@ -166,7 +219,7 @@ class DeadLetters:
 
 
 @dataclass(frozen=True, eq=False)
-class Write:
+class Write(Stateless):
     """Takes records out."""
 
     sink: Sink
@@ -226,6 +279,17 @@ class Step:
     def is_sink(self) -> bool:
         """Whether the step takes records out."""
         return isinstance(self.kind, Write)
+
+    @property
+    def state(self) -> State:
+        """What it keeps: what a kind keeps by key, or of all records, is by key where all its inputs are."""
+        if self.kind.state in ("none", "stream"):
+            return self.kind.state
+        keyed = any(given.keys for given in self.inputs)
+        if self.kind.state == "copied" and not keyed:
+            return "copied"
+        whole = all(given.keys or given.grouping == "all" for given in self.inputs)
+        return "key" if keyed and whole else "all"
 
     @property
     def instances(self) -> int:

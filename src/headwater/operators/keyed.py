@@ -9,8 +9,8 @@ import numpy as np
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Text
 from headwater.data.schema import Schema
-from headwater.errors import SnapshotError
-from headwater.flow.state import Cell
+from headwater.errors import SnapshotError, listed
+from headwater.flow.state import Cell, makes_of
 from headwater.flow.steps import KeyedScan, Process
 from headwater.operators.broken import told, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
@@ -123,7 +123,7 @@ class ScanOperator(Operator):
 
     def __init__(self, kind: KeyedScan, step: str, given: Schema, out: Schema) -> None:
         self._kind, self._step, self._out, self._given = kind, step, out, given
-        self._scan = kind.scan
+        self._scan, self._makes = kind.scan, makes_of(kind.scan)
         self._keys = KeySlots(given, kind.keys)
         self._state = {name: _filled(cell, 64) for name, cell in self._scan.state.items()}
         self._capacity = 64
@@ -149,6 +149,11 @@ class ScanOperator(Operator):
         try:
             result = self._scan.run(batch, slots, self._state)
             rows, columns = result if isinstance(result, tuple) else (None, result)
+            if self._makes is not None and not columns.keys() <= self._makes:
+                more = listed(columns.keys() - self._makes)
+                raise TypeError(
+                    f"{type(self._scan).__name__} says that it makes {listed(self._makes)}, and made {more}"
+                )
             out = fitted(columns, self._out, batch, rows)
         except Exception:
             for name, values in before.items():

@@ -31,6 +31,15 @@ class Operator(ABC):
     replicable = False
     #: the numbers of the outputs for records that came too late to count
     late: tuple[int, ...] = ()
+    #: whether it does something when event time moves on: a class that has `advance` does
+    timed = False
+    #: whether its state can be saved: a class that has `snapshot` can do so
+    saves = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.timed = cls.advance is not Operator.advance
+        cls.saves = cls.snapshot is not Operator.snapshot
 
     @abstractmethod
     def process(self, batch: Batch, port: int) -> Output:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.data.batch import Batch
 from headwater.errors import RunError
 from headwater.flow.expr import Column
+from headwater.flow.state import makes_of
 from headwater.flow.steps import (
+    Apply,
     EventTime,
     Filter,
     Join,
     KeyedScan,
-    Read,
     Select,
     Split,
+    State,
     Step,
     Union,
     WindowAggregate,
-    Write,
 )
-from headwater.operators import Operator, build
 
 #: `free` runs anywhere; `time` where its whole stream passes in order; `keyed` where its key is; `one` in one place;
 #: `copied` anywhere too, as long as every copy is told the same by the inputs that go to all
 Place = Literal["source", "sink", "free", "time", "keyed", "one", "copied"]
+_PLACES: dict[State, Place] = {"none": "free", "stream": "time", "key": "keyed", "all": "one", "copied": "copied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,68 +35,29 @@ class Partitioning:
     place: Place
     #: whether it does something when event time moves on
     timed: bool = False
-    #: columns that a scan computes, so that keys among them are no longer what they were; None when not known
-    made: frozenset[str] | None = None
 
 
 def partitioning_of(step: Step) -> Partitioning:
-    """Find out what a step is; one that cannot run on Spark is refused, with the reason."""
-    if isinstance(step.kind, Read):
-        return Partitioning("source")
-    if isinstance(step.kind, Write):
-        return Partitioning("sink")
-    if isinstance(step.kind, EventTime):
-        return Partitioning("time")
-    operator = build(step)
-    try:
-        timed = type(operator).advance is not Operator.advance
-        if operator.stateless and not timed:
-            _refuse_copies(step, operator)
-            return Partitioning("free")
-        if type(operator).snapshot is Operator.snapshot:
-            raise RunError(
-                f"{step.where}: step {step.name!r} cannot run on Spark: it keeps state that it cannot save; "
-                f"give {type(operator).__name__} the methods snapshot and restore",
-                step=step.name,
-            )
-        if operator.replicable and not any(given.keys for given in step.inputs):
-            return Partitioning("copied", timed)
-        _refuse_copies(step, operator)
-        keyed = all(given.keys or given.grouping == "all" for given in step.inputs) and any(
-            given.keys for given in step.inputs
-        )
-        return Partitioning("keyed" if keyed else "one", timed, _made_by(step))
-    finally:
-        operator.close()
-
-
-def _refuse_copies(step: Step, operator: Operator) -> None:
-    """Refuse what has as many results as it has instances, a number that Spark chooses."""
-    if step.parallel > 1 and any(given.grouping == "all" for given in step.inputs) and not operator.replicable:
+    """Return what a step asks for, as it declares; one that cannot run on Spark is refused, with the reason."""
+    if step.is_source or step.is_sink:
+        return Partitioning("source" if step.is_source else "sink")
+    replicable = isinstance(step.kind, Apply) and step.kind.operator.replicable
+    if isinstance(step.kind, Apply) and step.state != "none" and not step.kind.operator.saves:
         raise RunError(
+            f"{step.where}: step {step.name!r} cannot run on Spark: it keeps state that it cannot save; "
+            f"give {step.kind.operator.__name__} the methods snapshot and restore",
+            step=step.name,
+        )
+    if step.parallel > 1 and any(given.grouping == "all" for given in step.inputs) and not replicable:
+        raise RunError(  # it has as many results as instances, a number that Spark chooses
             f"{step.where}: step {step.name!r} cannot run on Spark: all records go to each of its {step.parallel} "
             "instances, and Spark has no such instances; let it have one",
             step=step.name,
         )
+    return Partitioning(_PLACES[step.state], step.kind.timed)
 
 
-def _made_by(step: Step) -> frozenset[str] | None:
-    """Ask a scan for the columns that it computes, by giving it no records."""
-    if not isinstance(step.kind, KeyedScan):
-        return None
-    import numpy as np
-
-    scan = step.kind.scan
-    state = {name: np.full((1, *cell.shape), cell.initial, cell.dtype) for name, cell in scan.state.items()}
-    try:
-        result = scan.run(Batch.none(step.inputs[0].schema), np.zeros(0, np.int64), state)
-    except Exception:  # it needs records: then nothing is known
-        return None
-    columns = result[1] if isinstance(result, tuple) else result
-    return frozenset(columns)
-
-
-def kept(step: Step, partitioning: Partitioning, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
+def kept(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return what the key columns `names` of a step's first input are called in its output; None if they are lost."""
     match step.kind:
         case Filter() | Split() | Union() | EventTime():
@@ -108,8 +69,9 @@ def kept(step: Step, partitioning: Partitioning, port: str, names: tuple[str, ..
             return names if port == "late" or all(name in keys for name in names) else None
         case Join():
             return names if port != "late right" else None
-        case KeyedScan() if partitioning.made is not None:
-            there = all(name in step.outputs[port] and name not in partitioning.made for name in names)
+        case KeyedScan(scan=scan):
+            made = makes_of(scan)
+            there = made is not None and all(name in step.outputs[port] and name not in made for name in names)
             return names if there else None
     return None
 

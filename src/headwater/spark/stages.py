@@ -214,7 +214,7 @@ class _Cutter:
         held = entered_by or self._held_by_inputs(step, stage)
         for port in step.outputs:
             self._made.setdefault((step.name, port), []).append(stage)
-            names = None if held is None else kept(step, self.partitionings[step.name], port, held)
+            names = None if held is None else kept(step, port, held)
             if names is not None:
                 self._held[stage.number, (step.name, port)] = names
 

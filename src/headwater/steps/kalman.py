@@ -24,6 +24,7 @@ class Kalman:
         self, column: str = "value", *, process_noise: float = 0.125, sensor_noise: float = 0.32, error: float = 30
     ) -> None:
         self.column, self.process_noise, self.sensor_noise = column, process_noise, sensor_noise
+        self.makes: tuple[str, ...] = (column,)
         self.state: Mapping[str, Cell] = {"estimate": Cell("float32"), "variance": Cell("float32", error)}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

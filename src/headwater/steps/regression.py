@@ -21,12 +21,13 @@ class SlidingRegression:
 
     def __init__(self, column: str = "value", *, window: int = 10, horizon: int = 1) -> None:
         self.column, self.horizon = column, horizon
+        self.makes: tuple[str, ...] = tuple(f"next_{step}" for step in range(1, horizon + 1))
         self.state: Mapping[str, Cell] = {"last": Cell("float32", shape=(window,)), "count": Cell("int64")}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
         """Return the forecasts, each step ahead in a column of its own."""
         rows, ahead = self.forecasts(batch, slots, state)
-        return rows, {f"next_{step}": np.ascontiguousarray(ahead[:, step - 1]) for step in range(1, self.horizon + 1)}
+        return rows, {name: np.ascontiguousarray(ahead[:, step]) for step, name in enumerate(self.makes)}
 
     def forecasts(self, batch: Batch, slots: Array, state: dict[str, Array]) -> tuple[Array, Array]:
         """Return which records have forecasts, and a row of them for each."""

@@ -30,6 +30,7 @@ _LEAST = 13.0  #: a value below counts as missing in interpolation: 8 % of them,
 class Line:
     """A straight line through a key's last ten values, prolonged by ten; as numbers, not as a text."""
 
+    makes = tuple(f"value{k}" for k in range(10))
     state = {"last": Cell("float32", shape=(10,)), "count": Cell("int64")}  # noqa: RUF012  # what a scan has
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

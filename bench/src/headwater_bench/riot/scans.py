@@ -10,6 +10,8 @@ from headwater.data.column import Array, Column, Text
 from headwater.data.text_format import decimal_texts, float32_rows, float32_texts
 from headwater.flow.state import Rows
 
+RESULTS = ("obs", "kind", "result")  #: the columns that a result of any kind has
+
 
 class Interpolate(steps.Interpolate):
     """Fills gaps as the product's step does; observation 0, which names the sensor, becomes 0."""
@@ -24,6 +26,7 @@ class SlidingRegression(steps.SlidingRegression):
 
     def __init__(self, obs: Text) -> None:
         super().__init__(horizon=10)
+        self.makes = RESULTS
         self._obs, self._kind = obs, Text.of(["SLR"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
@@ -37,6 +40,7 @@ class SecondMoment(steps.SecondMoment):
 
     def __init__(self, obs: Text) -> None:
         super().__init__()
+        self.makes = RESULTS
         self._obs, self._kind = obs, Text.of(["SOM"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
@@ -50,6 +54,7 @@ class DistinctCount(steps.DistinctCount):
 
     def __init__(self, obs: Text, item: str) -> None:
         super().__init__(item)
+        self.makes = RESULTS
         self._obs, self._kind = obs, Text.of(["DA"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

@@ -27,7 +27,7 @@ from headwater_bench.riot.chart import line_chart
 from headwater_bench.riot.datasets import CITY, Dataset
 from headwater_bench.riot.instances import counted
 from headwater_bench.riot.parse import ParseObservations, observation_schema, row_schema
-from headwater_bench.riot.scans import DistinctCount, SlidingRegression
+from headwater_bench.riot.scans import RESULTS, DistinctCount, SlidingRegression
 
 INSTANCES = {"parse": 1, "average": 1, "kalman": 1, "slr": 1, "dac": 1, "viz": 1, "upload": 1}
 
@@ -52,6 +52,7 @@ class AverageResults(BlockAverage):
 
     def __init__(self, obs: Text, size: int = 10) -> None:
         super().__init__(size, "value")
+        self.makes = RESULTS
         self._obs = obs
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
