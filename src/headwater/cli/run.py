@@ -18,6 +18,7 @@ from headwater.cli.plugins import spark_job
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.stdout import carries_records
+from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import share_arenas
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -86,7 +87,8 @@ def run(
         }
         job.show(job.run(input, output, master, others), as_json)
         return
-    chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    with answering_at_once():  # making a flow may need kernels too
+        chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     to = err if carries_records(chosen, as_json=as_json) else console
     running: Any
     if on == _SPARK:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from headwater.data.jit import answering_at_once
 from headwater.engine.options import Options
 from headwater.engine.run import EngineRun
 from headwater.engine.threads import ThreadPerStep
@@ -27,7 +28,8 @@ def start(flow: Flow, *, on: str = "engine", **options: Any) -> EngineRun:
     """Start a flow and return the run in progress; options are those of `Options`."""
     if on not in RUNNERS:
         raise RunError(f"there is no runner {on!r} here; runners are {listed(RUNNERS)}")
-    return RUNNERS[on](flow, Options(**options)).start()
+    with answering_at_once():
+        return RUNNERS[on](flow, Options(**options)).start()
 
 
 def run(flow: Flow, *, on: str = "engine", **options: Any) -> Report:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, Batch
+from headwater.data.jit import answering_at_once
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import Reader, commit, dropped_by, opened, position_of
 from headwater.flow.steps import Read
@@ -60,8 +61,9 @@ class SourceThread:
     def loop(self) -> None:
         """Read until the end, or until told to stop; then say that nothing will follow."""
         try:
-            self._read_all()
-            self._unspill(wait=True)
+            with answering_at_once():
+                self._read_all()
+                self._unspill(wait=True)
         except ExitError as error:  # a step that ran inline
             self.run.fail(error)
         except HeadwaterError as error:

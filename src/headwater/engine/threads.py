@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from headwater.data.jit import answering_at_once
 from headwater.engine.options import Options
 from headwater.engine.run import EngineRun
 from headwater.engine.scheduler import Activation, batch_size
@@ -87,24 +88,28 @@ class ThreadPerStep(EngineRun):
     def _loop(self, index: int, task: Task) -> None:
         np.seterr(all="ignore")
         try:
-            while not task.ended:
-                entries = self._take(index, task)
-                if not entries:
-                    return
-                deliveries, _ = task.run(entries)
-                now_ns = time.perf_counter_ns()
-                if deliveries:
-                    self.deliver(deliveries, now_ns, entries[0].created_ns)
-                task.carried = []
-                with self._boxes[index].lock:
-                    task.rest(now_ns)
-            with self.lock:
-                self.ended(task)
+            with answering_at_once():
+                self._run_to_the_end(index, task)
         except ExitError as error:
             self.fail(error)
         except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
             log.exception("step %s broke", task.name)
             self.fail(RunError(f"step {task.name!r} broke: {told(error)}", step=task.name))
+
+    def _run_to_the_end(self, index: int, task: Task) -> None:
+        while not task.ended:
+            entries = self._take(index, task)
+            if not entries:
+                return
+            deliveries, _ = task.run(entries)
+            now_ns = time.perf_counter_ns()
+            if deliveries:
+                self.deliver(deliveries, now_ns, entries[0].created_ns)
+            task.carried = []
+            with self._boxes[index].lock:
+                task.rest(now_ns)
+        with self.lock:
+            self.ended(task)
 
     def _take(self, index: int, task: Task) -> list[Entry]:
         box = self._boxes[index]

@@ -1,4 +1,4 @@
-"""Loads the kernels that a flow is sure to need before its first record comes, so that no record waits for a compiler."""
+"""Loads the kernels that a flow is sure to need before its first record comes, or has them compiled meanwhile."""
 
 from __future__ import annotations
 

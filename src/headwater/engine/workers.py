@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from headwater.data.batch import NO_WATERMARK
+from headwater.data.jit import answering_at_once
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
 from headwater.engine.run import EngineRun
@@ -95,7 +96,7 @@ class WorkerPool(EngineRun):
 
     def _worker(self) -> None:
         np.seterr(all="ignore")
-        with self.lock:
+        with self.lock, answering_at_once():
             try:
                 self._work_till_the_end()
             except ExitError as error:

@@ -1,0 +1,36 @@
+"""Kernels: loops over arrays that run as machine code where Numba is installed, and as plain Python where it is not.
+
+`kernel` is what the rest of the package uses. A kernel is compiled once per machine for each `signature` it is called with,
+by a process of its own (`service` here, `compiler` there), into the user's `cache`. What is in the cache is loaded by `link`
+with the few functions of Numba's C `runtime` that machine code calls: neither Numba nor LLVM is imported for that, which
+would take half a second and 110 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
+
+__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def kernel(function: F) -> F:
+    """Compile `function` to machine code that runs without the GIL; without Numba, leave it as it is.
+
+    Short calls that release and take the GIL again make workers wait for each other, so the engine lets short
+    activations run one at a time.
+    """
+    return cast(F, Kernel(function)) if COMPILED else function
+
+
+def small_kernel(function: F) -> F:
+    """Compile `function` for calls by other kernels, many per record; it must not make arrays, not even slices.
+
+    A compiled call counts a reference of each array it is given, there and back. Where many small functions share a
+    dozen arrays, that takes four fifths of the time, so it is left out: the arrays are the caller's throughout.
+    """
+    return cast(F, Kernel(function, small=True)) if COMPILED else function

@@ -1,0 +1,105 @@
+"""Where Numba is imported: compiles kernels, here or as a process that others send their requests to."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core.typing.typeof import typeof_impl
+from numba.np.numpy_support import from_dtype
+
+from headwater.data.jit import cache, link
+from headwater.data.jit.cache import MachineCode
+from headwater.data.jit.kernel import Kernel
+from headwater.data.jit.signature import Signature
+
+_NICE = 5  #: the flow goes first
+
+
+@typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
+def _type_of_kernel(kernel: Kernel, context: Any) -> Any:
+    """Kernels call each other by name; to Numba each is what it would have made of the function itself."""
+    return types.Dispatcher(dispatcher_of(kernel))
+
+
+def dispatcher_of(kernel: Kernel) -> Any:
+    """Return the kernel as Numba knows it."""
+    if kernel.dispatcher is None:
+        kernel.dispatcher = njit(**({"_nrt": False} if kernel.small else {"nogil": True}))(kernel.py_func)
+    return kernel.dispatcher
+
+
+def compiled_here(kernel: Kernel, signature: Signature) -> Callable[..., Any]:
+    """Compile in this process, keep the result if it can be loaded without Numba, and return the compiled form."""
+    result = _compile(kernel, signature)
+    _keep(kernel, signature, result)
+    form: Callable[..., Any] = result.entry_point
+    return form
+
+
+def _compile(kernel: Kernel, signature: Signature) -> Any:
+    dispatcher = dispatcher_of(kernel)
+    given = tuple(map(_numba_type, signature))
+    dispatcher.compile(given)
+    return dispatcher.overloads[given]
+
+
+def _numba_type(name: Any) -> Any:
+    if not isinstance(name, str):
+        return types.Tuple(tuple(map(_numba_type, name)))
+    kind, _, form = name.partition(" ")
+    if form:
+        ndim, layout, marks = int(form[0]), form[1], form[2:]
+        return types.Array(from_dtype(np.dtype(kind)), ndim, layout, readonly="r" in marks, aligned="u" not in marks)
+    return types.none if kind == "none" else from_dtype(np.dtype(kind))
+
+
+def _keep(kernel: Kernel, signature: Signature, result: Any) -> bool:
+    """Write what was compiled to the cache, unless it holds addresses or objects of this process."""
+    library = result.library
+    constants = result.environment.consts if result.environment is not None else []
+    plain = not result.lifted and not result.reload_init and not library.has_dynamic_globals
+    if not (link.LINKABLE and plain and all(isinstance(each, np.dtype) for each in constants)):
+        return False
+    _, kind, (content, _) = library.serialize_using_object_code()
+    if kind != "object":
+        return False
+    symbols = result.fndesc.llvm_cpython_wrapper_name, result.target_context.get_env_name(result.fndesc)
+    cache.write(kernel, signature, MachineCode(content, *symbols, tuple(each.str for each in constants)))
+    return True
+
+
+def serve() -> None:
+    """Compile what is asked for on standard input, one JSON object to a line, and answer `done` or why not."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever modules print when they are imported is not an answer
+    os.nice(_NICE)
+    sys.path[:] = json.loads(sys.stdin.readline())
+    cache.remove_unused()
+    for line in sys.stdin:
+        answer = _served(json.loads(line))
+        with suppress(OSError):  # who asked may be gone; others will ask for the same
+            answers.write(f"{answer}\n")
+            answers.flush()
+
+
+def _served(asked: dict[str, Any]) -> str:
+    try:
+        kernel = getattr(importlib.import_module(asked["module"]), asked["name"])
+        if not isinstance(kernel, Kernel) or cache.source_of(kernel) != asked["source"]:
+            return "here that is another kernel"
+        signature = _hashable(asked["signature"])
+        return "done" if _keep(kernel, signature, _compile(kernel, signature)) else "it cannot be kept"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace("\n", " ")
+
+
+def _hashable(names: list[Any]) -> Signature:
+    return tuple(each if isinstance(each, str) else _hashable(each) for each in names)

@@ -1,0 +1,215 @@
+"""Gets kernels compiled: by another process, while this one goes on.
+
+A kernel of a module that cannot be imported there, such as one of a script, is compiled here, and so is what cannot be
+loaded without Numba.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from headwater.data.jit import cache, link
+from headwater.data.jit.runtime import UnlinkableError
+from headwater.data.jit.signature import Signature
+
+if TYPE_CHECKING:
+    from headwater.data.jit.kernel import Kernel
+
+log = logging.getLogger(__name__)
+
+_IDLE_S = 2.0  #: the compiling process ends when nobody has asked for so long: it takes 250 MB
+_PROGRAM = "from headwater.data.jit.compiler import serve; serve()"
+
+Form = Callable[..., Any]
+
+
+def from_cache(kernel: Kernel, signature: Signature) -> Form | None:
+    """Load what was compiled before; None if nothing was, or only Numba could load it."""
+    if not link.LINKABLE:
+        return None
+    code = cache.read(kernel, signature)
+    if code is None:
+        return None
+    try:
+        return link.load(kernel.__name__, code)
+    except UnlinkableError as error:
+        log.debug("%r is left to Numba: %s", kernel, error)
+        return None
+
+
+def ask(kernel: Kernel, signature: Signature) -> None:
+    """Have a kernel compiled in the background; it is used from then on."""
+    _asked(kernel, signature)
+
+
+def wait_for(kernel: Kernel, signature: Signature) -> Form:
+    """Have a kernel compiled and return its compiled form; raises what Numba has to say."""
+    request = _asked(kernel, signature)
+    request.done.wait()
+    if request.error is not None:
+        raise request.error
+    assert request.form is not None
+    return request.form
+
+
+def waiting() -> int:
+    """Return how many kernels are asked for and not there yet."""
+    return sum(not request.done.is_set() for request in list(_requests.values()))
+
+
+def numba_form(kernel: Kernel) -> Form:
+    """Return the form that Numba itself chooses among, and compiles when it is called."""
+    from headwater.data.jit.compiler import dispatcher_of
+
+    return dispatcher_of(kernel)  # type: ignore[no-any-return]
+
+
+class _Request:
+    def __init__(self, kernel: Kernel, signature: Signature) -> None:
+        self.kernel, self.signature = kernel, signature
+        self.done = threading.Event()
+        self.form: Form | None = None
+        self.error: Exception | None = None
+
+    def answer(self, form: Form) -> None:
+        self.form = form
+        self.kernel.keep(self.signature, form)
+        self.done.set()
+
+    def compile_here(self) -> None:
+        from headwater.data.jit.compiler import compiled_here
+
+        try:
+            self.answer(compiled_here(self.kernel, self.signature))
+        except Exception as error:
+            self.error = error
+            self.done.set()
+
+    def line(self) -> str:
+        kernel = self.kernel
+        asked = {"module": kernel.__module__, "name": kernel.__qualname__, "source": cache.source_of(kernel)}
+        return json.dumps(asked | {"signature": self.signature}) + "\n"
+
+
+_lock = threading.Lock()
+_requests: dict[tuple[int, Signature], _Request] = {}
+_queue: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+_thread: threading.Thread | None = None
+_running: list[subprocess.Popen[str]] = []
+
+
+def _asked(kernel: Kernel, signature: Signature) -> _Request:
+    global _thread
+    with _lock:
+        key = id(kernel), signature
+        request = _requests.get(key)
+        if request is None or request.error is not None:
+            request = _requests[key] = _Request(kernel, signature)
+            _queue.put(request)
+            if _thread is None or not _thread.is_alive():
+                _thread = threading.Thread(target=_work, name="compile", daemon=True)
+                _thread.start()
+        return request
+
+
+def _work() -> None:
+    """Answer requests, one after the other, with one process for those that come close together."""
+    child: _Child | None = None
+    while True:
+        try:
+            request = _queue.get(timeout=_IDLE_S if child else None)
+        except queue.Empty:
+            assert child is not None
+            child.close()
+            child = None
+            continue
+        form = request.kernel.load(request.signature)  # another process may have been quicker
+        if form is None and link.LINKABLE and _importable(request.kernel):
+            child = child or _Child()
+            if child.compiles(request):
+                form = request.kernel.load(request.signature)
+        if form is not None:
+            request.answer(form)
+        else:
+            request.compile_here()
+
+
+class _Child:
+    """The process that compiles. What it was asked for it finishes, even if this process ends before."""
+
+    def __init__(self) -> None:
+        # new code for an old folder, or a folder of this process alone: both must see the same one
+        environment = os.environ | {"HEADWATER_CACHE": str(cache.folder().parent.parent)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        _running.append(self._process)
+        self._send(json.dumps(sys.path) + "\n")
+
+    def compiles(self, request: _Request) -> bool:
+        """Send a request and wait; False if it could not be done there."""
+        assert self._process.stdout is not None
+        self._send(request.line())
+        answer = self._process.stdout.readline()
+        if answer.strip() != "done":
+            log.debug("%r was not compiled apart: %s", request.kernel, answer.strip() or "the process ended")
+        return answer.strip() == "done"
+
+    def _send(self, text: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Let the process end."""
+        with suppress(OSError):
+            self._process.communicate()
+        _running.remove(self._process)
+
+
+@atexit.register
+def _leave() -> None:
+    for process in _running:
+        process.returncode = 0  # it ends by itself when it has done what it was asked for: no need to complain of it
+
+
+def _importable(kernel: Kernel) -> bool:
+    """Say whether another process finds the kernel by its name."""
+    if kernel.__module__ == "__main__":
+        return False
+    module = sys.modules.get(kernel.__module__)
+    if getattr(module, "__spec__", None) is None or getattr(module, kernel.__qualname__, None) is not kernel:
+        return False
+    try:
+        return importlib.util.find_spec(kernel.__module__) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _forget() -> None:
+    """In a process that was forked: the thread and its queue are the parent's."""
+    global _lock, _queue, _thread
+    _lock, _queue, _thread = threading.Lock(), queue.SimpleQueue(), None
+    _requests.clear()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,203 @@
+"""Kernels are compiled once per machine, by another process; what is compiled is loaded without Numba."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headwater.data.jit import cache, link, service
+from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
+from headwater.data.jit.signature import signature_of
+
+pytestmark = pytest.mark.skipif(not COMPILED or not link.LINKABLE, reason="kernels are not loaded by ourselves here")
+
+LOOPS = """
+import numpy as np
+from headwater.data.jit import kernel
+from parts import twice
+
+@kernel
+def doubled(values):
+    out = np.empty_like(values)
+    for i in range(len(values)):
+        if values[i] < 0:
+            raise ValueError("below zero")
+        out[i] = twice(values[i])
+    return out
+"""
+PARTS = """
+from headwater.data.jit import kernel
+FACTOR = 2
+
+@kernel
+def twice(value):
+    return FACTOR * value
+"""
+CALL = """
+import sys
+import numpy as np
+from loops import doubled
+print(doubled(np.arange(3)).tolist(), "numba" in sys.modules)
+"""
+
+
+@Kernel
+def square(value):
+    return value * value
+
+
+def sum_of_squares(values):
+    total = 0
+    for value in values:
+        total += square(value)
+    return total
+
+
+@pytest.fixture
+def loops(tmp_path):
+    """A folder with two modules of kernels, and a cache of its own."""
+    (tmp_path / "loops.py").write_text(LOOPS)
+    (tmp_path / "parts.py").write_text(PARTS)
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    return os.environ | {"PYTHONPATH": path, "HEADWATER_CACHE": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def called(folder: Path, code: str = CALL, **more: str) -> str:
+    run = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, env=environment(folder) | more, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def kept(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("cache/kernels/*/*") if not path.name.startswith(".")]
+
+
+def test_a_kernel_is_compiled_once_and_neither_then_nor_later_is_numba_imported_here(loops):
+    assert called(loops) == "[0, 2, 4] False"
+    (file,) = kept(loops)
+    written_ns = file.stat().st_mtime_ns
+    assert called(loops) == "[0, 2, 4] False"
+    assert [path.stat().st_mtime_ns for path in kept(loops)] == [written_ns]
+    assert not list(loops.glob("**/*.nb*")), "nothing is written beside the source, which may be read-only"
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed_in_another_file(loops):
+    called(loops)
+    (loops / "parts.py").write_text(PARTS.replace("FACTOR * value", "FACTOR * value + 1"))
+    assert called(loops).startswith("[1, 3, 5]")
+    (loops / "parts.py").write_text(PARTS.replace("FACTOR = 2", "FACTOR = 3"))
+    assert called(loops).startswith("[0, 3, 6]")
+
+
+def test_processes_that_start_together_give_the_same_answer_and_leave_a_whole_cache(loops):
+    run = [sys.executable, "-c", CALL]
+    started = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True, env=environment(loops)) for _ in range(3)]
+    assert {process.communicate()[0].strip() for process in started} == {"[0, 2, 4] False"}
+    assert len(kept(loops)) == 1
+    assert not list(loops.glob("cache/kernels/*/.writing-*"))
+
+
+def test_a_damaged_file_of_the_cache_is_compiled_anew(loops):
+    called(loops)
+    (file,) = kept(loops)
+    whole = file.read_bytes()
+    for damaged in (whole[:-100], b"", whole.replace(b"\x7fELF", b"\x7fELG")):
+        file.write_bytes(damaged)
+        assert called(loops) == "[0, 2, 4] False"
+        assert file.read_bytes()[:40] == whole[:40]
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(loops):
+    (loops / "cache").mkdir()
+    (loops / "cache").chmod(0o777)
+    (loops / "tmp").mkdir()
+    assert called(loops, TMPDIR=str(loops / "tmp")) == "[0, 2, 4] False"
+    assert not kept(loops)
+
+
+def test_errors_of_a_loaded_kernel_arrive_and_leave_it_usable(loops):
+    called(loops)
+    code = CALL.replace(
+        "print(", "\ntry:\n    doubled(np.array([-1]))\nexcept ValueError as error:\n    print(error)\nprint("
+    )
+    assert called(loops, code).splitlines()[0] == "below zero"
+    assert called(loops, code).splitlines()[1].startswith("[0, 2, 4]")
+
+
+def test_a_loaded_kernel_gives_back_all_memory_and_keeps_no_argument(loops):
+    called(loops)
+    code = """
+import resource, sys
+import numpy as np
+from loops import doubled
+values = np.arange(100_000)
+doubled(values)
+before, held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, sys.getrefcount(values)
+for _ in range(2_000):
+    doubled(values)
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(sys.getrefcount(values) - held, grown < 50_000)
+"""
+    assert called(loops, code) == "0 True"
+
+
+def test_a_kernel_of_a_script_is_compiled_by_the_script_itself(loops):
+    assert called(loops, LOOPS + "print(doubled(np.arange(3)).tolist())") == "[0, 2, 4]"
+
+
+def test_a_kernel_that_is_not_compiled_yet_answers_all_the_same(monkeypatch):
+    asked = []
+    monkeypatch.setattr(service, "from_cache", lambda kernel, signature: None)
+    monkeypatch.setattr(service, "ask", lambda kernel, signature: asked.append((kernel, signature)))
+
+    total = Kernel(sum_of_squares)
+    with answering_at_once():
+        assert total(np.arange(4)) == 14
+    assert asked == [(total, ("<i8 1C",))], "the kernels that it calls are compiled with it, not by themselves"
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (np.zeros(3), "<f8 1C"),
+        (np.zeros((2, 3), np.int32), "<i4 2C"),
+        (np.zeros((2, 3), order="F"), "<f8 2F"),
+        (np.zeros(6)[::2], "<f8 1A"),
+        (np.frombuffer(b"abc", np.uint8), "|u1 1Cr"),
+        (1, "int64"),
+        (True, "bool"),
+        (np.float32(1), "float32"),
+        (np.uint64(1), "uint64"),
+        ((1, 2.0), ("int64", "float64")),
+    ],
+)
+def test_arguments_have_the_types_that_a_kernel_is_compiled_for(value, name):
+    assert signature_of((value,)) == (name,)
+
+
+def test_what_only_numba_knows_has_no_signature():
+    assert signature_of((np.array(["a"], object),)) is None
+    assert signature_of(([1],)) is None
+
+
+def test_what_a_kernel_is_compiled_from_includes_the_arrays_and_numbers_that_it_names():
+    def made(factor, table):
+        def scaled(value):
+            return factor * table[0] * value
+
+        return cache.source_of(Kernel(scaled))
+
+    same = made(2, np.arange(2))
+    assert made(2, np.arange(2)) == same
+    assert made(3, np.arange(2)) != same
+    assert made(2, np.arange(3)) != same
