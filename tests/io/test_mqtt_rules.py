@@ -1,0 +1,334 @@
+"""What MQTT asks of a client when things go wrong, against a broker that does as the test says."""
+
+import socket
+import time
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
+
+import pytest
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import InputError
+from headwater.io import Mqtt
+from headwater.io.mqtt import packets
+
+PATIENCE_S = 20
+SCHEMA = Schema.of({"n": int})
+
+
+class Script:
+    """A broker whose every word is the test's: what it hears is (first byte, body), one by one."""
+
+    def __init__(self, version):
+        self.version = version
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"mqtt://127.0.0.1:{self._server.getsockname()[1]}"
+        self._arrived, self._client, self._heard, self._clients = Queue(), None, Queue(), []
+        Thread(target=self._accept, daemon=True).start()
+
+    def let_in(self, *, session_kept=False, said=b""):
+        """Take the next connection; return its CONNECT."""
+        while True:
+            self._client = self._arrived.get(timeout=PATIENCE_S)
+            self._heard = Queue()
+            Thread(target=self._hear, args=(self._client, self._heard), daemon=True).start()
+            with suppress(Empty):
+                first, body = self._heard.get(timeout=PATIENCE_S)
+                break
+        assert first == 0x10
+        tail = packets.number(len(said)) + said if self.version == 5 else b""
+        self.say(0x20, bytes([session_kept, 0]) + tail)
+        return body
+
+    def say(self, first, body=b""):
+        self._client.sendall(packets.packet(first, body))
+
+    def publish(self, number, payload, first=0x32):
+        tail = b"\0" if self.version == 5 else b""
+        self.say(first, packets.text("t") + number.to_bytes(2) + tail + payload)
+
+    def hear(self):
+        return self._heard.get(timeout=PATIENCE_S)
+
+    def hears_nothing(self, seconds=0.1):
+        with pytest.raises(Empty):
+            self._heard.get(timeout=seconds)
+
+    def cut(self):
+        self._client.shutdown(socket.SHUT_RDWR)
+        self._client.close()
+
+    def stop(self):
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for client in self._clients:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+            client.close()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                self._clients.append(self._server.accept()[0])
+                self._arrived.put(self._clients[-1])
+
+    def _hear(self, client, heard):
+        with suppress(OSError, ValueError), client.makefile("rb") as stream:
+            while first := stream.read(1):
+                length, shift = 0, 0
+                while True:
+                    byte = stream.read(1)[0]
+                    length |= (byte & 127) << shift
+                    shift += 7
+                    if byte < 128:
+                        break
+                heard.put((first[0], stream.read(length)))
+
+
+@pytest.fixture(params=["3.1.1", "5"])
+def script(request):
+    script = Script(5 if request.param == "5" else 4)
+    yield script
+    script.stop()
+
+
+@pytest.fixture
+def opened(script):
+    everything = []
+
+    def open_one(given, **options):
+        schema = None if isinstance(given, Schema) else SCHEMA
+        version = "5" if script.version == 5 else "3.1.1"
+        options = {"retry": "20 ms", "patience": "20 ms", "client_id": "c", "version": version} | options
+        everything.append(Mqtt(script.url, "t", schema, **options).open(given))
+        return everything[-1]
+
+    yield open_one
+    script.stop()
+    for endpoint in everything:
+        with suppress(InputError):
+            endpoint.close()
+
+
+def subscribed(script):
+    first, body = script.hear()
+    assert first == 0x82
+    script.say(0x90, body[:2] + (b"\0" if script.version == 5 else b"") + bytes([body[-1]]))
+
+
+def begun(script):
+    """Let a writer in that keeps its session: in MQTT 3.1.1 it first comes to have an old one forgotten."""
+    if script.version == 4:
+        script.let_in()
+        assert script.hear() == (0xE0, b"")
+    script.let_in()
+
+
+def read(reader, number):
+    rows, end = [], time.monotonic() + PATIENCE_S
+    while len(rows) < number and time.monotonic() < end:
+        rows += [row["n"] for row in reader.read(10, 0.05).rows()]
+    return rows
+
+
+def numbers(*values):
+    return Batch.of({"n": list(values)}, SCHEMA)
+
+
+def number_of(body):
+    return int.from_bytes(body[3:5])
+
+
+def test_qos_2_is_read_once_though_it_is_sent_twice(script, opened):
+    reader = opened(pytest.fail, qos=2)
+    script.let_in()
+    subscribed(script)
+    script.publish(7, b'{"n": 1}', first=0x34)
+    assert read(reader, 1) == [1]
+    reader.read(1, 0)
+    assert script.hear() == (0x50, b"\0\7")
+    script.cut()  # before PUBREL: the broker cannot know
+    script.let_in(session_kept=True)
+    script.publish(7, b'{"n": 1}', first=0x3C)
+    assert script.hear() == (0x50, b"\0\7")
+    script.say(0x62, b"\0\7")
+    assert script.hear() == (0x70, b"\0\7")
+    script.publish(7, b'{"n": 2}', first=0x34)  # the number is free again
+    assert read(reader, 1) == [2]
+
+
+def test_nothing_is_acknowledged_before_it_is_committed(script, opened):
+    reader = opened(pytest.fail, qos=1)
+    reader.commit(reader.position)
+    script.let_in()
+    subscribed(script)
+    for number in (1, 2, 3):
+        script.publish(number, b'{"n": %d}' % number)
+    assert read(reader, 3) == [1, 2, 3]
+    script.hears_nothing()
+    reader.commit(2)
+    assert [script.hear(), script.hear()] == [(0x40, b"\0\1"), (0x40, b"\0\2")]
+    script.hears_nothing(0.05)
+    reader.close()
+    assert script.hear()[0] == 0xE0
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_not_answered_goes_again_marked_and_before_the_rest(script, opened, qos):
+    writer = opened(SCHEMA, qos=qos)
+    begun(script)
+    writer.write(numbers(1, 2, 3))
+    sent = [script.hear() for _ in range(3)]
+    assert [(first, number_of(body)) for first, body in sent] == [(0x30 | qos << 1, n) for n in (1, 2, 3)]
+    script.say(0x40 if qos == 1 else 0x50, b"\0\1")
+    if qos == 2:
+        assert script.hear() == (0x62, b"\0\1")
+    script.cut()
+    wait_until(lambda: not writer._connection.connected.is_set())
+    writer.write(numbers(4))
+    script.let_in(session_kept=True)
+    if qos == 2:
+        assert script.hear() == (0x62, b"\0\1")  # what the broker has is not published a second time
+    again = [script.hear() for _ in range(3)]
+    flags = 0x30 | qos << 1
+    assert [(first, number_of(body)) for first, body in again] == [(flags | 8, 2), (flags | 8, 3), (flags, 4)]
+    assert [body[-1:] for _, body in again] == [b"}"] * 3
+    if qos == 2:
+        for number in (2, 3, 4):
+            script.say(0x50, number.to_bytes(2))
+        assert [script.hear()[0] for _ in range(3)] == [0x62] * 3
+    for number in (1, 2, 3, 4) if qos == 2 else (2, 3, 4):
+        script.say(0x40 if qos == 1 else 0x70, number.to_bytes(2))
+    wait_until(lambda: writer.waiting == 0)
+
+
+def wait_until(what):
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_a_broker_that_lost_the_session_gets_everything_anew(script, opened):
+    writer = opened(SCHEMA, qos=1)
+    begun(script)
+    writer.write(numbers(1, 2))
+    assert [script.hear()[0] for _ in range(2)] == [0x32, 0x32]
+    script.cut()
+    script.let_in(session_kept=False)
+    assert [script.hear()[0] for _ in range(2)] == [0x32, 0x32]
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_no_more_messages_fly_than_the_broker_wants(script, opened):
+    writer = opened(SCHEMA, qos=1, client_id=None)
+    script.let_in(said=b"\x21\x00\x02")
+    writer.write(numbers(*range(5)))
+    for number in range(1, 5, 2):
+        assert [number_of(script.hear()[1]) for _ in range(2)] == [number, number + 1]
+        script.hears_nothing(0.05)
+        script.say(0x40, (number + 1).to_bytes(2))
+        script.say(0x40, number.to_bytes(2))
+    assert number_of(script.hear()[1]) == 5
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_a_broker_that_leaves_says_why(script, opened, caplog):
+    reader = opened(pytest.fail, qos=1)
+    script.let_in()
+    subscribed(script)
+    script.say(0xE0, b"\x8e")
+    script.let_in(session_kept=True)
+    wait_until(reader._connection.connected.is_set)
+    assert "the broker left: another client came with the same client id; trying again" in caplog.text
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_a_message_that_the_broker_will_not_have_is_told(script, opened):
+    writer = opened(SCHEMA, qos=1, client_id=None)
+    script.let_in()
+    writer.write(numbers(1, 2))
+    script.say(0x40, b"\0\1\x87")
+    script.say(0x40, b"\0\2")
+    wait_until(lambda: writer.waiting == 0)
+    with pytest.raises(InputError, match="the broker would not have 1 records .*Not authorized") as told:
+        writer.close()
+    assert told.value.records == 1
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_a_broker_that_serves_less_is_told_apart(script, opened):
+    writer = opened(SCHEMA, qos=1, client_id=None)
+    script.let_in(said=b"\x24\x00")
+    wait_until(lambda: writer._connection.refused)
+    with pytest.raises(InputError, match="it takes QoS 0 at most"):
+        writer.write(numbers(1))
+
+
+def test_a_broken_packet_ends_the_connection_and_it_comes_back(script, opened, caplog):
+    reader = opened(pytest.fail, qos=1)
+    script.let_in()
+    subscribed(script)
+    script.publish(1, b'{"n": 1}')
+    script.publish(2, b'{"n": 2}', first=0x36)
+    script.let_in(session_kept=True)
+    assert read(reader, 1) == [1]
+    assert "is lost: the broker sent a message of QoS 3; trying again" in caplog.text
+
+
+def test_a_packet_that_is_too_large_is_not_waited_for(script, opened, caplog):
+    opened(pytest.fail, qos=0, largest=1000)
+    script.let_in()
+    subscribed(script)
+    script._client.sendall(b"\x30\xff\xff\xff\x7f")
+    script.let_in()
+    assert "a packet larger than the largest" in caplog.text
+
+
+def test_a_topic_that_may_not_be_read_is_one_clear_error(script, opened):
+    reader = opened(pytest.fail)
+    script.let_in()
+    _, body = script.hear()
+    script.say(0x90, body[:2] + (b"\0\x87" if script.version == 5 else b"\x80"))
+    wait_until(lambda: reader._connection.refused)
+    with pytest.raises(InputError, match="topic 't' may not be read"):
+        reader.read(1, 0)
+
+
+def test_a_silent_broker_is_pinged_and_then_given_up(script, opened, caplog, monkeypatch):
+    monkeypatch.setattr("headwater.io.mqtt.endpoint._KEEP_ALIVE_S", 1)
+    opened(pytest.fail)
+    script.let_in()
+    subscribed(script)
+    assert script.hear() == (0xC0, b"")
+    script.say(0xD0)
+    assert script.hear() == (0xC0, b"")
+    script.let_in()
+    assert "the broker does not answer" in caplog.text
+
+
+def test_a_reader_that_is_full_stays_connected(script, opened, monkeypatch):
+    monkeypatch.setattr("headwater.io.mqtt.endpoint._KEEP_ALIVE_S", 1)
+    reader = opened(pytest.fail, qos=1, buffer=2)
+    script.let_in()
+    subscribed(script)
+    for number in range(1, 5):
+        script.publish(number, b'{"n": %d}' % number)
+    wait_until(lambda: reader.waiting == 2)
+    assert [script.hear()[0] for _ in range(3)] == [0xC0] * 3
+    assert reader._connection.connected.is_set()
+    assert read(reader, 4) == [1, 2, 3, 4]
+
+
+def test_a_will_and_a_name_are_in_the_first_packet(script, opened):
+    from headwater.io import Will
+
+    opened(pytest.fail, qos=1, will=Will("gone", "bye", qos=1, retain=True), username="me", password="pw")
+    body = script.let_in()
+    assert body[:6] == b"\0\4MQTT"
+    assert body[7] == 0x80 | 0x40 | 0x20 | 0x08 | 0x04
+    tail = packets.text("c") + (b"\0" if script.version == 5 else b"") + packets.text("gone") + packets.text("bye")
+    assert body.endswith(tail + packets.text("me") + packets.text("pw"))
