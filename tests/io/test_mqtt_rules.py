@@ -254,7 +254,7 @@ def test_a_message_that_the_broker_will_not_have_is_told(script, opened):
     script.say(0x40, b"\0\1\x87")
     script.say(0x40, b"\0\2")
     wait_until(lambda: writer.waiting == 0)
-    with pytest.raises(InputError, match="the broker would not have 1 records .*Not authorized") as told:
+    with pytest.raises(InputError, match=r"the broker would not have 1 records .*Not authorized") as told:
         writer.close()
     assert told.value.records == 1
 

@@ -95,6 +95,17 @@ def aels(
     _report("aels", quick, output, as_json, preset=preset, time_s=time_s)
 
 
+@app.command()
+def mqtt(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+) -> None:
+    """MQTT in and out: the highest rates of a filter, a mean per sensor and ETL, straight and through mosquitto."""
+    _report("mqtt", quick, output, as_json, seconds=seconds)
+
+
 @app.command("aels-cases")
 def aels_cases(
     quick: Quick = False,

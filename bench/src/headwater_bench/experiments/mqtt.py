@@ -1,0 +1,153 @@
+"""MQTT in and out: the highest rates at which a filter, a mean per sensor and ETL keep up, with every result measured.
+
+Load and system under test are processes of their own; the load is the broker, or a client of mosquitto. A rate is sustained
+when all results came, none twice, 99 of 100 within 100 ms, and so at every lower rate that was tried. What load and broker
+can carry by themselves is found with an echo.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from headwater_bench.experiments.broker import broker
+from headwater_bench.experiments.mqtt_flows import TASKS, lines_for, running
+from headwater_bench.experiments.mqtt_load import Load, Step
+from headwater_bench.experiments.rows import text_table, write_rows
+from headwater_bench.experiments.trial import machine
+
+_RATES = (
+    5_000,
+    20_000,
+    50_000,
+    100_000,
+    150_000,
+    200_000,
+    300_000,
+    400_000,
+    600_000,
+    800_000,
+    1_000_000,
+    1_500_000,
+    2_000_000,
+)
+_QUICK_RATES = (1_000, 5_000)
+_THROUGH_RATES = (5_000, 10_000, 15_000, 20_000, 30_000, 40_000, 60_000, 80_000)
+_TRIES = 3  # at each rate: the machine may be shared, and a pause of another's making is not ours
+_CONNECTIONS = {"echo": 1}  # two for all others: one reads, one publishes
+
+
+def run(quick: bool = False, output: Path | None = None, *, seconds: float = 2.0) -> dict[str, Any]:
+    """Climb the rates for each task, straight and through mosquitto, and for an echo in its place."""
+    rates, span_s = (_QUICK_RATES, 0.5) if quick else (_RATES, seconds)
+    rows: list[dict[str, Any]] = []
+    answer: dict[str, Any] = {"machine": machine(), "load_average": [round(load, 2) for load in os.getloadavg()]}
+    for task in TASKS:
+        answer[task] = _said(_climb(task, 0, rates, span_s, rows))
+    flown = _climb("filter", 1, rates, span_s, rows)
+    answer["filter"] |= {f"qos1_{key}": value for key, value in _said(flown).items()}
+    echo = _said(_climb("echo", 0, rates, span_s, rows))
+    answer["generator"] = echo | {"headroom": _ratio(echo["rate"], answer["filter"]["rate"])}
+    if shutil.which("mosquitto"):
+        ours, theirs = _side_by_side(rates if quick else _THROUGH_RATES, span_s, rows)
+        answer["mosquitto"] = {"filter": ours, "echo": theirs, "of_echo": _ratio(ours["rate"], theirs["rate"])}
+    answer["lost"] = sum(answer[task]["lost"] for task in TASKS) + answer["filter"]["qos1_lost"]
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_rows(rows, output / "mqtt.csv")
+    return answer
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer for people."""
+    rows = [(task, _shown(answer[task])) for task in TASKS]
+    qos1 = {key.removeprefix("qos1_"): value for key, value in answer["filter"].items() if key.startswith("qos1_")}
+    rows += [("filter, QoS 1", _shown(qos1)), ("echo", _shown(answer["generator"]))]
+    if "mosquitto" in answer:
+        rows += [(f"{name} through mosquitto", _shown(answer["mosquitto"][name])) for name in ("filter", "echo")]
+    lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *shown) for name, shown in rows])
+    lines.append(f"the load itself carries {answer['generator']['headroom']} times what the filter does")
+    if "mosquitto" in answer:
+        lines.append(f"through mosquitto the filter keeps {answer['mosquitto']['of_echo']} of what an echo does")
+    return "\n".join([*lines, f"{answer['machine']}, load average {answer['load_average'][0]}"])
+
+
+def _climb(task: str, qos: int, rates: tuple[int, ...], span_s: float, rows: list[dict[str, Any]]) -> list[Step]:
+    """Offer rising rates until one is not kept; return the last try of each."""
+    steps: list[Step] = []
+    with _loaded(task, qos) as load:
+        for rate in rates:
+            steps.append(_offered(load, rate, span_s, rows, task=task, qos=qos, through=""))
+            if not steps[-1].kept:
+                break
+    return steps
+
+
+def _side_by_side(rates: tuple[int, ...], span_s: float, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Climb with the filter and an echo behind a mosquitto each, taking turns at every rate; return what is said of both."""
+    with _behind_mosquitto("filter") as ours, _behind_mosquitto("echo") as theirs:
+        loads, steps = {"filter": ours, "echo": theirs}, {"filter": list[Step](), "echo": list[Step]()}
+        for rate in rates:
+            for task, load in loads.items():
+                if all(step.kept for step in steps[task]):
+                    step = _offered(load, rate, span_s, rows, task=task, qos=0, through="mosquitto")
+                    steps[task].append(step)
+    return [_said(steps[task]) for task in loads]
+
+
+def _offered(load: Load, rate: float, span_s: float, rows: list[dict[str, Any]], **told: Any) -> Step:
+    """Offer a rate until it is kept, or a few times in vain."""
+    for _ in range(_TRIES):
+        step = load.step(rate, 0.4 * span_s, span_s)
+        rows.append({**told, **asdict(step)})
+        if step.kept:
+            break
+    return step
+
+
+@contextmanager
+def _loaded(task: str, qos: int) -> Iterator[Load]:
+    """Start a system under test with a load that is its broker."""
+    load = Load(lines_for("filter" if task == "echo" else task), qos=qos)
+    with running(task, load.port, qos):
+        load.wait_for(_CONNECTIONS.get(task, 2))
+        load.await_answer()
+        yield load
+    load.close()
+
+
+@contextmanager
+def _behind_mosquitto(task: str) -> Iterator[Load]:
+    with broker() as url:
+        load = Load(lines_for("filter"), broker=int(url.rpartition(":")[2]))
+        load.join()
+        with running(task, load.port):
+            load.await_answer()
+            yield load
+        load.close()
+
+
+def _said(steps: list[Step]) -> dict[str, Any]:
+    """Return the highest rate that was kept, with its latency, and what was lost at the rates that were kept."""
+    kept = [step for step in steps if step.kept]
+    best = kept[-1] if kept else steps[0]
+    return {
+        "rate": best.rate if kept else 0,
+        "p50_ms": round(best.p50_ms, 2),
+        "p99_ms": round(best.p99_ms, 2),
+        "lost": sum(step.lost for step in kept),
+        "load_cores": round(best.load_cores, 3),
+    }
+
+
+def _ratio(of: float, to: float) -> float | None:
+    return round(of / to, 2) if to else None
+
+
+def _shown(said: dict[str, Any]) -> tuple[str, str, str]:
+    return f"{said['rate']:,.0f}", f"{said['p99_ms']:.1f}", str(said["lost"])

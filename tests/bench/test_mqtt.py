@@ -1,0 +1,42 @@
+"""The experiment on MQTT, in small: its load recognises what comes back, and what does not."""
+
+import numpy as np
+import pytest
+
+from headwater_bench.experiments import mqtt
+from headwater_bench.experiments.mqtt_flows import lines_for, running
+from headwater_bench.experiments.mqtt_kernels import BASE, messages, results
+from headwater_bench.experiments.mqtt_load import Load, Step
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_load_recognises_its_own_messages_by_number(qos):
+    lines = lines_for("filter")
+    ends, data = np.cumsum([0] + [len(line) for line in lines]), np.frombuffer(bytearray(b"".join(lines)), np.uint8)
+    places = np.array([line.index(str(BASE).encode()) for line in lines])
+    out = np.zeros(1 << 20, np.uint8)
+    size = messages(data, ends, places, np.frombuffer(bytearray(b"load/b"), np.uint8), qos, 100, 500, out)
+    late_s, times, answers = np.zeros(500, np.float32), np.zeros(500, np.int64), np.zeros(1 << 16, np.uint8)
+    taken = results(out, size, 1.0, 100, 1000.0, late_s, times, answers)
+    assert taken == (size, 4 * 500 * qos, 0, 0)
+    assert times.tolist() == [1] * 500
+    assert late_s[[0, 499]].tolist() == pytest.approx([1.0, 0.501])
+
+
+@pytest.mark.parametrize(("task", "qos"), [("filter", 1), ("mean", 0), ("etl", 0), ("echo", 0)])
+def test_every_message_is_answered_once(task, qos):
+    load = Load(lines_for("filter" if task == "echo" else task), qos=qos)
+    with running(task, load.port, qos):
+        load.wait_for(1 if task == "echo" else 2)
+        load.await_answer()
+        step = load.step(2000, 0, 0.5)
+    load.close()
+    assert (step.lost, step.twice, step.share) == (0, 0, 1.0)
+
+
+def test_a_rate_counts_only_when_all_below_it_are_kept():
+    def step(rate, lost=0, p99_ms=5.0):
+        return Step(rate, 1.0, lost, 0, 1.0, p99_ms, 0.1, 0.0)
+
+    assert mqtt._said([step(10), step(20), step(30, p99_ms=200.0)])["rate"] == 20
+    assert mqtt._said([step(10, lost=1)]) | {"rate": 0} == mqtt._said([step(10, lost=1)])
