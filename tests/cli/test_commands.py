@@ -97,6 +97,24 @@ def test_bad_usage_is_one_line_and_exit_code_two(headwater, words, said):
     assert "Traceback" not in err
 
 
+def test_show_says_what_holds_at_each_sink_and_why_no_more(headwater, tmp_path):
+    more = 'levels.write("copy", io.JsonLines("copy.jsonl"))\nlevels.write("shown", io.Console())\n'
+    (tmp_path / "three.py").write_text(FLOW + more)
+    _, out, _ = headwater("show", "three.py", "--guarantees")
+    link = "sink 'shown' (Console(console)): what comes again is there twice"
+    assert out.splitlines() == ["out: exactly once", "copy: exactly once", "shown: at least once", f"  {link}"]
+    _, out, _ = headwater("show", "three.py", "--guarantees", "--json")
+    *_, shown = json.loads(out)["sinks"]
+    assert shown == {
+        "sink": "shown",
+        "holds": "at least once",
+        "delivery": "neither",
+        "sources": {"levels": "position"},
+        "weakest": [link],
+    }
+    assert not (tmp_path / "copy.jsonl").exists()
+
+
 def test_an_error_in_the_users_file_names_its_line(headwater, tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ny = x.nothing\n")
     code, _, err = headwater("run", "broken.py")

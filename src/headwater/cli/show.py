@@ -24,6 +24,12 @@ def show(
     on: Annotated[
         str | None, typer.Option(help="spark: say how the flow would run there, in which stages and why")
     ] = None,
+    guarantees: Annotated[
+        bool,
+        typer.Option(
+            "--guarantees", help="say what holds at each sink after a kill, for a run that goes on from a checkpoint"
+        ),
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Draw a flow: as a text tree, as Mermaid or as SVG; or describe it as JSON."""
@@ -36,6 +42,9 @@ def show(
         return
     found = find_flow(flow)
     found.check()
+    if guarantees:
+        _show_guarantees(found, as_json)
+        return
     if on is not None:
         _show_stages(found, as_json)
         return
@@ -48,6 +57,19 @@ def show(
         console.print(f"wrote {output}")
     else:
         typer.echo(picture)
+
+
+def _show_guarantees(flow: Flow, as_json: bool) -> None:
+    from headwater.flow.guarantees import guarantees
+
+    held = guarantees(flow)
+    if as_json:
+        print_json({"flow": flow.name, "sinks": [each.to_json() for each in held]})
+        return
+    for each in held:
+        typer.echo(f"{each.sink}: {each.holds}")
+        for link in each.weakest:
+            typer.echo(f"  {link}")
 
 
 def _show_stages(flow: Flow, as_json: bool) -> None:
