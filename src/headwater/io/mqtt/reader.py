@@ -82,10 +82,6 @@ class MqttReader:
         """Acknowledge what was handed out, unless `commit` does that, and leave; what still waits comes again with QoS 1."""
         if self._commits_itself:
             self._acknowledge(self._inbox.position)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Leave without a word on what was handed out last: with QoS 1 that comes again too."""
         self._connection.close()
 
     def connected(self, welcome: Welcome) -> bytes:

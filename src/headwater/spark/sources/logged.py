@@ -109,8 +109,7 @@ class Receiver:
             self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
         finally:
             if reader is not None:
-                # what is not safe in the log must not be acknowledged, by a reader that does so unless it is told not to
-                getattr(reader, "abandon", reader.close)() if self.error else reader.close()
+                reader.close()
                 self.dropped = dropped_by(reader)  # since it was last read
             self._log.close()
 
