@@ -10,6 +10,7 @@ import numpy as np
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Array, Column, Text, parts
 from headwater.flow.endpoints import Reject
+from headwater.io.json.columns import JsonColumns
 from headwater.io.mqtt import packets
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
@@ -19,7 +20,7 @@ from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.scan import RETAINED, whole_texts
 from headwater.io.mqtt.stream import Received
 from headwater.io.mqtt.topic import checked_filter, matches
-from headwater.io.records import JsonDecoder, Refuse
+from headwater.io.records import Refuse
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class MqttReader:
     def __init__(self, source: Mqtt, reject: Reject) -> None:
         checked_filter(source.topic)
         self._source, self._schema, self._reject = source, source.schema, reject
-        self._decoder = None if source.payload == "text" else JsonDecoder(source.fields)
+        self._decoder = None if source.payload == "text" else JsonColumns(source.fields)
         self._inbox = Inbox()
         self.states = self._inbox.states
         self._commits_itself = True
@@ -166,7 +167,7 @@ class MqttReader:
             texts, kept = self._texts(messages, refuse)
             columns = {text_column(self._source.fields, ()): texts}
         else:
-            columns, kept = self._decoder.columns_of(messages.payloads, refuse)
+            columns, kept = self._decoder.of(messages.payloads, refuse)
         count = len(messages) if kept is None else len(kept)
         if self._source.topic_column is not None:
             columns[self._source.topic_column] = messages.topics if kept is None else messages.topics.take(kept)

@@ -11,6 +11,7 @@ from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
+from headwater.io.json.texts import JsonTexts
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.outbox import Outbox
@@ -18,7 +19,6 @@ from headwater.io.mqtt.packets import LARGEST, PUBACK, PUBCOMP, PUBREC, Welcome
 from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.stream import Received
 from headwater.io.mqtt.topic import Topic
-from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class MqttWriter:
         self._sink, self._schema = sink, schema
         self._topic = Topic(sink.topic, schema)
         self._text = text_column(schema, self._topic.columns) if sink.payload == "text" else None
+        self._json = JsonTexts(schema)
         self._outbox = Outbox(sink.qos, sink.retain, sink.version, _WINDOW[sink.qos])
         self.states = np.zeros(1 << 16, np.uint8)  # of numbers that the broker gives: it has nothing to send
         self._denied = 0  # records that the broker would not have
@@ -175,7 +176,7 @@ class MqttWriter:
 
     def _payloads(self, batch: Batch) -> Text:
         if self._text is None:
-            return Text.of_bytes(json_lines(batch, self._schema))
+            return self._json.of(batch)
         texts = batch[self._text]
         if isinstance(texts, Text):
             return texts
