@@ -21,6 +21,7 @@ from headwater.cli.stdout import carries_records
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import share_arenas
+from headwater.engine.options import LINGER
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
@@ -50,6 +51,9 @@ def run(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="write each sink to a file in this folder")] = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
+    linger: Annotated[
+        str, typer.Option(help="how long records gather before they are read; 0s for the lowest latency")
+    ] = LINGER,
     queue_records: Annotated[int, typer.Option(help="bound of each queue in records")] = 10_000,
     queue_mb: Annotated[int, typer.Option(help="bound of each queue in megabytes")] = 64,
     master: Annotated[
@@ -72,6 +76,7 @@ def run(
         "queue_records": queue_records,
         "queue_bytes": queue_mb * 2**20,
         "workers": workers,
+        "linger": linger,
     }
     if on not in (*RUNNERS, _SPARK):
         known = (*RUNNERS, _SPARK)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, Batch
 from headwater.data.jit import answering_at_once
+from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import Reader, commit, dropped_by, opened, position_of
 from headwater.flow.steps import Read
@@ -79,15 +80,18 @@ class SourceThread:
 
     def _read_all(self) -> None:
         """Read; where more is there than was asked for, ask for twice as much, since large batches cost less."""
-        reader, chunk, stopping = self._reader, self.run.options.chunk, self.run.stopping
+        reader, options, stopping = self._reader, self.run.options, self.run.stopping
         assert reader is not None
-        least, most = chunk, max(chunk, _MOST)
+        linger = Linger(options.linger_s)
+        chunk, most = options.chunk, max(options.chunk, _MOST)
         while not stopping.is_set():
-            batch = reader.read(chunk, _PATIENCE_S)
+            called_ns = now_ns()
+            batch = reader.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
             self._note_dropped(dropped_by(reader))
             if batch is None:
                 return
-            chunk = least if batch.length < chunk else min(2 * chunk, most)
+            oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
+            linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
             if batch.length:
                 self.held += batch.length
                 self.task.took(batch.length)
@@ -96,6 +100,10 @@ class SourceThread:
                     commit(reader, position_of(reader))
             elif self._spilled:
                 self._unspill(wait=False)
+            chunk = linger.next_chunk(options.chunk, most)
+            pause_s = linger.pause_s(now_ns())
+            if pause_s:
+                stopping.wait(pause_s)
 
     def _emit(self, batch: Batch) -> None:
         how = self.run.options.when_full

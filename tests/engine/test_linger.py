@@ -1,0 +1,117 @@
+"""Records that come by themselves gather for a few milliseconds; whatever can be read as fast as one likes is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater import Flow, engine, io
+from headwater.engine.linger import Linger
+from headwater.engine.options import Options
+from headwater.errors import HeadwaterError
+
+MS = 1_000_000
+
+
+def read(linger: Linger, *, got: int, at: int, created: int, called: int | None = None, asked: int = 100) -> float:
+    """Tell of a read that returned at a moment; return for how long the source is then left alone."""
+    linger.read(asked, got, created, at if called is None else called, at)
+    return linger.pause_s(at)
+
+
+def live(linger_s: float = 0.01) -> Linger:
+    linger = Linger(linger_s)
+    read(linger, got=0, at=0, created=0)
+    return linger
+
+
+def test_a_record_that_came_by_itself_is_taken_at_once_and_the_next_ones_gather():
+    assert read(live(), got=1, at=50 * MS, created=50 * MS) == pytest.approx(0.01)
+
+
+def test_what_the_flow_did_meanwhile_counts():
+    linger = live()
+    linger.read(100, 1, 50 * MS, 50 * MS, 50 * MS)
+    assert linger.pause_s(54 * MS) == pytest.approx(0.006)
+    assert linger.pause_s(70 * MS) == 0
+
+
+def test_a_source_with_more_than_was_asked_for_is_read_on():
+    assert read(live(), got=100, at=50 * MS, created=49 * MS) == 0
+
+
+def test_nothing_lingers_while_the_flow_is_behind():
+    assert read(live(), got=5, at=50 * MS, created=20 * MS) == 0
+
+
+def test_a_source_that_makes_records_when_asked_never_lingers():
+    linger = Linger(0.01)
+    for at in range(0, 100 * MS, MS):
+        assert read(linger, got=7, called=at, created=at, at=at + 10) == 0
+    assert not linger.comes_by_itself
+
+
+def test_a_source_whose_records_were_there_before_they_were_asked_for_lingers():
+    assert read(Linger(0.01), got=7, called=5 * MS, created=4 * MS, at=5 * MS) > 0
+
+
+def test_without_linger_nothing_waits_and_chunks_grow_as_they_are_filled():
+    linger = live(0.0)
+    assert read(linger, got=1, at=50 * MS, created=50 * MS) == 0
+    assert linger.next_chunk(256, 2000) == 256
+    read(linger, got=256, asked=256, at=60 * MS, created=60 * MS)
+    assert linger.next_chunk(256, 2000) == 512
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))
+def test_a_source_is_read_at_most_once_in_the_time_to_linger_and_no_record_waits_longer(gaps_us):
+    """Records come with these gaps; a flow that takes no time reads them as it is told."""
+    created, now = [], 0
+    for gap in gaps_us:
+        now += gap * 1000
+        created.append(now)
+    linger, at, taken, reads = live(), 0, 0, []
+    while taken < len(created):
+        at = max(at, created[taken])
+        got = sum(1 for moment in created[taken:] if moment <= at)
+        reads.append(at)
+        assert all(at - moment <= 10 * MS for moment in created[taken : taken + got])
+        linger.read(2000, got, created[taken], at, at)
+        taken += got
+        at += round(linger.pause_s(at) * 1e9)
+    assert all(later - earlier >= 10 * MS for earlier, later in pairwise(reads))
+
+
+@pytest.mark.parametrize("runner", ["engine", "threads"])
+def test_a_slow_stream_takes_few_activations(runner):
+    def activations(linger: str) -> int:
+        flow = Flow("slow")
+        read = flow.read("read", io.Generate(lambda numbers: {"n": numbers}, {"n": int}, 2000, count=600))
+        read.map("same", lambda record: record).write("write", kept := io.Collect())
+        report = engine.run(flow, on=runner, linger=linger)
+        assert [row["n"] for row in kept.records] == list(range(600))
+        return report.last.steps["same"].activations
+
+    assert activations("20 ms") <= 600 / 20
+
+
+def test_a_file_is_read_without_a_pause(tmp_path, monkeypatch):
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(f'{{"n": {n}, "text": "{"x" * 500}"}}\n' for n in range(3000)))
+    pauses = []
+    pause_s = Linger.pause_s
+    monkeypatch.setattr(Linger, "pause_s", lambda self, now_ns: pauses.append(pause_s(self, now_ns)) or pauses[-1])
+    flow = Flow("file")
+    flow.read("read", io.JsonLines(path, {"n": int, "text": str})).write("write", io.Discard())
+    assert engine.run(flow).last.records_in == 3000
+    assert pauses
+    assert not any(pauses)
+
+
+@pytest.mark.parametrize("linger", ["2 s", "5 parsecs", -1, 0.01])
+def test_a_linger_that_makes_no_sense_is_refused(linger):
+    with pytest.raises(HeadwaterError, match=r"linger|duration"):
+        Options(linger=linger)
