@@ -29,6 +29,10 @@ def on_threads(flow) -> Run:
     return engine.start(flow, on="threads")
 
 
+def in_lanes(flow) -> Run:
+    return engine.start(flow, lanes=2)
+
+
 def simulated(flow) -> Run:
     costs = {"ticks": StepProfile(0.0), "some": StepProfile(1e-4), "out": StepProfile(1e-5)}
     net = nets.cloud_edge(1, 1, 2)
@@ -43,7 +47,7 @@ def on_spark(flow) -> Run:
     return spark.start(flow)
 
 
-RUNNERS = [on_engine, on_threads, simulated, pytest.param(on_spark, marks=pytest.mark.spark)]
+RUNNERS = [on_engine, on_threads, in_lanes, simulated, pytest.param(on_spark, marks=pytest.mark.spark)]
 
 
 @pytest.fixture(params=RUNNERS)

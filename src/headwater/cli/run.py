@@ -20,6 +20,7 @@ from headwater.cli.screen import console, err, live, print_json, print_report, p
 from headwater.cli.stdout import carries_records
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
+from headwater.engine.lanes import Lanes
 from headwater.engine.memory import share_arenas
 from headwater.engine.options import LINGER
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -44,6 +45,9 @@ def run(
         str, typer.Option(help="of the waiting records, taken in one activation: all, half, or a number")
     ] = "all",
     workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
+    lanes: Annotated[
+        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
     input: Annotated[
@@ -77,6 +81,7 @@ def run(
         "queue_bytes": queue_mb * 2**20,
         "workers": workers,
         "linger": linger,
+        "lanes": parsed_lanes(lanes),
     }
     if on not in (*RUNNERS, _SPARK):
         known = (*RUNNERS, _SPARK)
@@ -141,7 +146,7 @@ def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> 
     """Refuse options that the chosen runner would not heed."""
     usual = Options()
     others = (
-        [name for name, value in engines.items() if value is not None and value != getattr(usual, name)]
+        [name for name, value in engines.items() if value is not None and value != getattr(usual, name, None)]
         if on == _SPARK
         else [name for name, value in sparks.items() if value is not None]
     )
@@ -157,6 +162,15 @@ def parsed_take(text: str) -> Take:
         return text  # type: ignore[return-value]
     if not text.isdigit() or int(text) < 1:
         raise RunError(f"--take is 'all', 'half' or a number of records above 0; got {text!r}")
+    return int(text)
+
+
+def parsed_lanes(text: str | None) -> Lanes | None:
+    """Read `--lanes`."""
+    if text is None or text == "auto":
+        return text  # type: ignore[return-value]
+    if not text.isdigit() or int(text) < 1:
+        raise RunError(f"--lanes is 'auto' or a number of processes above 0; got {text!r}")
     return int(text)
 
 

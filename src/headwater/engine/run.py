@@ -18,8 +18,9 @@ from headwater.engine.source import SourceThread
 from headwater.engine.warm import load_kernels
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Step
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
-from headwater.operators import build
+from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
@@ -67,7 +68,7 @@ class EngineRun(ABC):
         tasks: list[Task] = []
         try:
             for instance in self.graph.instances:
-                operator = None if instance.step.is_source else build(instance.step)
+                operator = None if instance.step.is_source else self.make_operator(instance.step)
                 task = Task(instance, operator, measure=self.options.measure)
                 task.on_dead = partial(self._note_dead, instance.index)
                 tasks.append(task)
@@ -77,6 +78,10 @@ class EngineRun(ABC):
                     task.operator.close()
             raise
         return tasks
+
+    def make_operator(self, step: Step) -> Operator:
+        """Make the running form of one instance of a step."""
+        return build(step)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -243,6 +248,10 @@ class EngineRun(ABC):
         self._held_since = now if self.throttle.held else 0
         self.room.notify_all()
 
+    def queue_name(self, number: int) -> str:
+        """Return whose queue it is that the throttle knows by a number."""
+        return self.tasks[number].name
+
     # -- measurements -------------------------------------------------------------------------------------------------
 
     def _note_dead(self, instance: int, batch: Batch) -> None:
@@ -298,7 +307,7 @@ class EngineRun(ABC):
             metrics = task.metrics(now)
             metrics.queue, metrics.in_hand = queue, hand
             steps[task.name] = steps[task.name].plus(metrics) if task.name in steps else metrics
-            if task.instance.step.is_sink:
+            if self.is_output(task):
                 since_created, since_emitted = task.latencies.histograms()
                 latency.merge(since_created)
                 emit_latency.merge(since_emitted)
@@ -308,6 +317,10 @@ class EngineRun(ABC):
         read = sum(s.task.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
         return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9)
+
+    def is_output(self, task: Task) -> bool:
+        """Say whether records that come here have come out of the flow."""
+        return task.instance.step.is_sink
 
     def waiting(self, index: int) -> int:
         """Return how many records are in the queue of an instance; called with the lock held."""

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headwater.clock import now_ns
-from headwater.data.batch import CREATED, END, Batch
+from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
@@ -40,6 +40,9 @@ class SourceThread:
         self._reader: Reader | None = None
         self._spilled: SpillFile | None = None
         self._dropped = 0
+        kind = task.instance.step.kind
+        #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
+        self._inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
         self._warned_s = -_QUIET_S
 
     def open(self) -> None:
@@ -74,15 +77,20 @@ class SourceThread:
             self.run.fail(RunError(f"source {self.task.name!r} broke: {told(error)}", step=self.task.name))
         except BaseException as error:  # sys.exit(), an interrupt: nobody else would hear of it
             self.run.fail(ExitError(f"source {self.task.name!r} ended the run: {told(error)}", step=self.task.name))
+        self._tell_time(END)
+
+    def _tell_time(self, watermark: int) -> None:
+        """Say how far time has come, where the reader tells, or that nothing will follow."""
         deliveries: list[Delivery] = []
-        self.task.send_watermark(END, deliveries)
+        self.task.send_watermark(watermark, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
     def _read_all(self) -> None:
         """Read; where more is there than was asked for, ask for twice as much, since large batches cost less."""
-        reader, options, stopping = self._reader, self.run.options, self.run.stopping
+        reader, options = self._reader, self.run.options
+        stopping = self.run.done if self._inner else self.run.stopping
         assert reader is not None
-        linger = Linger(options.linger_s)
+        linger = Linger(0.0 if self._inner else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, _MOST)
         while not stopping.is_set():
             called_ns = now_ns()
@@ -100,13 +108,15 @@ class SourceThread:
                     commit(reader, position_of(reader))
             elif self._spilled:
                 self._unspill(wait=False)
+            if batch.watermark > NO_WATERMARK:
+                self._tell_time(batch.watermark)
             chunk = linger.next_chunk(options.chunk, most)
             pause_s = linger.pause_s(now_ns())
             if pause_s:
                 stopping.wait(pause_s)
 
     def _emit(self, batch: Batch) -> None:
-        how = self.run.options.when_full
+        how = "block" if self._inner else self.run.options.when_full
         if how == "spill":
             self._unspill(wait=False)
         if not self._spilled and self._hand_over(batch):
@@ -142,7 +152,7 @@ class SourceThread:
         """Drop the newest records, counted by the queue that was full."""
         with self.run.lock:
             full = self.run.throttle.reason(self.task.instance.index)
-        reason = f"queue of {self.run.tasks[full].name!r} full" if full is not None else "queue full"
+        reason = f"queue of {self.run.queue_name(full)!r} full" if full is not None else "queue full"
         self.held -= batch.length
         self._count_shed(reason, batch.length)
         self._warn("source %s sheds records: %s; %d so far", self.task.name, reason, self.run.shed[reason])

@@ -154,6 +154,7 @@ class Discard:
 
     writers = "many"
     delivery: Delivery = "idempotent"  # of what is forgotten nothing is there twice
+    apart = True
 
     def open(self, schema: Schema) -> Discard:
         """Start forgetting."""
@@ -170,6 +171,7 @@ class Failing:
     """A sink that always fails: shows what a flow does when its sink is gone."""
 
     writers = "many"
+    apart = True
 
     def __init__(self, message: str = "the sink is gone") -> None:
         self.message = message

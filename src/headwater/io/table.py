@@ -42,6 +42,7 @@ class ParquetTable:
 
     writers = "many"  # each adds files of its own
     delivery: Delivery = "transactional"
+    apart = True
 
     def __init__(self, path: str | Path, by: str | Sequence[str] = ()) -> None:
         self.path = Path(path)

@@ -1,46 +1,14 @@
-"""What a step asks of the place where it runs: any place, that of its key, or one place for all records."""
+"""Where a step runs on Spark, and which steps cannot run there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from headwater.errors import RunError
-from headwater.flow.expr import Column
-from headwater.flow.state import makes_of
-from headwater.flow.steps import (
-    Apply,
-    EventTime,
-    Filter,
-    Join,
-    KeyedScan,
-    Select,
-    Split,
-    State,
-    Step,
-    Union,
-    WindowAggregate,
-)
-
-#: `free` runs anywhere; `time` where its whole stream passes in order; `keyed` where its key is; `one` in one place;
-#: `copied` anywhere too, as long as every copy is told the same by the inputs that go to all
-Place = Literal["source", "sink", "free", "time", "keyed", "one", "copied"]
-_PLACES: dict[State, Place] = {"none": "free", "stream": "time", "key": "keyed", "all": "one", "copied": "copied"}
+from headwater.flow.partitioning import Partitioning, partitioning_of
+from headwater.flow.steps import Apply, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """Where a step can run, and whether event time matters to it."""
-
-    place: Place
-    #: whether it does something when event time moves on
-    timed: bool = False
-
-
-def partitioning_of(step: Step) -> Partitioning:
-    """Return what a step asks for, as it declares; one that cannot run on Spark is refused, with the reason."""
-    if step.is_source or step.is_sink:
-        return Partitioning("source" if step.is_source else "sink")
+def spark_partitioning(step: Step) -> Partitioning:
+    """Return what a step asks for; one that cannot run on Spark is refused, with the reason."""
     replicable = isinstance(step.kind, Apply) and step.kind.operator.replicable
     if isinstance(step.kind, Apply) and step.state != "none" and not step.kind.operator.saves:
         raise RunError(
@@ -54,30 +22,4 @@ def partitioning_of(step: Step) -> Partitioning:
             "instances, and Spark has no such instances; let it have one",
             step=step.name,
         )
-    return Partitioning(_PLACES[step.state], step.kind.timed)
-
-
-def kept(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return what the key columns `names` of a step's first input are called in its output; None if they are lost."""
-    match step.kind:
-        case Filter() | Split() | Union() | EventTime():
-            return names
-        case Select(columns=columns, keep=keep):
-            found = [_selected(name, dict(columns), keep) for name in names]
-            return None if None in found else tuple(name for name in found if name is not None)
-        case WindowAggregate(keys=keys):
-            return names if port == "late" or all(name in keys for name in names) else None
-        case Join():
-            return names if port != "late right" else None
-        case KeyedScan(scan=scan):
-            made = makes_of(scan)
-            there = made is not None and all(name in step.outputs[port] and name not in made for name in names)
-            return names if there else None
-    return None
-
-
-def _selected(name: str, columns: dict[str, object], keep: bool) -> str | None:
-    if keep and name not in columns:
-        return name
-    same = [out for out, expr in columns.items() if isinstance(expr, Column) and expr.name == name]
-    return name if name in same else next(iter(same), None)
+    return partitioning_of(step)

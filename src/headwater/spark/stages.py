@@ -13,8 +13,9 @@ from typing import Literal
 
 from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.partitioning import Partitioning, kept
 from headwater.flow.steps import Input, Step
-from headwater.spark.partitioning import Partitioning, kept, partitioning_of
+from headwater.spark.partitioning import spark_partitioning
 
 #: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
 #: evenly
@@ -96,7 +97,7 @@ class _Cutter:
         self.flow, self.buckets = flow, buckets
         self.stages: list[Stage] = []
         self.entries: list[Entry] = []
-        self.partitionings = {name: partitioning_of(step) for name, step in flow.steps.items()}
+        self.partitionings = {name: spark_partitioning(step) for name, step in flow.steps.items()}
         self._made: dict[Stream, list[Stage]] = {}  #: the stages in which a stream is made
         #: what the columns of a stage's key are called in a stream that it makes; absent when they are lost
         self._held: dict[tuple[int, Stream], tuple[str, ...]] = {}

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from headwater.engine import EngineRun
 from headwater.errors import RunError
-from headwater.metrics import StepMetrics
+from headwater.flow.flow import Flow
+from headwater.metrics import Sample, StepMetrics
+
+
+class FlowRun(Protocol):
+    """A run in progress, with the flow that runs."""
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that runs."""
+
+    def sample(self) -> Sample:
+        """Return everything counted since the run began."""
+
 
 Value = Callable[[StepMetrics], float]
 
@@ -32,7 +44,7 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
 class RunCollector:
     """Reads a run's measurements each time Prometheus asks."""
 
-    def __init__(self, run: EngineRun) -> None:
+    def __init__(self, run: FlowRun) -> None:
         self._run = run
 
     def collect(self) -> Iterator[Any]:
@@ -65,7 +77,7 @@ class RunCollector:
         yield quantiles
 
 
-def serve(run: EngineRun, port: int, address: str = "127.0.0.1") -> Any:
+def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
     """Serve a run's metrics at http://address:port/metrics; returns the server."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server

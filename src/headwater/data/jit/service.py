@@ -68,6 +68,11 @@ def waiting() -> int:
     return sum(not request.done.is_set() for request in list(_requests.values()))
 
 
+def is_compiling(thread: threading.Thread) -> bool:
+    """Say whether a thread is the one that gets kernels compiled: while nothing is `waiting`, a fork does it no harm."""
+    return thread is _thread
+
+
 def numba_form(kernel: Kernel) -> Form:
     """Return the form that Numba itself chooses among, and compiles when it is called."""
     from headwater.data.jit.compiler import dispatcher_of

@@ -54,6 +54,12 @@ class Throttle:
                 reach |= self._of_dead_letters
         return self._decide()
 
+    def extend(self, instance: int, beyond: int) -> None:
+        """Add a queue outside of the flow that an instance feeds, under a number of its own."""
+        for reach in self._reach.values():
+            if instance in reach:
+                reach.add(beyond)
+
     def reason(self, source: int) -> int | None:
         """Return the first of the crowded queues that hold a source, None when it is not held."""
         return min(self._reach[source] & self.crowded, default=None)

@@ -1,0 +1,43 @@
+"""Lanes: a flow on all cores, as processes with one worker each, forked from the one that was asked to run it.
+
+`layout` says where steps run and what moves, `wiring` makes of that a flow for each lane, with an `outlet` and an `inlet`
+at the ends of each `ring`. A `lane` runs its part as the engine runs any flow; `child` is one in another process, `run`
+all of them together, told by `wire` and `merged` into one report.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from headwater.engine.lanes.lane import LaneRun
+from headwater.engine.lanes.layout import laid_out
+from headwater.engine.lanes.run import LanesRun, available
+from headwater.engine.options import Options
+from headwater.engine.workers import WorkerPool
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+
+__all__ = ["LaneRun", "Lanes", "LanesRun", "lanes_of"]
+
+log = logging.getLogger(__name__)
+
+Lanes = int | Literal["auto"]
+
+
+def lanes_of(flow: Flow, lanes: Lanes, **options: Any) -> LanesRun | WorkerPool:
+    """Make a run of a flow in so many lanes, not started; a flow of which nothing can be spread gets one."""
+    if lanes != "auto" and (not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1):
+        raise RunError(f"lanes is 'auto' or a whole number of at least 1; got {lanes!r}")
+    if "workers" in options:
+        raise RunError("a lane has one worker: give lanes or workers, not both")
+    count = available() if lanes == "auto" else lanes
+    chosen = Options(workers=1, **options)
+    if count == 1:
+        return WorkerPool(flow, chosen)
+    layout = laid_out(flow)
+    if not layout.spreads():
+        why = "; ".join(f"{name}: {reason}" for name, reason in layout.why_one.items())
+        log.warning("flow %s runs in one lane, since nothing of it can be spread (%s)", flow.name, why)
+        return WorkerPool(flow, chosen)
+    return LanesRun(layout, count, chosen)

@@ -1,0 +1,110 @@
+"""A lane in a process of its own: forked from the one that was asked to run the flow, and told by it what to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+
+from headwater.engine.lanes.lane import LaneRun
+from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire
+from headwater.errors import HeadwaterError, RunError
+
+log = logging.getLogger(__name__)
+
+SAMPLE, STOP, ABORT = b"sample", b"stop", b"abort"  #: what a lane may be told
+
+
+class Child:
+    """The lane as the process that forked it sees it: what it was last heard to say, and whether it lives."""
+
+    def __init__(self, lane: int, make: Callable[[], LaneRun], others: list[Child]) -> None:
+        """Fork; `others` are those forked before, whose connections the new process does not keep."""
+        self.lane = lane
+        self.connection, theirs = Pipe()
+        self.ended = False  #: it has said its last word, or is gone
+        self._telling = threading.Lock()
+        self.pid = os.fork()
+        if not self.pid:
+            for other in (*others, self):
+                other.connection.close()
+            _live(theirs, make)
+        theirs.close()
+
+    def tell(self, what: bytes) -> None:
+        """Tell it something; one that is gone hears nothing."""
+        with suppress(OSError), self._telling:
+            self.connection.send_bytes(what)
+
+    def reap(self) -> int:
+        """Wait for the process, which is at its end, and return its exit status: below 0 the signal that killed it."""
+        self.connection.close()
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def __str__(self) -> str:
+        return f"lane {self.lane} (process {self.pid})"
+
+
+def _live(connection: Connection, make: Callable[[], LaneRun]) -> None:
+    """Run a lane from fork to exit; never returns to what the forked process was doing."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first decides what it means
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _run(connection, make)
+        status = 0
+    except BaseException:
+        log.exception("lane broke")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _run(connection: Connection, make: Callable[[], LaneRun]) -> None:
+    telling = threading.Lock()
+
+    def tell(said: object) -> None:
+        with telling:
+            connection.send_bytes(pack(said))
+
+    try:
+        run = make().start()
+    except HeadwaterError as error:
+        tell({"refused": [type(error).__name__, str(error)]})
+        return
+    tell({"started": os.getpid()})
+    threading.Thread(target=_obey, args=(connection, run, tell), name="obey", daemon=True).start()
+    failed: RunError | None = None
+    try:
+        report = run.wait()
+    except RunError as error:
+        failed, report = error, error.report
+    assert report is not None
+    tell({"report": report_to_wire(report, failed), "kept": run.kept()})
+
+
+def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) -> None:
+    """Do what is told; without anybody to tell it, a lane ends."""
+    try:
+        while True:
+            what = connection.recv_bytes()
+            if what == STOP:
+                run.stop()
+            elif what == ABORT:
+                run.abort()
+            elif what == SAMPLE:
+                tell({"sample": sample_to_wire(run.sample()), "kept": run.kept()})
+    except (EOFError, OSError):
+        os._exit(1)

@@ -1,0 +1,103 @@
+"""An inlet: the source at the beginning of what a lane runs of a flow, where records come in from other lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from headwater.data.batch import END, NO_WATERMARK, Batch
+from headwater.data.schema import Schema
+from headwater.engine.lanes.ring import Bell, Message, Path
+from headwater.flow.endpoints import Reject
+
+_NOTHING = Batch.mark(NO_WATERMARK)
+
+
+class Inlet:
+    """Takes records from paths, one for each lane that sends them.
+
+    `in_order` puts the blocks of all lanes back in the order in which the source was read: lane 0 has the first, lane 1
+    the second, and so on. `numbered` hands on the number of each block as its watermark, for steps that know no event
+    time. Otherwise records come as they come, and event time is as far as the lane that is behind all others.
+    """
+
+    #: a source that waits for other lanes: it is read to its end, and holds those lanes back when a queue is full
+    inner = True
+
+    def __init__(
+        self, schema: Schema, paths: Mapping[int, Path], data: Bell, *, in_order: bool = False, numbered: bool = False
+    ) -> None:
+        self._schema, self.paths, self.data, self.in_order, self.numbered = schema, paths, data, in_order, numbered
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self._schema
+
+    def open(self, reject: Reject) -> _InOrder | _AsTheyCome:
+        """Start taking records."""
+        return _InOrder(self) if self.in_order or self.numbered else _AsTheyCome(self)
+
+    def __str__(self) -> str:
+        return f"from {len(self.paths)} lanes"
+
+
+class _InOrder:
+    def __init__(self, inlet: Inlet) -> None:
+        self._paths = [inlet.paths[lane] for lane in sorted(inlet.paths)]
+        self._data, self._numbered = inlet.data, inlet.numbered
+        self._at = 0
+        self._time = NO_WATERMARK
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        until = time.monotonic() + timeout_s
+        while (message := self._paths[self._at].take()) is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                return _NOTHING
+            self._data.wait(left)
+        if message.watermark == END:  # who would have the next block has none, so there is none
+            return None
+        if message.block >= 0:
+            self._at = (self._at + 1) % len(self._paths)
+        self._time = max(self._time, message.watermark)
+        return _stamped(message, message.block if self._numbered else self._time)
+
+    def close(self) -> None:
+        pass
+
+
+class _AsTheyCome:
+    def __init__(self, inlet: Inlet) -> None:
+        self._paths, self._data = dict(inlet.paths), inlet.data
+        self._times = dict.fromkeys(self._paths, NO_WATERMARK)
+        self._turn = sorted(self._paths)
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        until = time.monotonic() + timeout_s
+        while True:
+            for lane in tuple(self._turn):
+                message = self._paths[lane].take()
+                if message is not None:
+                    self._turn.remove(lane)
+                    self._turn.append(lane)
+                    return self._heard(lane, message)
+            left = until - time.monotonic()
+            if left <= 0:
+                return _NOTHING
+            self._data.wait(left)
+
+    def _heard(self, lane: int, message: Message) -> Batch | None:
+        self._times[lane] = max(self._times[lane], message.watermark)
+        earliest = min(self._times.values())
+        return None if earliest == END else _stamped(message, earliest)
+
+    def close(self) -> None:
+        pass
+
+
+def _stamped(message: Message, watermark: int) -> Batch:
+    batch = message.batch
+    if batch is None:
+        return Batch.mark(watermark)
+    return Batch(batch.columns, batch.length, batch.stamps, watermark)  # the sender's own may have gone elsewhere too

@@ -1,0 +1,88 @@
+"""A lane: one process with one worker that runs its part of a flow, as the engine runs any flow."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headwater.data.batch import Batch
+from headwater.engine.lanes.outlet import Outlet, Sender
+from headwater.engine.options import Options
+from headwater.engine.workers import WorkerPool
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+from headwater.flow.steps import Step, Write
+from headwater.operators import Operator, Output
+from headwater.operators.task import Task
+
+
+class LaneRun(WorkerPool):
+    """The part of a run that one lane does; what goes to other lanes does not count as come out."""
+
+    def __init__(self, part: Flow, options: Options) -> None:
+        super().__init__(part, options)
+        self._senders: dict[
+            int, tuple[Task, Sender]
+        ] = {}  #: by the number under which the throttle knows what they keep
+        for task in self.tasks:
+            if isinstance(task.operator, OutletOperator):
+                number = len(self.tasks) + task.instance.index
+                sender = task.operator.sender
+                self._senders[number] = task, sender
+                self.throttle.extend(task.instance.index, number)
+                sender.crowded = partial(self._crowded, number)
+                sender.aborted = self._is_aborted
+                sender.fail = partial(self._cannot_send, task)
+
+    def make_operator(self, step: Step) -> Operator:
+        """Make the running form of a step; an outlet is told how far time has come."""
+        if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
+            return OutletOperator(step.kind.sink, step)
+        return super().make_operator(step)
+
+    def is_output(self, task: Task) -> bool:
+        """Say whether records that come here have come out of the flow."""
+        return super().is_output(task) and not isinstance(task.operator, OutletOperator)
+
+    def queue_name(self, number: int) -> str:
+        """Return whose queue it is that the throttle knows by a number."""
+        return self._senders[number][0].name if number in self._senders else super().queue_name(number)
+
+    def kept(self) -> dict[str, int]:
+        """Return how many records outlets keep, or have handed to this very lane, by the names of their steps."""
+        return {task.name: sender.waiting() for task, sender in self._senders.values()}
+
+    def _is_aborted(self) -> bool:
+        return self.aborted
+
+    def _crowded(self, number: int, records: int) -> None:
+        with self.lock:
+            limit = self.options.queue_records
+            if self.throttle.grew(number, records, limit) or self.throttle.shrank(number, records, limit):
+                self._heed_throttle()
+
+    def _cannot_send(self, task: Task, error: Exception) -> None:
+        self.fail(RunError(f"{task.name}: records cannot go from lane to lane: {error}", step=task.name))
+
+
+class OutletOperator(Operator):
+    """Hands batches to an open outlet, and tells it how far time has come."""
+
+    stateless = False
+
+    def __init__(self, outlet: Outlet, step: Step) -> None:
+        self.sender = outlet.open(step.inputs[0].schema)
+
+    def process(self, batch: Batch, port: int) -> Output:
+        """Send the records."""
+        if batch.length:
+            self.sender.write(batch)
+        return None
+
+    def advance(self, watermark: int) -> Output:
+        """Pass on how far time has come."""
+        self.sender.advance(watermark)
+        return None
+
+    def close(self) -> None:
+        """Wait until all is sent."""
+        self.sender.close()

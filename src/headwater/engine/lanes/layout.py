@@ -1,0 +1,218 @@
+"""Where the steps of a flow run when it runs in lanes, and where records have to move between lanes for it.
+
+A source is read in lane 0, and its batches, the blocks, go to one lane after the other. Steps that look at each record
+alone run where the blocks are. Where records have to meet by key, or in one place, they move: those of blocks are put back
+in the order in which they were read, so that it makes no difference who had them; those of keyed steps keep the order of
+each key. Steps behind a keyed one stay with its keys as long as they can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headwater.flow.endpoints import apart
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.partitioning import Partitioning, kept, partitioning_of
+from headwater.flow.steps import EventTime, Input, Read, Step, Write
+
+#: Where a step runs: in every lane on the blocks that the lane has, in every lane on its keys, or in lane 0 alone.
+Where = Literal["blocks", "key", "one"]
+Stream = tuple[str, str]  #: a step and one of its outputs
+
+
+@dataclass(slots=True)
+class Move:
+    """A stream that moves between lanes, on its way to inputs that want it the same way."""
+
+    number: int
+    stream: Stream
+    given: Input
+    from_where: Where
+    to_where: Where
+    keys: tuple[str, ...]
+    #: the event time step that it comes from, if somebody wants to know how far event time has come
+    time: EventTime | None = None
+    readers: list[tuple[str, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where each step of a flow runs, and what moves."""
+
+    flow: Flow
+    where: dict[str, Where]
+    moves: list[Move]
+    #: steps that run in lane 0 although they could be anywhere, since they take or give what is only there
+    why_one: dict[str, str]
+
+    def spreads(self) -> bool:
+        """Say whether anything but sources and sinks runs in every lane."""
+        return any(
+            where != "one" and not isinstance(self.flow.steps[name].kind, Read) for name, where in self.where.items()
+        )
+
+
+def laid_out(flow: Flow) -> Layout:
+    """Check a flow and decide where its steps run."""
+    flow.check()
+    return _Planner(flow).layout()
+
+
+class _Planner:
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.parts: dict[str, Partitioning] = {name: partitioning_of(step) for name, step in flow.steps.items()}
+        self.letters = flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
+        self.where: dict[str, Where] = {}
+        self.held: dict[
+            Stream, tuple[str, ...]
+        ] = {}  #: the key columns by which a stream is spread, under its own names
+        self.moves: list[Move] = []
+        self.why: dict[str, str] = {}
+
+    def layout(self) -> Layout:
+        for step in self.flow.in_order():
+            self._place(step)
+        for step in self.flow.steps.values():
+            if step.is_source and all(self.where[r.name] == "one" for r in self.flow.readers_of(step.name)):
+                self.where[step.name] = "one"
+                self.moves = [move for move in self.moves if move.stream[0] != step.name]
+        return Layout(self.flow, self.where, self.moves, self.why)
+
+    def _place(self, step: Step) -> None:
+        place = self.parts[step.name].place
+        if step.is_source:
+            self.where[step.name] = "blocks"
+            self._pass_on(step, None)
+        elif step.name in self.letters:
+            self._in_one(step, "dead letters of all lanes come together")
+        elif place == "sink":
+            self._place_sink(step)
+        elif any(given.grouping == "all" for given in step.inputs):
+            self._in_one(step, "an input of it goes to all instances")
+        elif place == "free" or (place == "copied" and not self.parts[step.name].timed):
+            self._place_free(step)
+        elif place == "time" and self.where[step.inputs[0].step] == "blocks":
+            self._stay(step, "blocks")
+        elif place == "keyed" and self._have_hashes(step):
+            self._place_keyed(step)
+        else:
+            self._in_one(step, "event time after a keyed step" if place == "time" else "keeps state without a key")
+
+    def _place_sink(self, step: Step) -> None:
+        assert isinstance(step.kind, Write)
+        if apart(step.kind.sink):
+            wheres = {self.where[given.step] for given in step.inputs}
+            if "one" not in wheres:
+                self.where[step.name] = "key" if "key" in wheres else "blocks"
+                return
+        self._in_one(step, "its sink takes one writer, or is in this process")
+
+    def _place_free(self, step: Step) -> None:
+        wheres = {self.where[given.step] for given in step.inputs}
+        if wheres == {"one"}:
+            self._in_one(step, "its records are in lane 0 already")
+        elif wheres == {"key"} or (wheres == {"blocks"} and len(step.inputs) == 1 and not self._leaves_time(step)):
+            self._stay(step, wheres.pop())
+        else:  # several streams of blocks have no one order; and event time goes no further with blocks
+            keys = self._keys_ahead(step)
+            if keys is None:
+                self._in_one(step, "several streams come together, or event time is needed, and no key tells where")
+            else:
+                self._move_all(step, [keys] * len(step.inputs))
+
+    def _place_keyed(self, step: Step) -> None:
+        held = [self.held.get((given.step, given.port)) for given in step.inputs]
+        at = [
+            tuple(given.keys.index(name) for name in names)
+            if names and set(names) <= set(given.keys) and self.where[given.step] == "key"
+            else None
+            for given, names in zip(step.inputs, held, strict=True)
+        ]
+        if None not in at and len(set(at)) == 1:
+            self._stay(step, "key")
+        else:
+            self._move_all(step, [given.keys for given in step.inputs])
+
+    def _have_hashes(self, step: Step) -> bool:
+        return all(given.schema[key] != "any" for given in step.inputs for key in given.keys)
+
+    def _leaves_time(self, step: Step) -> bool:
+        """Say whether a step would take records away from where they have their event time, although it is needed."""
+        return isinstance(self.flow.steps[step.inputs[0].step].kind, EventTime) and self._time_is_needed(step)
+
+    def _time_is_needed(self, step: Step) -> bool:
+        return any(self.parts[name].timed for name in self.flow.reached_from(step.name))
+
+    def _keys_ahead(self, step: Step) -> tuple[str, ...] | None:
+        """Return the key that all who keep state behind a step agree on, if its columns pass unchanged; else None."""
+        wanted = [
+            given.keys
+            for name in sorted(self.flow.reached_from(step.name))
+            for given in self.flow.steps[name].inputs
+            if self.parts[name].place == "keyed" and given.keys
+        ]
+        for keys in wanted:
+            fits = all(key in given.schema and given.schema[key] != "any" for given in step.inputs for key in keys)
+            if fits and self._passes(step, keys):
+                return keys
+        return None
+
+    def _passes(self, step: Step, names: tuple[str, ...]) -> bool:
+        """Say whether records spread by these columns are where every step that keeps state behind this one needs them."""
+        for port in step.outputs:
+            there = kept(step, port, names)
+            for reader in self.flow.readers_of(step.name, port):
+                place = self.parts[reader.name].place
+                if place == "sink":
+                    continue
+                if there is None:
+                    return False
+                if place == "keyed":
+                    if any(given.step == step.name and not set(there) <= set(given.keys) for given in reader.inputs):
+                        return False
+                elif place != "free" or not self._passes(reader, there):
+                    return False
+        return True
+
+    # -- what a decision means ----------------------------------------------------------------------------------------
+
+    def _stay(self, step: Step, where: Where) -> None:
+        self.where[step.name] = where
+        held = {self.held.get((given.step, given.port)) for given in step.inputs}
+        names = held.pop() if len(held) == 1 else None
+        if self.parts[step.name].place == "keyed":  # by the same columns under other names, perhaps
+            names = self.held.get((step.inputs[0].step, step.inputs[0].port))
+        self._pass_on(step, names)
+
+    def _in_one(self, step: Step, why: str) -> None:
+        self.where[step.name], self.why[step.name] = "one", why
+        for port, given in enumerate(step.inputs):
+            if self.where[given.step] != "one":
+                self._move(step, port, given, "one", ())
+
+    def _move_all(self, step: Step, keys: list[tuple[str, ...]]) -> None:
+        self.where[step.name] = "key"
+        for port, (given, by) in enumerate(zip(step.inputs, keys, strict=True)):
+            self._move(step, port, given, "key", by)
+        self._pass_on(step, keys[0])
+
+    def _move(self, step: Step, port: int, given: Input, to: Where, keys: tuple[str, ...]) -> None:
+        stream = given.step, given.port
+        for move in self.moves:
+            if (move.stream, move.to_where, move.keys) == (stream, to, keys):
+                move.readers.append((step.name, port))
+                return
+        origin = self.where[given.step]
+        kind = self.flow.steps[given.step].kind
+        time = kind if isinstance(kind, EventTime) and origin == "blocks" else None
+        move = Move(len(self.moves), stream, given, origin, to, keys, time, [(step.name, port)])
+        self.moves.append(move)
+
+    def _pass_on(self, step: Step, names: tuple[str, ...] | None) -> None:
+        """Take note of what the key columns are called in the outputs of a step."""
+        for port in step.outputs:
+            found = None if names is None else kept(step, port, names)
+            if found is not None:
+                self.held[step.name, port] = found

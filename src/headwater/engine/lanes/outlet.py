@@ -1,0 +1,184 @@
+"""An outlet: the sink at the end of what a lane runs of a flow, which sends records on to other lanes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut
+from headwater.errors import HeadwaterError
+from headwater.flow.steps import EventTime
+from headwater.operators.broken import as_list
+from headwater.operators.operator import DEAD, spread
+
+#: How records are spread: block after block to one lane after the other, by key, or all to the one lane that takes them
+How = Literal["blocks", "key", "one"]
+_PATIENCE_S = 0.1  #: how long to wait for room before looking whether the run was aborted
+
+
+class Outlet:
+    """Sends records by paths, one for each lane that takes them.
+
+    `blocks` says that what comes in are blocks of a source, whose numbers come as watermarks: they are passed on, so that
+    who receives can put the blocks of all lanes back in order. `time` is the step before it, where that tells event time;
+    each lane then tells how far its own blocks have come, and the receiver takes the latest.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[int, Path],
+        room: Bell,
+        how: How,
+        keys: tuple[str, ...] = (),
+        *,
+        blocks: bool = False,
+        time: EventTime | None = None,
+    ) -> None:
+        self.paths, self.room, self.how, self.keys, self.blocks, self.time = paths, room, how, keys, blocks, time
+        self.sender: Sender | None = None
+
+    def open(self, schema: Schema) -> Sender:
+        """Start sending."""
+        self.sender = Sender(self)
+        return self.sender
+
+    def __str__(self) -> str:
+        return f"to {len(self.paths)} lanes by {', '.join(self.keys) or self.how}"
+
+
+class Sender:
+    """An open outlet. It never makes a worker wait, since that may be the one to make room at the other end.
+
+    What does not fit waits here; `crowded` is told how many records do, so that sources are held back.
+    """
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._lanes = sorted(outlet.paths)
+        self._held: list[Batch] = []  #: of the block that is being sent
+        self._next_block = 0
+        self._stamp = _stamper(outlet.time) if outlet.time is not None else None
+        self._time = NO_WATERMARK
+        self._lock = threading.Lock()  #: guards what waits, and that one thread at a time writes to a path
+        self._waiting: dict[int, deque[Message]] = {lane: deque() for lane in self._lanes}
+        self.records = 0  #: that wait here
+        self.crowded: Callable[[int], None] = lambda records: None
+        self.aborted: Callable[[], bool] = lambda: False
+        self.fail: Callable[[Exception], None] = _raise
+        self._pusher: threading.Thread | None = None
+
+    def waiting(self) -> int:
+        """Return how many records wait here or, on their way, in this lane: of rings all lanes can tell."""
+        here = sum(path.waiting() for path in self._outlet.paths.values() if isinstance(path, Shortcut))
+        return self.records + here + sum(batch.length for batch in list(self._held))
+
+    def write(self, batch: Batch) -> None:
+        """Take records; those of a block go when all of it is there."""
+        if self._outlet.how == "blocks":
+            lane = self._lanes[self._next_block % len(self._lanes)]
+            self._put(lane, Message(batch, NO_WATERMARK, self._next_block))
+            self._next_block += 1
+        elif self._outlet.blocks:
+            self._held.append(batch)
+        else:
+            self._spread(batch, NO_WATERMARK, -1)
+
+    def advance(self, watermark: int) -> None:
+        """Learn that a block is complete, or how far event time has come."""
+        if watermark == END:
+            for lane in self._lanes:
+                self._put(lane, THE_END)
+        elif self._outlet.blocks:
+            held, self._held = self._held, []
+            self._send_block(concat_batches(held) if held else None, watermark)
+        else:
+            self._spread(None, watermark, -1)
+
+    def _send_block(self, batch: Batch | None, number: int) -> None:
+        if batch is None or self._stamp is None:
+            self._spread(batch, self._time, number)
+            return
+        parts = self._stamp(batch)
+        if not parts:
+            self._spread(None, self._time, number)
+        for i, part in enumerate(parts):
+            self._time = part.watermark
+            self._spread(part, self._time, number if i == len(parts) - 1 else -1)
+
+    def _spread(self, batch: Batch | None, watermark: int, block: int) -> None:
+        """Send each lane its records; one that gets none still learns how far the others are."""
+        if batch is None or self._outlet.how == "one" or len(self._lanes) == 1:
+            parts: list[Batch | None] = [batch] * len(self._lanes)
+        else:
+            parts = spread(batch, self._outlet.keys, len(self._lanes))
+        for lane, part in zip(self._lanes, parts, strict=True):
+            if part is not None or block >= 0 or watermark > NO_WATERMARK:
+                self._put(lane, Message(part, watermark, block))
+
+    def _put(self, lane: int, message: Message) -> None:
+        try:
+            self._offer(lane, message)
+        except HeadwaterError as error:  # values that no frame can hold: the others would wait for them for ever
+            self.records += message.records
+            self.fail(error)
+
+    def _offer(self, lane: int, message: Message) -> None:
+        with self._lock:
+            waiting = self._waiting[lane]
+            if not waiting and self._outlet.paths[lane].offer(message):
+                return
+            waiting.append(message)
+            self.records += message.records
+            if self._pusher is None:
+                self._pusher = threading.Thread(target=self._push_all, name="send to lanes", daemon=True)
+                self._pusher.start()
+        self.crowded(self.records)
+
+    def _push_all(self) -> None:
+        try:
+            self._push_till_done()
+        except Exception as error:  # nobody else would hear of it
+            self.fail(error)
+
+    def _push_till_done(self) -> None:
+        """Bring what waits to where there is room, until nothing waits."""
+        while not self.aborted():
+            with self._lock:
+                before = self.records
+                for lane, waiting in self._waiting.items():
+                    while waiting and self._outlet.paths[lane].push(waiting[0]):
+                        self.records -= waiting.popleft().records
+                done = not any(self._waiting.values())
+                if done:
+                    self._pusher = None
+            if self.records != before:
+                self.crowded(self.records)
+            if done:
+                return
+            self._outlet.room.wait(_PATIENCE_S)
+
+    def close(self) -> None:
+        """Wait until everything is on its way; once the run is aborted, what waits stays here."""
+        pusher = self._pusher
+        if pusher is not None:
+            pusher.join()
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _stamper(kind: EventTime) -> Callable[[Batch], list[Batch]]:
+    """Return what tells the event time of records whose times were found good before, cut where one is late."""
+    from headwater.operators.time import EventTimeOperator
+
+    operator = EventTimeOperator(kind, "")
+
+    def stamped(batch: Batch) -> list[Batch]:
+        return [part for port, part in as_list(operator.process(batch, 0)) if port != DEAD]
+
+    return stamped

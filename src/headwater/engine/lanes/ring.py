@@ -1,0 +1,215 @@
+"""A ring: messages from one lane to another through memory that both share, one sender and one receiver each.
+
+A message is a header and, if records come with it, their frame (`data.frames`). The ring is a stream of bytes, so that a
+message may be larger than it; `written` and `read` count the bytes that have passed and never run back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+from collections import deque
+from contextlib import suppress
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from headwater.data.batch import END, Batch
+from headwater.data.frames import PREFIX, pack, unpack
+from headwater.errors import RunError
+
+CAPACITY = 2**21  #: bytes that may be on their way in one ring
+_COUNTERS = 64  #: bytes in front for the counters
+_WRITTEN, _READ, _RECORDS_IN, _RECORDS_OUT = range(4)
+_HEADER = Struct("<qqqq")  #: block, watermark, records, bytes of the frame
+
+
+class Message(NamedTuple):
+    """What goes from lane to lane: records, how far time has come, and the block that ends with it."""
+
+    batch: Batch | None
+    watermark: int  #: event time; `END` when nothing will follow
+    block: int  #: the number of the block that is complete now, -1 for none
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return 0 if self.batch is None else self.batch.length
+
+
+THE_END = Message(None, END, -1)
+
+
+class Bell:
+    """Wakes a thread of another process; rung once or often, it wakes once."""
+
+    def __init__(self) -> None:
+        if not hasattr(os, "eventfd"):
+            raise RunError("lanes need Linux: they wake each other by eventfd, which this system does not have")
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def ring(self) -> None:
+        """Wake who waits, or who will."""
+        os.eventfd_write(self._fd, 1)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it rings, or for so long."""
+        if self._poll.poll(timeout_s * 1000):
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._fd)
+
+
+class Path(Protocol):
+    """What takes messages from a sender to a receiver."""
+
+    def offer(self, message: Message) -> bool:
+        """Take a message if there is room for it now."""
+
+    def push(self, message: Message) -> bool:
+        """Take as much of a message as there is room for; return whether it is through. To be called until it is."""
+
+    def take(self) -> Message | None:
+        """Return the next message, or None if it is not there yet."""
+
+    def waiting(self) -> int:
+        """Return how many records are on their way."""
+
+
+class Ring:
+    """A path between two processes; made before they part."""
+
+    def __init__(self, data: Bell, room: Bell, capacity: int = CAPACITY) -> None:
+        """Take the bell of the receiver, and that of the sender."""
+        self._data, self._room, self._capacity = data, room, capacity
+        shared = mmap.mmap(-1, _COUNTERS + capacity)  # pages are had when they are first written
+        self._counters = np.frombuffer(shared, np.int64, _COUNTERS // 8)
+        self._bytes = np.frombuffer(shared, np.uint8, capacity, _COUNTERS)
+        self._left: np.ndarray[Any, Any] | None = None  #: what is still to be written of a message
+        self._header: tuple[int, int, int, int] | None = None  #: of the message that is being read
+        self._frame = np.empty(0, np.uint8)
+        self._got = 0
+
+    def offer(self, message: Message) -> bool:
+        """Take a message if all of it fits now."""
+        data = _encoded(message)
+        if self._capacity - self._used() < len(data):
+            return False
+        self._write(data)
+        self._sent(message)
+        return True
+
+    def push(self, message: Message) -> bool:
+        """Take what fits of a message that may be larger than the ring."""
+        left = _encoded(message) if self._left is None else self._left
+        fits = min(len(left), self._capacity - self._used())
+        self._write(left[:fits])
+        self._left = left[fits:] if fits < len(left) else None
+        if self._left is not None:
+            if fits:
+                self._data.ring()
+            return False
+        self._sent(message)
+        return True
+
+    def take(self) -> Message | None:
+        """Return the next message, as soon as all of it is there."""
+        if self._header is None:
+            if self._used() < _HEADER.size:
+                return None
+            self._header = _HEADER.unpack(self._read(_HEADER.size).data)
+            self._frame, self._got = np.empty(self._header[3], np.uint8), 0
+        missing = len(self._frame) - self._got
+        if missing:
+            there = min(missing, self._used())
+            self._frame[self._got : self._got + there] = self._read(there)
+            self._got += there
+            self._room.ring()
+            if there < missing:
+                return None
+        else:
+            self._room.ring()
+        block, watermark, records, _ = self._header
+        self._header = None
+        self._counters[_RECORDS_OUT] += records
+        if not records:
+            return Message(None, watermark, block)
+        _, length = PREFIX.unpack_from(self._frame.data)
+        return Message(unpack(self._frame[PREFIX.size :], length), watermark, block)
+
+    def waiting(self) -> int:
+        """Return how many records are on their way."""
+        return int(self._counters[_RECORDS_IN] - self._counters[_RECORDS_OUT])
+
+    def _sent(self, message: Message) -> None:
+        self._counters[_RECORDS_IN] += message.records
+        self._data.ring()
+
+    def _used(self) -> int:
+        return int(self._counters[_WRITTEN] - self._counters[_READ])
+
+    def _write(self, data: np.ndarray[Any, Any]) -> None:
+        at = int(self._counters[_WRITTEN]) % self._capacity
+        first = min(len(data), self._capacity - at)
+        self._bytes[at : at + first] = data[:first]
+        self._bytes[: len(data) - first] = data[first:]
+        self._counters[_WRITTEN] += len(data)  # last: what it counts must be there
+
+    def _read(self, count: int) -> np.ndarray[Any, Any]:
+        at = int(self._counters[_READ]) % self._capacity
+        first = min(count, self._capacity - at)
+        found = np.concatenate([self._bytes[at : at + first], self._bytes[: count - first]])
+        self._counters[_READ] += count
+        return found
+
+
+class Shortcut:
+    """A path within one lane: messages are handed over as they are."""
+
+    def __init__(self, data: Bell, room: Bell, capacity: int = CAPACITY) -> None:
+        self._data, self._room, self._capacity = data, room, capacity
+        self._messages: deque[Message] = deque()
+        self._in = self._out = 0  #: bytes
+
+    def offer(self, message: Message) -> bool:
+        """Take a message unless too much is on its way."""
+        return self.push(message)
+
+    def push(self, message: Message) -> bool:
+        """Take a message unless too much is on its way; one at least always fits."""
+        if self._messages and self._in - self._out > self._capacity:
+            return False
+        self._in += _size(message)
+        self._messages.append(message)
+        self._data.ring()
+        return True
+
+    def take(self) -> Message | None:
+        """Return the next message."""
+        if not self._messages:
+            return None
+        message = self._messages.popleft()
+        self._out += _size(message)
+        self._room.ring()
+        return message
+
+    def waiting(self) -> int:
+        """Return how many records are on their way."""
+        return sum(message.records for message in list(self._messages))
+
+
+def _size(message: Message) -> int:
+    return 0 if message.batch is None else message.batch.nbytes
+
+
+def _encoded(message: Message) -> np.ndarray[Any, Any]:
+    frame = pack(message.batch) if message.batch is not None and message.batch.length else b""
+    records = message.records if frame else 0
+    return np.frombuffer(_HEADER.pack(message.block, message.watermark, records, len(frame)) + frame, np.uint8)

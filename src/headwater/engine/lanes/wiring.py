@@ -1,0 +1,187 @@
+"""The part of a flow that each lane runs: a flow of its own, with inlets and outlets where records move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from headwater.data.schema import Schema
+from headwater.engine.lanes.inlet import Inlet
+from headwater.engine.lanes.layout import Layout, Where
+from headwater.engine.lanes.outlet import How, Outlet
+from headwater.engine.lanes.ring import Bell, Path, Ring, Shortcut
+from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
+from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
+from headwater.operators.time import EventTimeOperator
+
+
+@dataclass(slots=True)
+class Crossing:
+    """A place where records move: who sends, who receives, and the paths between each two of them."""
+
+    name: str  #: tells it from others
+    takers: Sequence[str]  #: the steps that take the records, each as often as it does
+    schema: Schema
+    how: How
+    senders: Sequence[int]
+    receivers: Sequence[int]
+    keys: tuple[str, ...] = ()
+    in_order: bool = False  #: blocks of a source, to be put in order by who receives them
+    time: EventTime | None = None
+    paths: dict[tuple[int, int], Path] = field(default_factory=dict)
+    bells: dict[tuple[str, int], Bell] = field(default_factory=dict)
+
+    @property
+    def inlet_name(self) -> str:
+        """What the step is called where records come in."""
+        return f"{self.name} (from lanes)"
+
+    @property
+    def outlet_name(self) -> str:
+        """What the step is called where records go out."""
+        return f"{self.name} (to lanes)"
+
+    def connect(self) -> None:
+        """Make the paths; before the processes part."""
+        self.bells = {("room", lane): Bell() for lane in self.senders} | {
+            ("data", lane): Bell() for lane in self.receivers
+        }
+        for sender in self.senders:
+            for receiver in self.receivers:
+                make = Shortcut if sender == receiver else Ring
+                self.paths[sender, receiver] = make(self.bells["data", receiver], self.bells["room", sender])
+
+    def outlet(self, lane: int) -> Outlet:
+        """Return the end at which a lane sends."""
+        paths = {receiver: self.paths[lane, receiver] for receiver in self.receivers}
+        room = self.bells["room", lane]
+        return Outlet(paths, room, self.how, self.keys, blocks=self.in_order, time=self.time)
+
+    def inlet(self, lane: int) -> Inlet:
+        """Return the end at which a lane receives."""
+        paths = {sender: self.paths[sender, lane] for sender in self.senders}
+        numbered = self.how == "blocks"
+        return Inlet(self.schema, paths, self.bells["data", lane], in_order=self.in_order, numbered=numbered)
+
+    def waiting(self) -> int:
+        """Return how many records are on their way between processes; within one, only that one can tell."""
+        return sum(path.waiting() for path in self.paths.values() if isinstance(path, Ring))
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        for bell in self.bells.values():
+            bell.close()
+
+
+class Wiring:
+    """All crossings of a flow that runs in so many lanes, and the part of it that each of them runs."""
+
+    def __init__(self, layout: Layout, lanes: int) -> None:
+        self._layout, self.lanes = layout, lanes
+        self._flow = layout.flow
+        everywhere, first = range(lanes), range(1)
+        of: dict[Where, Sequence[int]] = {"blocks": everywhere, "key": everywhere, "one": first}
+        self._of_source = {
+            step.name: Crossing(step.name, self._readers(step), _main(step), "blocks", first, everywhere)
+            for step in self._flow.steps.values()
+            if step.is_source and layout.where[step.name] == "blocks"
+        }
+        self._of_move = [
+            Crossing(
+                f"{move.readers[0][0]}, {move.number}",
+                [name for name, _ in move.readers],
+                move.given.schema,
+                "key" if move.to_where == "key" else "one",
+                of[move.from_where],
+                of[move.to_where],
+                move.keys,
+                move.from_where == "blocks",
+                move.time,
+            )
+            for move in layout.moves
+        ]
+        letters = DEAD_LETTERS in self._flow.steps
+        self._letters = (
+            Crossing(DEAD_LETTERS, [DEAD_LETTERS], DEAD_LETTER_SCHEMA, "one", range(1, lanes), first)
+            if letters
+            else None
+        )
+        self.crossings = [*self._of_source.values(), *self._of_move, *([self._letters] if self._letters else [])]
+        #: the steps that wait for what waits at an inlet or an outlet, by the name of that
+        self.takers = {name: each.takers for each in self.crossings for name in (each.inlet_name, each.outlet_name)}
+
+    def connect(self) -> None:
+        """Make all paths; before the processes part."""
+        for crossing in self.crossings:
+            crossing.connect()
+
+    def close(self) -> None:
+        """Give back what was opened, once no lane is at work."""
+        for crossing in self.crossings:
+            crossing.close()
+
+    def part(self, lane: int) -> Flow:
+        """Return what one lane runs."""
+        steps: list[Step] = []
+        for name, crossing in self._of_source.items():
+            if lane == 0:
+                source = self._flow.steps[name]
+                steps += [source, _sending(crossing, lane, Input(name, next(iter(source.outputs)), crossing.schema))]
+            steps.append(_receiving(crossing, lane))
+        for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
+            if lane in crossing.senders:
+                steps.append(_sending(crossing, lane, self._given(move.given)))
+            if lane in crossing.receivers:
+                steps.append(_receiving(crossing, lane))
+        if self._letters is not None and lane:
+            here = self._flow.steps[DEAD_LETTERS]
+            steps += [here, _sending(self._letters, lane, Input(DEAD_LETTERS, "out", DEAD_LETTER_SCHEMA))]
+        elif self._letters is not None:
+            steps.append(_receiving(self._letters, lane))
+        for step in self._flow.steps.values():
+            where = self._layout.where[step.name]
+            if (where != "one" or lane == 0) and step.name not in self._of_source:
+                steps.append(self._step(step, where))
+        return Flow.of_steps(self._flow.name, steps)
+
+    def _readers(self, source: Step) -> list[str]:
+        readers = self._flow.readers_of(source.name)
+        return [step.name for step in readers for given in step.inputs if given.step == source.name]
+
+    def _step(self, step: Step, where: Where) -> Step:
+        inputs = tuple(self._moved(step, port) or self._given(given) for port, given in enumerate(step.inputs))
+        kind: Kind = step.kind
+        if isinstance(kind, EventTime) and where == "blocks":
+            # time is told where the records leave the blocks; here they are only looked at
+            kind = Apply(partial(EventTimeOperator, kind, step.name))
+        if step.name == DEAD_LETTERS and self._letters is not None:
+            inputs = (Input(self._letters.inlet_name, "out", DEAD_LETTER_SCHEMA),)
+        return Step(step.name, kind, inputs, step.outputs, step.parallel if where == "one" else 1, step.where)
+
+    def _moved(self, step: Step, port: int) -> Input | None:
+        for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
+            if (step.name, port) in move.readers:
+                given = step.inputs[port]
+                return Input(crossing.inlet_name, "out", crossing.schema, given.grouping, given.keys)
+        return None
+
+    def _given(self, given: Input) -> Input:
+        """Return an input as it is, or from the blocks of its source."""
+        crossing = self._of_source.get(given.step)
+        if crossing is None:
+            return given
+        return Input(crossing.inlet_name, "out", given.schema, given.grouping, given.keys)
+
+
+def _main(step: Step) -> Schema:
+    return next(iter(step.outputs.values()))
+
+
+def _receiving(crossing: Crossing, lane: int) -> Step:
+    return Step(crossing.inlet_name, Read(crossing.inlet(lane)), (), {"out": crossing.schema})
+
+
+def _sending(crossing: Crossing, lane: int, given: Input) -> Step:
+    plain = Input(given.step, given.port, given.schema)
+    return Step(crossing.outlet_name, Write(crossing.outlet(lane)), (plain,), {})
