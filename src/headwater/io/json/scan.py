@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.data.decimal import read_decimal
-from headwater.data.jit import kernel
-from headwater.io.senml.scan import number_end, string_end
+from headwater.data.jit import kernel, small_kernel
 
 # Every loop below stops at the text's end and at anything unusual, and a position of -1 means: not sure. So whatever comes
 # out is exactly what a JSON library would have found, and a library decides about the rest.
@@ -15,18 +13,22 @@ _UNSURE = -1
 BOOL, INT, FLOAT, TEXT = 0, 1, 2, 3  #: kinds of fields
 
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE = 34, 44, 58, 123, 125
-_MINUS, _ZERO, _NINE, _N, _T, _F = 45, 48, 57, 110, 116, 102
+_MINUS, _PLUS, _DOT, _ZERO, _NINE, _BACKSLASH = 45, 43, 46, 48, 57, 92
+_UPPER_E, _LOWER_E, _N, _T, _F = 69, 101, 110, 116, 102
+_MOST_DIGITS = 18  # always fit an int64
+_EXACT = 2**53  # whole numbers up to here, and powers of ten up to 22, are exact as floats: one rounding is right
+_TEN = np.array([10.0**i for i in range(23)])
 _WORDS = np.frombuffer(bytearray(b"nulltruefalse"), np.uint8)
 
 
-@kernel
+@small_kernel
 def _blank(data: NDArray[np.uint8], at: int, stop: int) -> int:
     while at < stop and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
 
 
-@kernel
+@small_kernel
 def _word_end(data: NDArray[np.uint8], at: int, stop: int, first: int, size: int) -> int:
     if at + size > stop:
         return _UNSURE
@@ -36,21 +38,53 @@ def _word_end(data: NDArray[np.uint8], at: int, stop: int, first: int, size: int
     return at + size
 
 
-@kernel
-def _whole(data: NDArray[np.uint8], start: int, stop: int) -> tuple[int, bool]:
-    # A whole number as Python reads it: at most 18 digits, which are sure to fit, and no point.
-    at = start + 1 if data[start] == _MINUS else start
-    if stop - at > 18:
-        return 0, False
-    value = 0
-    for i in range(at, stop):
-        if not _ZERO <= data[i] <= _NINE:
-            return 0, False
-        value = value * 10 + (int(np.int64(data[i])) - _ZERO)
-    return (-value if at > start else value), True
+@small_kernel
+def _string_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
+    # The closing quote of a plain ASCII string without escapes.
+    while at < stop:
+        sign = data[at]
+        if sign == _QUOTE:
+            return at
+        if sign == _BACKSLASH or sign < 32 or sign > 126:
+            return _UNSURE
+        at += 1
+    return _UNSURE
 
 
-@kernel
+@small_kernel
+def _number(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, int]:
+    # Behind its minus, a number's digits as one whole number and the power of ten to take it by; and its end. A power above
+    # 0 comes from an exponent alone, and a whole number has none: its power is 0.
+    value, power, first = 0, 0, at
+    while at < stop and _ZERO <= data[at] <= _NINE:
+        value, at = value * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
+    digits = at - first
+    if digits == 0 or (data[first] == _ZERO and digits > 1):
+        return 0, 0, _UNSURE
+    if at < stop and data[at] == _DOT:
+        at, point = at + 1, at + 1
+        while at < stop and _ZERO <= data[at] <= _NINE:
+            value, at = value * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
+        power, digits = point - at, digits + at - point
+        if power == 0:
+            return 0, 0, _UNSURE
+    if digits > _MOST_DIGITS:
+        return 0, 0, _UNSURE
+    if at < stop and (data[at] == _LOWER_E or data[at] == _UPPER_E):
+        at += 1
+        down = at < stop and data[at] == _MINUS
+        if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
+            at += 1
+        first, exponent = at, 0
+        while at < stop and _ZERO <= data[at] <= _NINE and at - first < 4:
+            exponent, at = exponent * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
+        power += -exponent if down else exponent
+        if at == first or power == 0 or (at < stop and _ZERO <= data[at] <= _NINE):
+            return 0, 0, _UNSURE
+    return value, power, at
+
+
+@small_kernel
 def _field(
     data: NDArray[np.uint8], start: int, stop: int, names: NDArray[np.uint8], ends: NDArray[np.int64], guess: int
 ) -> int:
@@ -70,7 +104,7 @@ def _field(
     return -1
 
 
-@kernel
+@small_kernel
 def _value(
     data: NDArray[np.uint8],
     at: int,
@@ -89,7 +123,7 @@ def _value(
         return _UNSURE
     first = data[at]
     if first == _QUOTE:
-        end = string_end(data, at + 1, stop)
+        end = _string_end(data, at + 1, stop)
         if end < 0 or (field >= 0 and kind != TEXT):
             return _UNSURE
         if field >= 0:
@@ -103,23 +137,22 @@ def _value(
         if field >= 0:
             whole[place, row], valid[field, row] = first == _T, True
         return _word_end(data, at, stop, 4, 4) if first == _T else _word_end(data, at, stop, 8, 5)
-    end = number_end(data, at, stop)
+    negative = first == _MINUS
+    value, power, end = _number(data, at + 1 if negative else at, stop)
     if end < 0 or field < 0:
         return end
-    if kind == INT:
-        whole[place, row], sure = _whole(data, at, end)
-    elif kind == FLOAT:
-        floats[place, row], sure = read_decimal(data, at, end)
-        sure = sure and not (
-            first == _MINUS and floats[place, row] == 0
-        )  # whether -0 is 0 depends on how it is written
-    else:
-        sure = False
     valid[field, row] = True
-    return end if sure else _UNSURE
+    if kind == INT and power == 0:
+        whole[place, row] = -value if negative else value
+    elif kind == FLOAT and value <= _EXACT and -22 <= power <= 22 and not (negative and value == 0):  # is -0 a 0?
+        exact = value / _TEN[-power] if power < 0 else value * _TEN[power]
+        floats[place, row] = -exact if negative else exact
+    else:
+        return _UNSURE
+    return end
 
 
-@kernel
+@small_kernel
 def _object(
     data: NDArray[np.uint8],
     at: int,
@@ -143,7 +176,7 @@ def _object(
         return _blank(data, at + 1, stop)
     guess = 0
     while at < stop and data[at] == _QUOTE:
-        end = string_end(data, at + 1, stop)
+        end = _string_end(data, at + 1, stop)
         if end < 0:
             return _UNSURE
         field = _field(data, at + 1, end, names, ends, guess)
