@@ -123,7 +123,7 @@ def test_the_will_of_who_is_lost_is_published(opened, broker, topic, version):
     listener = broker.listening(f"{topic}/will", 1)
     will = Will(f"{topic}/will", "gone", qos=1)
     reader = reading(opened, broker, topic, will=will, version=version)
-    reader._connection._transport._socket.shutdown(2)  # as a cut cable would
+    reader._connection._sender._transport._socket.shutdown(2)  # as a cut cable would
     assert heard(listener) == [(f"{topic}/will", "gone")]
     wait_until(reader._connection.connected.is_set)
     reader.close()

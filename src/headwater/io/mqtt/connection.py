@@ -8,20 +8,17 @@ import select
 import socket
 import ssl
 import time
-from collections import deque
 from contextlib import suppress
 from threading import Condition, Event, RLock, Thread
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from headwater.errors import InputError
 from headwater.io.mqtt import packets
 from headwater.io.mqtt.address import Address
+from headwater.io.mqtt.client import Client
 from headwater.io.mqtt.packets import Hello, ProtocolError, Welcome
 from headwater.io.mqtt.reasons import is_passing, refusal
-from headwater.io.mqtt.stream import Received, Stream
+from headwater.io.mqtt.sender import Sender
+from headwater.io.mqtt.stream import Stream
 from headwater.io.mqtt.transport import Transport, tls_context
 
 log = logging.getLogger(__name__)
@@ -32,37 +29,7 @@ _DIAL_S = 5.0  # to reach the broker, and again to be let in
 _CLOSE_S = 2.0
 _QUIET_S = 60.0  # between two looks at a connection that nobody keeps alive
 _FEW = 200  # messages that came at once: below, it is worth while to wait for more
-
-
-class Client(Protocol):
-    """What a connection is for: a reader or a writer. All is called under the connection's lock, by its thread."""
-
-    states: NDArray[np.uint8]  #: what is known of packet numbers; see `scan`
-
-    def connected(self, welcome: Welcome) -> bytes:
-        """Hear that the broker is there; return what to send first."""
-
-    def received(self, received: Received) -> None:
-        """Take messages and acknowledgements."""
-
-    def answered(self, code: int) -> None:
-        """Hear what the broker says to SUBSCRIBE."""
-
-    def room(self) -> int:
-        """Return how many messages may come; 0 stops receiving until `resume`."""
-
-    def next_piece(self) -> memoryview | None:
-        """Return whole packets to send, from where `sent` left off."""
-
-    @property
-    def midway(self) -> bool:
-        """Whether a packet of the piece went out in part."""
-
-    def sent(self, count: int) -> None:
-        """Hear how many bytes of the piece went out."""
-
-    def disconnected(self) -> None:
-        """Hear that the connection is lost."""
+_LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Connection:
@@ -70,15 +37,15 @@ class Connection:
 
     The pause between attempts doubles from `retry_s` to half a minute, each a little different, so that a thousand
     devices do not come back at once. A refusal that trying again will not change, such as a wrong password, is kept in
-    `refused`. Sending never waits: what the network does not take at once goes out when it does.
+    `refused`. With `anew` it begins without the session that may be there. Sending never waits: what the network does not
+    take at once goes out when it does.
     """
 
     def __init__(
         self, address: Address, hello: Hello, client: Client, *, retry_s: float, linger_s: float = 0, anew: bool = False
     ) -> None:
         self._address, self._hello, self._client = address, hello, client
-        self._retry_s, self._linger_s = retry_s, linger_s
-        self._anew = anew  # the session that may be there is not ours: begin without it
+        self._retry_s, self._linger_s, self._anew = retry_s, linger_s, anew
         self._tls = tls_context(address)
         self.changed = Condition(RLock())  #: guards everything, and tells of each change
         self.connected = Event()
@@ -87,10 +54,7 @@ class Connection:
         self.closing = False
         self.largest = packets.LARGEST  #: bytes of a packet that the broker takes
         self._said_s: float | None = None  # when trouble was last logged
-        self._transport: Transport | None = None
-        self._control: deque[memoryview] = deque()  # packets that go before the client's next piece
-        self._blocked = False  # the network takes no more for now
-        self._sent_s = 0.0
+        self._sender: Sender | None = None
         self._waker, self._awake = socket.socketpair()
         self._awake.setblocking(False)
         self._thread = Thread(target=self._run, name="headwater-mqtt", daemon=True)
@@ -109,26 +73,27 @@ class Connection:
                 "are user and password right, and may this client connect?"
             )
 
-    def send(self, data: bytes | memoryview) -> None:
+    def send(self, data: bytes) -> None:
         """Send whole packets before whatever the client has to send; forgotten when the connection is lost."""
         with self.changed:
-            if self._transport is not None and len(data):
-                self._control.append(memoryview(data))
+            if self._sender is not None and data:
+                self._sender.put(data)
                 self.flush()
 
     def flush(self) -> None:
-        """Send what there is, as far as it goes at once."""
+        """Send what there is, as far as it goes at once; the rest goes when the network takes it."""
         with self.changed:
+            if self._sender is None or self._sender.blocked:
+                return
             try:
-                while self._transport is not None and not self._blocked:
-                    if not self._send_once(self._transport):
-                        return
+                self._sender.flush()
             except OSError as error:
                 log.debug("cannot send to %s: %s", self._address, error)
-                self._blocked = True  # who receives learns of it too, and mends it
+                self._sender.blocked = True  # who receives learns of it too, and mends it
             except Exception as error:
                 self._broke(error)
-            self.wake()
+            if self._sender.blocked:
+                self.wake()
 
     def wake(self) -> None:
         """Let the thread look again: there is room, or something to send, or an end."""
@@ -147,25 +112,8 @@ class Connection:
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)  # who dials may take longer, and closes what comes of it
         if forget and self._hello.keep_session and self._hello.version < 5 and not self.refused:
-            with suppress(OSError, ProtocolError):
+            with suppress(OSError):
                 self._erase()
-
-    def _send_once(self, transport: Transport) -> bool:
-        """Send a piece or the rest of one; tell whether there may be more."""
-        own = bool(self._control) and not self._client.midway
-        piece = self._control[0] if own else self._client.next_piece() if self.connected.is_set() else None
-        if not piece:
-            return False
-        count = transport.send(piece)
-        self._sent_s = time.monotonic()
-        self._blocked = count < len(piece)
-        if not own:
-            self._client.sent(count)
-        elif count == len(piece):
-            self._control.popleft()
-        else:
-            self._control[0] = piece[count:]
-        return True
 
     def _run(self) -> None:
         try:
@@ -194,80 +142,73 @@ class Connection:
     def _live_once(self) -> None:
         """Connect and serve until the connection is lost, and say why it was."""
         try:
-            self._dial()
-        except (OSError, ProtocolError) as error:
+            if self._anew and self._hello.version < 5:  # in MQTT 5 one CONNECT begins anew and keeps what follows
+                self._erase()
+            transport = Transport(self._address, self._tls, _DIAL_S)
+        except OSError as error:
             if isinstance(error, ssl.SSLCertVerificationError):
                 self.refused = f"its certificate is not trusted ({error.verify_message})"
             self._say(f"cannot reach broker {self._address}: {error}; trying again")
             return
         reason = "closed"
         try:
-            self._serve()
+            self._serve(transport)
         except (OSError, ProtocolError) as error:
             reason = str(error)
         was_connected = self.connected.is_set()
         with self.changed:
-            self._disconnect()
+            self._sender = None
+            self.connected.clear()
+            self._client.disconnected()
+            self.changed.notify_all()
+        if self.closing:
+            transport.finish()
+        transport.close()
         if was_connected or not self.refused:
             self._say(f"connection to broker {self._address} is lost: {reason}; trying again")
 
-    def _dial(self) -> None:
-        if self._anew and self._hello.version < 5:  # in MQTT 5 one CONNECT begins anew and keeps a session from there
-            self._erase()
-        transport = Transport(self._address, self._tls, _DIAL_S)
-        with self.changed:
-            self._transport, self._blocked = transport, False
-            self._stream = Stream(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
-            self.send(self._hello.packet(clean=self._anew))
-
     def _erase(self) -> None:
-        """Let the broker forget our session: MQTT 3.1.1 has no other way than to come with a new one, and leave."""
+        """Let the broker forget our session: MQTT 3.1.1 has no other way than to come for a new one, and leave."""
+        hello = Hello(self._hello.client_id, 4, False, 0, self._hello.username, self._hello.password)
         transport = Transport(self._address, self._tls, _DIAL_S)
         try:
-            hello = Hello(
-                self._hello.client_id, 4, False, 0, username=self._hello.username, password=self._hello.password
-            )
             transport.send(memoryview(hello.packet(clean=True)))
-            poll = select.poll()
-            poll.register(transport, select.POLLIN)
-            answer = memoryview(bytearray(4))
-            end_s, got = time.monotonic() + _DIAL_S, 0
-            while got < 4 and time.monotonic() < end_s:
-                poll.poll(1000 * _DIAL_S)
-                got += transport.receive_into(answer[got:]) or 0
+            transport.wait(_DIAL_S)
             transport.send(memoryview(packets.goodbye(4)))
+            transport.finish()
         finally:
             transport.close()
 
-    def _serve(self) -> None:
+    def _serve(self, transport: Transport) -> None:
         """Receive and send until something ends it."""
-        transport, stream = self._transport, self._stream
-        assert transport is not None
+        stream = Stream(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
+        sender = Sender(transport, self._client)
+        with self.changed:
+            self._sender = sender
+            self.send(self._hello.packet(clean=self._anew))
         poll = select.poll()
         poll.register(self._awake, select.POLLIN)
-        now = time.monotonic()
-        self._heard_s, self._deadline_s, self._pinged = now, now + _DIAL_S, False
-        self._keep_alive_s = float(self._hello.keep_alive_s)
+        self._heard_s, self._pinged, self._keep_alive_s = time.monotonic(), False, float(self._hello.keep_alive_s)
         while not self.closing:
             with self.changed:
                 room = self._client.room()
-                wanted = (select.POLLIN if room else 0) | (select.POLLOUT if self._blocked else 0)
-            poll.register(transport, wanted)
+            poll.register(transport, (select.POLLIN if room else 0) | (select.POLLOUT if sender.blocked else 0))
             again = bool(room) and stream.has_more
-            happened = poll.poll(0 if again else 1000 * (self._keep_alive_s or _QUIET_S) / 4)
-            if any(number == self._awake.fileno() for number, _ in happened):
+            happened = dict(poll.poll(0 if again else 1000 * (self._keep_alive_s or _QUIET_S) / 4))
+            if self._awake.fileno() in happened:
                 with suppress(BlockingIOError):
                     self._awake.recv(4096)
-            if room and (again or any(number == transport.fileno() for number, _ in happened)):
+            if not room and happened.get(transport.fileno(), 0) & _LOST:
+                raise ConnectionError("the broker closed it")
+            if room and (again or transport.fileno() in happened):
                 if stream.receive(transport):
                     self._heard_s, self._pinged = time.monotonic(), False
                 if 0 < self._take(stream) < _FEW and self._linger_s:
                     self._collect()
-            with self.changed:
-                if self._blocked:
-                    self._blocked = False
-                    self.flush()
-            self._keep_alive(bool(room))
+            if sender.blocked:
+                sender.blocked = False
+                self.flush()
+            self._keep_alive(sender, bool(room))
 
     def _take(self, stream: Stream) -> int:
         """Hand on what was received, up to what breaks the rules; return how many messages there were."""
@@ -310,8 +251,10 @@ class Connection:
         if welcome.keep_alive_s is not None:
             self._keep_alive_s = float(welcome.keep_alive_s)
         first = self._client.connected(welcome)
+        assert self._sender is not None
+        self._sender.put(first)
+        self._sender.open = True
         self.connected.set()
-        self.send(first)
         self.flush()
 
     def _collect(self) -> None:
@@ -320,27 +263,19 @@ class Connection:
         poll.register(self._awake, select.POLLIN)
         poll.poll(1000 * self._linger_s)
 
-    def _keep_alive(self, receiving: bool) -> None:
+    def _keep_alive(self, sender: Sender, receiving: bool) -> None:
+        """Say something before the broker takes us for dead, and give up a broker that says nothing."""
         now, quiet_s = time.monotonic(), self._keep_alive_s / 2
         if not self.connected.is_set():
-            if now > self._deadline_s:
+            if now - self._heard_s > _DIAL_S:
                 raise ConnectionError("the broker does not answer")
-        elif quiet_s and receiving and self._pinged and now - self._heard_s > 2 * self._keep_alive_s:
+        elif not quiet_s:
+            return
+        elif receiving and self._pinged and now - self._heard_s > 2 * self._keep_alive_s:
             raise ConnectionError("the broker does not answer")
-        elif (quiet_s and now - self._sent_s > quiet_s) or (
-            receiving and not self._pinged and now - self._heard_s > quiet_s
-        ):
+        elif now - sender.sent_s > quiet_s or (receiving and not self._pinged and now - self._heard_s > quiet_s):
             self._pinged = True
             self.send(packets.PING)
-
-    def _disconnect(self) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
-        self._control.clear()
-        self.connected.clear()
-        self._client.disconnected()
-        self.changed.notify_all()
 
     def _say(self, message: str) -> None:
         """Log at most once a minute: a broker may be away for days."""

@@ -66,15 +66,21 @@ class Stream:
 
     def receive(self, transport: Transport) -> bool:
         """Take what the network has; tell whether that was anything."""
-        came, view = False, self._make_room().data
+        came, view, self.has_more = False, self._make_room().data, False
         while self._stop < len(view):
-            count = transport.receive_into(view[self._stop :])
+            try:
+                count = transport.receive_into(view[self._stop :])
+            except OSError:
+                if not came:
+                    raise
+                self.has_more = True  # first what came before the end
+                break
             if count is None:
                 break
             came, self._stop = True, self._stop + count
             if not transport.in_records:  # else a second look mostly finds nothing, and costs as much
                 break
-        self.has_more = self._stop == len(view)
+        self.has_more = self.has_more or self._stop == len(view)
         self._arrived_ns = now_ns()
         return came
 

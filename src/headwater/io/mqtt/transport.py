@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
+import time
 from contextlib import suppress
 from threading import Lock
 
 from headwater.errors import InputError
 from headwater.io.mqtt.address import Address
+
+_FINISH_S = 0.5  # for a broker to say goodbye
 
 
 class Transport:
@@ -61,6 +65,20 @@ class Transport:
                 return self._socket.send(data)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there is something to receive."""
+        poll = select.poll()
+        poll.register(self, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def finish(self) -> None:
+        """Let what was sent arrive: a socket that is closed with bytes not received takes those back that it sent."""
+        until_s, rest = time.monotonic() + _FINISH_S, memoryview(bytearray(1 << 16))
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while (left_s := until_s - time.monotonic()) > 0 and self.wait(left_s):
+                self.receive_into(rest)
 
     def close(self) -> None:
         """Close the socket."""

@@ -24,7 +24,8 @@ from headwater.io.sifting import sifted
 log = logging.getLogger(__name__)
 
 _LARGEST = LARGEST - 5  # bytes of topic and payload: what a packet's length can say, less what goes with them
-_WINDOW = {0: 0, 1: 10_000, 2: 20}  # messages on their way at a time, where the broker wants no less, by QoS
+_WINDOW = 10_000  # messages on their way at a time, where the broker wants no less
+_CAREFUL_WINDOW = 20  # of QoS 2 in MQTT 3.1.1, where a broker cannot say how many it takes: mosquitto's own default
 _ANSWERS = (PUBACK, PUBREC, PUBCOMP)
 _TO_COME = 2**62
 
@@ -41,7 +42,8 @@ class MqttWriter:
         self._topic = Topic(sink.topic, schema)
         self._text = text_column(schema, self._topic.columns) if sink.payload == "text" else None
         self._json = JsonTexts(schema)
-        self._outbox = Outbox(sink.qos, sink.retain, sink.version, _WINDOW[sink.qos])
+        window = _CAREFUL_WINDOW if sink.qos == 2 and sink.version < 5 else _WINDOW
+        self._outbox = Outbox(sink.qos, sink.retain, sink.version, window)
         self.states = np.zeros(1 << 16, np.uint8)  # of numbers that the broker gives: it has nothing to send
         self._denied = 0  # records that the broker would not have
         self._why_denied = ""
