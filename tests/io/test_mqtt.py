@@ -92,7 +92,7 @@ def taken(reader, number, limit=50):
     return rows
 
 
-both = pytest.mark.parametrize("qos", [0, 1])
+both = pytest.mark.parametrize("qos", [0, 1, 2])
 
 
 @both

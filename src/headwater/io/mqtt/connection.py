@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from threading import Condition, Event, RLock, Thread
 
+from headwater.data.jit import answering_at_once
 from headwater.errors import InputError
 from headwater.io.mqtt import packets
 from headwater.io.mqtt.address import Address
@@ -18,7 +19,7 @@ from headwater.io.mqtt.client import Client
 from headwater.io.mqtt.packets import Hello, ProtocolError, Welcome
 from headwater.io.mqtt.reasons import is_passing, refusal
 from headwater.io.mqtt.sender import Sender
-from headwater.io.mqtt.stream import Stream
+from headwater.io.mqtt.stream import Stream, load_kernels
 from headwater.io.mqtt.transport import Transport, tls_context
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,12 @@ class Connection:
                 self._erase()
 
     def _run(self) -> None:
+        with answering_at_once():  # a broker does not wait for a compiler
+            self._keep_connected()
+
+    def _keep_connected(self) -> None:
         try:
+            load_kernels()
             pause_s = self._retry_s
             while not self.closing:
                 began_s = time.monotonic()

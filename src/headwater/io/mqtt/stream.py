@@ -49,6 +49,12 @@ class Received:
 Control = tuple[int, bytes]  #: a packet of another kind, and its body
 
 
+def load_kernels() -> None:
+    """Have what cuts packets ready, or compiled meanwhile, before the first of them comes."""
+    nothing = np.empty(0, np.uint8)
+    scan(nothing, 0, 0, 4, 0, 0, nothing, nothing, np.empty(0, np.int64))
+
+
 class Stream:
     """What one connection brings; `states` is what is known of packet numbers, which outlives the connection.
 
