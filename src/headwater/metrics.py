@@ -234,6 +234,18 @@ def _cell(step: StepMetrics, column: str) -> str:
     return f"{value:.0%}" if column == "busy" else f"{value:,}"
 
 
+def _told(account: dict[str, Any]) -> str:
+    """Write what a sink tells of its records.
+
+    >>> _told({"forwarded": 1200, "waiting": 0, "dropped": {"log full": 3}})
+    '1,200 forwarded, 0 waiting, 3 dropped: log full'
+    """
+    counts = [f"{count:,} {what.replace('_', ' ')}" for what, count in account.items() if isinstance(count, int)]
+    parts = account.items()
+    counts += [f"{n:,} {what}: {why}" for what, by in parts if isinstance(by, dict) for why, n in by.items()]
+    return ", ".join(counts)
+
+
 @dataclass(slots=True, repr=False)
 class Report:
     """What a run did, in the same words whatever ran it; printed, a table of its steps."""
@@ -286,6 +298,7 @@ class Report:
             f"{latency['p50']:g} ms, p95 {latency['p95']:g} ms, p99 {latency['p99']:g} ms",
             *lines,
             *(f"shed {count:,}: {reason}" for reason, count in self.shed.items()),
+            *(f"{step}: {_told(account)}" for step, account in self.extra.get("sinks", {}).items()),
             *(f"dead letter from {letter['step']}: {letter['error']}" for letter in self.examples),
             *([f"ended by: {self.error}"] if self.error else []),
         ]

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "Console": "the terminal",
     "Discard": "nowhere",
     "Failing": "nowhere",
+    "Forward": "forwarding/test_forward.py",
     "Jdbc": "on Spark only",
     "Kafka": "on Spark only",
     "Mqtt": "test_mqtt.py",

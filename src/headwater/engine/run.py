@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from headwater.data.batch import Batch
 from headwater.engine.options import Options
@@ -350,7 +350,13 @@ class EngineRun(ABC):
             left=sum(step.left for step in last.steps.values()),
             error=None if self.error is None else str(self.error),
             examples=list(self.dead),
+            extra={"sinks": accounts} if (accounts := self._accounts()) else {},
         )
+
+    def _accounts(self) -> dict[str, Any]:
+        """Return what writers tell of records that they have taken, by step."""
+        tellers = {task.name: getattr(task.operator, "account", None) for task in self.tasks}
+        return {name: account() for name, account in tellers.items() if account is not None}
 
 
 def _said(error: BaseException) -> str:

@@ -28,7 +28,8 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
-A writer that gathers records may have `flush()`, which brings them where they belong.
+A writer that gathers records may have `flush()`, which brings them where they belong. One that brings them there later, or
+not at all, may have `account()`, which says how many, for the report; it is asked after `close` too.
 """
 
 from __future__ import annotations
@@ -234,6 +235,12 @@ def flush(writer: Writer) -> None:
     flushed = getattr(writer, "flush", None)
     if flushed is not None:
         flushed()
+
+
+def account_of(writer: Writer) -> Callable[[], dict[str, Any]] | None:
+    """Return how to ask a writer what became of the records that it took; None for one that has nothing to tell."""
+    told: Callable[[], dict[str, Any]] | None = getattr(writer, "account", None)
+    return told
 
 
 def check_source(source: Source) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwater.io.console import Console as Console
     from headwater.io.csv import Csv as Csv
+    from headwater.io.forwarding import Forward as Forward
+    from headwater.io.forwarding import forward as forward
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
     from headwater.io.jdbc import Jdbc as Jdbc
@@ -34,6 +36,7 @@ _HOMES = {
     "Csv": "csv",
     "Discard": "memory",
     "Failing": "memory",
+    "Forward": "forwarding",
     "Generate": "generator",
     "Items": "memory",
     "Jdbc": "jdbc",
@@ -45,6 +48,7 @@ _HOMES = {
     "Replay": "generator",
     "SpillFile": "spill",
     "Sqlite": "sqlite",
+    "forward": "forwarding",
     "Will": "mqtt",
 }
 

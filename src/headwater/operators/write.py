@@ -6,7 +6,7 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Writer
+from headwater.flow.endpoints import Writer, account_of
 from headwater.flow.steps import Write
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
@@ -20,6 +20,8 @@ class WriteOperator(Operator):
     def __init__(self, kind: Write, name: str, given: Schema) -> None:
         self._name = name
         self._writer: Writer | None = kind.sink.open(given)
+        #: tells what became of records after they were taken; None for a writer that has nothing to tell
+        self.account = account_of(self._writer)
 
     def process(self, batch: Batch, port: int) -> Output:
         """Write the batch; the records that the sink refuses are dead letters, and the others come out."""

@@ -181,7 +181,8 @@ class Trial:
         assert reader.lost == 0
         if self.bounds.full == "hold" or self.bounds.nbytes is None:
             assert self.log.first <= self.released
-            assert found or not self.log.end, "a log forgets how far it went"
+        if self.bounds.nbytes is None:
+            assert found or not self.log.end, "the last entry is gone"
 
 
 @pytest.fixture(autouse=True)

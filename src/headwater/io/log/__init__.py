@@ -10,6 +10,6 @@ from headwater.io.log.consumer import Consumer
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import Entry
 from headwater.io.log.log import Log
-from headwater.io.log.reader import Reader, Trouble
+from headwater.io.log.reader import Reader, Trouble, records_in
 
-__all__ = ["Bounds", "Consumer", "Disk", "Entry", "Log", "Reader", "SystemDisk", "Trouble"]
+__all__ = ["Bounds", "Consumer", "Disk", "Entry", "Log", "Reader", "SystemDisk", "Trouble", "records_in"]

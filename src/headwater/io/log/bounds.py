@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from headwater.errors import InputError
 from headwater.io.log.entry import GAP, Entry, first_of, gap
 
+Needed = Callable[[int], bool]  #: tells whether somebody has still to take the entry at a position
 WhenFull = Literal["hold", "drop oldest", "drop lowest"]
 
 
@@ -32,18 +33,18 @@ class Bounds:
             raise InputError(f"a full log can 'hold', 'drop oldest' or 'drop lowest'; got {self.full!r}")
 
 
-def thinned(entries: Iterable[Entry], priority: int, since: int) -> tuple[list[Entry], int]:
+def thinned(entries: Iterable[Entry], priority: int, needed: Needed) -> tuple[list[Entry], int]:
     """Return entries without those of a priority, and how many records that leaves out.
 
-    Where some were, an entry stands that says so. Those before the position `since` are needed by nobody, and not counted.
+    Where some were, an entry stands that says so. Those that nobody needs go too, and are not counted.
     """
     kept: list[Entry] = []
     dropped = 0
     for entry in entries:
-        if entry.priority != GAP and entry.priority > priority and entry.position >= since:
+        if entry.priority != GAP and entry.priority > priority and needed(entry.position):
             kept.append(entry)
             continue
-        if entry.priority != GAP and entry.position >= since:
+        if entry.priority != GAP and needed(entry.position):
             dropped += entry.records
         start, records = first_of(entry), entry.records
         if kept and kept[-1].priority == GAP:

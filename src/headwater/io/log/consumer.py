@@ -49,6 +49,7 @@ class Consumer:
         except OSError as error:
             raise explained(error, self._folder, "keep a position beside the log in") from error
         self.reader = Reader(self._folder, self._mark.value, until=until, disk=self._disk)
+        self.needs: Callable[[int], bool] = self._has_to_take  #: tells whether it has still to take an entry
         self._border = -1  # where the second segment begins, if known: before, nothing can be removed
 
     @property
@@ -60,6 +61,9 @@ class Consumer:
     def taken(self) -> int:
         """The position of the entry that comes next."""
         return self.reader.position
+
+    def _has_to_take(self, position: int) -> bool:
+        return position >= self.reader.position
 
     def read(self, most_bytes: int = 2**20) -> list[Entry]:
         """Return the next entries that are safe on disk; see Reader."""
@@ -106,15 +110,15 @@ def released(disk: Disk, folder: str) -> list[int]:
     return positions
 
 
-def reclaim(disk: Disk, folder: str) -> list[Segment]:
+def reclaim(disk: Disk, folder: str, *, last_too: bool = False) -> list[Segment]:
     """Remove the segments that no consumer needs; return those that are left.
 
-    The last one with a safe entry stays, so that a log never forgets how far it went.
+    The last one with a safe entry stays, for who wants to know what the log said last, unless `last_too`.
     """
     needed = min(released(disk, folder), default=0)
     synced = _published(disk, folder)
     segments = listed(disk, folder)
-    while len(segments) > 1 and segments[1].first <= needed and segments[1].first < synced:
+    while len(segments) > 1 and segments[1].first <= needed and (last_too or segments[1].first < synced):
         remove(disk, folder, segments[0].first)
         segments = segments[1:]
     return segments

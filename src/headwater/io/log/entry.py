@@ -54,6 +54,12 @@ def size_at(data: bytes, at: int) -> int:
     return HEAD.size + int(HEAD.unpack_from(data, at)[3])
 
 
+def facts(head: bytes) -> tuple[int, int, int]:
+    """Return position, priority and number of records, by an entry's head."""
+    _, _, priority, _, records, _, position, _ = HEAD.unpack(head)
+    return position, priority, records
+
+
 def parsed(data: bytes, at: int, salt: int) -> tuple[Entry, int] | None:
     """Return the entry at a place and where it ends; None if there is no whole one."""
     start = at + HEAD.size

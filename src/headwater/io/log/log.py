@@ -13,7 +13,7 @@ from headwater.clock import now_ns
 from headwater.errors import InputError
 from headwater.io.files import explained
 from headwater.io.log.bounds import Bounds
-from headwater.io.log.consumer import Consumer, released
+from headwater.io.log.consumer import Consumer, reclaim, released
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import HEAD, MOST_BYTES
 from headwater.io.log.mark import Mark
@@ -104,7 +104,7 @@ class Log:
         Raises InputError, and adds nothing, where there is no room for it or the disk fails.
         """
         size = HEAD.size + len(data)
-        if size > min(MOST_BYTES, MOST_BYTES if self.bounds.nbytes is None else self.bounds.nbytes):
+        if self.is_too_large(len(data)):
             raise self._no_room(size)
         created_ns = self._clock() if created_ns is None else created_ns
         with self._explained("append to the log in"):
@@ -120,6 +120,11 @@ class Log:
                     if not self._make_room(size, priority):
                         self.dropped["log full"] += records
                         return None
+
+    def is_too_large(self, size: int) -> bool:
+        """Tell whether so many bytes never have room, however little there is."""
+        most = MOST_BYTES if self.bounds.nbytes is None else min(MOST_BYTES, self.bounds.nbytes)
+        return HEAD.size + size > most
 
     def sync(self) -> int:
         """Have all that was appended safe on disk; return `synced`. Those who come meanwhile share the next fsync."""
@@ -296,20 +301,29 @@ class Log:
         most = self.bounds.nbytes
         if most is None or self.nbytes + size <= most:
             return True
-        self._look_again()  # another process may have released some
+        self._free()
         while self.nbytes + size > most:
             if self.bounds.full == "hold":
                 raise self._no_room(size)
             if not self._sealed.segments:
                 self._roll()
             if self.bounds.full == "drop oldest":
-                self.dropped["log full"] += self._sealed.drop(self._sealed.segments[0], self._taken)
+                self.dropped["log full"] += self._sealed.drop(self._sealed.segments[0], self._is_needed)
             else:
-                lowest = self._sealed.lowest(self._taken)
+                lowest = self._sealed.lowest(self._is_needed)
                 if lowest is not None and lowest > priority:
                     return False
-                self.dropped["log full"] += self._sealed.thin(lowest, self._taken)
+                self.dropped["log full"] += self._sealed.thin(lowest, self._is_needed)
         return True
+
+    def _free(self) -> None:
+        """Remove all that is released, also where a log that has room keeps it."""
+        if self._tail.size and self.end <= min(released(self._disk, self._folder), default=0):
+            self._roll()
+        for consumer in self._consumers:
+            consumer.sync()
+        reclaim(self._disk, self._folder, last_too=True)
+        self._look_again()
 
     def _roll(self) -> None:
         """Go on in a new segment; the old one is safe."""
@@ -332,7 +346,7 @@ class Log:
             return
         oldest_ns = self._clock() - round(self.bounds.age_s * 1e9)
         while (segment := self._sealed.before(oldest_ns)) is not None:
-            self.dropped["too old"] += self._sealed.drop(segment, self._taken)
+            self.dropped["too old"] += self._sealed.drop(segment, self._is_needed)
 
     def _is_aged(self) -> bool:
         """Tell whether a bound of age asks for a new segment, or for an old one to be dropped."""
@@ -344,10 +358,9 @@ class Log:
             self._sealed.before(now - age_ns) is not None
         )
 
-    @property
-    def _taken(self) -> int:
-        """The position before which nothing that is dropped is missed by anybody."""
-        return min((consumer.taken for consumer in self._consumers), default=0)
+    def _is_needed(self, position: int) -> bool:
+        """Tell whether somebody has still to take an entry: who drops it counts it then."""
+        return position >= 0 and (not self._consumers or any(consumer.needs(position) for consumer in self._consumers))
 
     @contextmanager
     def _nothing_dropped(self, reader: Reader) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headwater.io.files import explained
 from headwater.io.log.disk import Disk, SystemDisk
-from headwater.io.log.entry import GAP, Entry, first_of, next_whole, parsed, size_at
+from headwater.io.log.entry import GAP, HEAD, Entry, facts, first_of, next_whole, parsed, size_at
 from headwater.io.log.mark import Mark
 from headwater.io.log.segment import Segment, listed
 
@@ -76,6 +76,11 @@ class Reader:
                 return found  # and the next call meets the error
             raise explained(error, self._folder, "read the log in") from error
         return found
+
+    def seek(self, position: int) -> None:
+        """Go on, or back, to a position."""
+        self._leave()
+        self.position = position
 
     def stay_among(self, segments: list[Segment]) -> None:
         """Read no more of a segment that is open and not among these."""
@@ -197,3 +202,19 @@ class Reader:
         self.troubles.append(trouble)
         self.lost += stop - self.position
         log.warning("log: %s", trouble)
+
+
+def records_in(folder: str | Path, needed: Callable[[int], bool], *, disk: Disk | None = None) -> int:
+    """Return how many records a log holds in the entries at positions that are needed, by the heads of its entries."""
+    disk, folder = disk or SystemDisk(), str(folder)
+    segments = listed(disk, folder)
+    found = 0
+    for number, segment in enumerate(segments):
+        border = segments[number + 1].first if number + 1 < len(segments) else None
+        fd, at = disk.open(f"{folder}/{segment.name}"), 0
+        while size := size_at(head := disk.read(fd, HEAD.size, at), 0):
+            position, priority, records = facts(head)
+            found += records if priority != GAP and needed(position) and (border is None or position < border) else 0
+            at += size
+        disk.close(fd)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from zlib import crc32
 
-from headwater.io.log.bounds import thinned
+from headwater.io.log.bounds import Needed, thinned
 from headwater.io.log.disk import Disk
 from headwater.io.log.entry import GAP, Entry, first_of, packed
 from headwater.io.log.recovery import whole
@@ -47,9 +47,9 @@ class Sealed:
         """Return the first segment if all in it was made before a moment."""
         return self.segments[0] if self.segments and self._made_ns(self.segments[0]) < oldest_ns else None
 
-    def drop(self, segment: Segment, taken: int) -> int:
+    def drop(self, segment: Segment, needed: Needed) -> int:
         """Remove a segment; return how many records go with it that somebody had still to take."""
-        missed = sum(e.records for e in self.entries(segment) if e.position >= taken and e.priority != GAP)
+        missed = sum(e.records for e in self.entries(segment) if needed(e.position) and e.priority != GAP)
         self.remove(segment)
         return missed
 
@@ -64,14 +64,14 @@ class Sealed:
             known.pop(segment, None)
         self._count()
 
-    def lowest(self, taken: int) -> int | None:
+    def lowest(self, needed: Needed) -> int | None:
         """Return the least priority among entries that somebody has still to take; None if there is none."""
         found = [
-            priority for s in self.segments for priority, last in self._known_priorities(s).items() if last >= taken
+            priority for s in self.segments for priority, last in self._known_priorities(s).items() if needed(last)
         ]
         return min(found, default=None)
 
-    def thin(self, priority: int | None, taken: int) -> int:
+    def thin(self, priority: int | None, needed: Needed) -> int:
         """Take the entries of a priority out of the first segment that has some; return how many records that costs.
 
         With None, there are none left that anybody needs: the first segment goes.
@@ -79,13 +79,13 @@ class Sealed:
         if priority is None:
             self.remove(self.segments[0])
             return 0
-        segment = next(s for s in self.segments if self._known_priorities(s).get(priority, -1) >= taken)
-        kept, dropped = thinned(self.entries(segment), priority, taken)
+        segment = next(s for s in self.segments if needed(self._known_priorities(s).get(priority, -1)))
+        kept, dropped = thinned(self.entries(segment), priority, needed)
         at = self.segments.index(segment)
         if all(entry.priority == GAP for entry in kept):
             if at:  # the one before it says what was here, so that nothing but gaps does not pile up
                 before = self.segments[at - 1]
-                self._rewrite(before, thinned([*self.entries(before), *kept], -1, 0)[0])
+                self._rewrite(before, thinned([*self.entries(before), *kept], -1, lambda position: True)[0])
             self.remove(segment)
         else:
             self._rewrite(segment, kept)

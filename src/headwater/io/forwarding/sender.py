@@ -1,0 +1,199 @@
+"""The thread that drains a log into a sink, as long and as often as it takes."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from threading import Condition, Thread
+from typing import Protocol
+
+from headwater.clock import now_ns
+from headwater.data.batch import Batch
+from headwater.data.frames import unpack_frame
+from headwater.errors import HeadwaterError
+from headwater.flow.endpoints import Refused, Writer, flush
+from headwater.io.log import Entry
+
+log = logging.getLogger(__name__)
+
+_FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
+_ATTEMPTS = 3  #: with one writer, before another is opened
+_QUIET_S = 60.0  #: between two warnings
+_LOOK_S = 0.02  #: between two looks for something new
+
+
+class Turns(Protocol):
+    """Says which entries are next."""
+
+    def next(self) -> list[Entry]:
+        """Return the entries to send now."""
+
+    def sent(self, entries: list[Entry]) -> None:
+        """Hear that they are where they belong."""
+
+    def again(self) -> None:
+        """Hand out again what was handed out and not sent."""
+
+
+class Sender:
+    """Sends what waits, and tries again, ever more rarely, while the sink does not take it."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        opening: Callable[[], Writer],
+        on_refused: Callable[[Batch, Refused], None],
+        first: Callable[[], int],
+        *,
+        name: str,
+        rate: int | None,
+        age_s: float | None,
+    ) -> None:
+        self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
+        self._name, self._rate, self._age_s = name, rate, age_s
+        self.forwarded = self.refused = self.attempts = 0  #: records that arrived, that never can; attempts that failed
+        self.dropped: Counter[str] = Counter()
+        self._writer: Writer | None = None
+        self._entries: list[Entry] = []
+        self._done = 0  # of these, how many the writer has
+        self._counted = 0  # records among them
+        self._failures = 0
+        self._warned_s = -_QUIET_S
+        self._due_s = 0.0  # when the rate lets the next entry go
+        self._until_s: float | None = None  # once it is to end: when at the latest
+        self._changed = Condition()
+        self._thread = Thread(target=self._run, name="headwater-forward", daemon=True)
+        self._thread.start()
+
+    def close(self, linger_s: float) -> bool:
+        """Send what waits, for so long at most and while the sink takes it; False if the thread hangs in the sink."""
+        with self._changed:
+            self._until_s = time.monotonic() + linger_s
+            self._changed.notify_all()
+        self._thread.join(linger_s + 10)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._is_over():
+            try:
+                if not self._step():
+                    if self._until_s is not None:
+                        break
+                    self._wait(_LOOK_S)
+            except Exception as error:  # a sink of anybody's own may raise anything, and it must not stop the sending
+                self._failed(error)
+        self._leave()
+
+    def _is_over(self) -> bool:
+        """Once it is to end, it does when time is up or the sink does not take anything."""
+        return self._until_s is not None and (time.monotonic() > self._until_s or self._failures > 0)
+
+    def _step(self) -> bool:
+        """Send the next entries; False if there are none."""
+        if not self._entries:
+            self._entries = self._turns.next()
+        if not self._entries:
+            return False
+        if self._writer is None:
+            self._writer = self._opening()
+        for entry in self._entries[self._done :]:
+            if not self._paced(entry):
+                return True
+            if entry.position >= self._first():  # else it was dropped meanwhile, and counted
+                self._send(entry)
+            self._done += 1
+        flush(self._writer)
+        self._arrived(self._entries)
+        if self._failures:
+            log.warning("forwarding to %s goes on", self._name)
+            self._failures = 0
+        return True
+
+    def _send(self, entry: Entry) -> None:
+        assert self._writer is not None
+        if self._age_s is not None and now_ns() - entry.created_ns > self._age_s * 1e9:
+            self.dropped["too old"] += entry.records
+            return
+        batch = unpack_frame(entry.data)
+        refused = self._writer.write(batch) or {}
+        if refused:
+            self._on_refused(batch, refused)
+            self.refused += len(refused)
+        self._counted += batch.length - len(refused)
+
+    def _paced(self, entry: Entry) -> bool:
+        """Wait until the rate lets an entry go; False if it is time to end instead."""
+        if self._rate is None:
+            return True
+        while (rest_s := self._due_s - time.monotonic()) > 0:
+            if self._is_over():
+                return False
+            self._wait(min(rest_s, 0.5))
+        self._due_s = max(self._due_s, time.monotonic() - 0.1) + entry.nbytes / self._rate
+        return True
+
+    def _failed(self, error: Exception) -> None:
+        self.attempts += 1
+        self._failures += 1
+        now_s = time.monotonic()
+        if now_s - self._warned_s > _QUIET_S:
+            self._warned_s = now_s
+            said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
+            log.warning("forwarding to %s waits, and is tried again: %s", self._name, said)
+        if self._failures % _ATTEMPTS == 0:
+            self._drop_writer()
+        if self._writer is None or not _gathers(self._writer):
+            self._put_back()
+        if self._until_s is None:
+            pause_s = min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 20))
+            self._wait(pause_s * random.uniform(0.5, 1), unless_ending=True)
+
+    def _drop_writer(self) -> None:
+        """Let the writer go; what it had gathered and not brought away is sent again by the next one."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        if _gathers(writer):
+            self._done = self._counted = 0
+        try:
+            writer.close()
+        except Exception as error:
+            log.debug("closing %s: %s", self._name, error)
+
+    def _put_back(self) -> None:
+        """Keep nothing in hand while the sink is away: the log may have to drop it, and counts it then."""
+        if self._done:
+            self._arrived(self._entries[: self._done])
+        self._entries = []
+        self._turns.again()
+
+    def _leave(self) -> None:
+        """End: what the writer has of the entries in hand is done with, if it can bring it away."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            if self._done:
+                flush(writer)
+                self._arrived(self._entries[: self._done])
+            writer.close()
+        except Exception as error:  # what it could not bring away is in the log, and comes with the next run
+            log.warning("closing %s: %s", self._name, error)
+
+    def _arrived(self, entries: list[Entry]) -> None:
+        self._turns.sent(entries)
+        self.forwarded += self._counted
+        self._entries, self._done, self._counted = [], 0, 0
+
+    def _wait(self, seconds: float, *, unless_ending: bool = False) -> None:
+        with self._changed:
+            if not (unless_ending and self._until_s is not None):
+                self._changed.wait(seconds)
+
+
+def _gathers(writer: Writer) -> bool:
+    """Tell whether what a writer has taken may not be where it belongs."""
+    return hasattr(writer, "flush")

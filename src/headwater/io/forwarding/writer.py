@@ -1,0 +1,171 @@
+"""Taking records for a sink that may not be there."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from headwater.data.batch import Batch
+from headwater.data.frames import pack
+from headwater.data.schema import Schema
+from headwater.errors import InputError
+from headwater.flow.endpoints import Refused, Sink
+from headwater.io.forwarding.sender import Sender
+from headwater.io.forwarding.turns import Newest, Oldest
+from headwater.io.log import Bounds, Log, records_in
+from headwater.io.sifting import sifted
+
+log = logging.getLogger(__name__)
+
+_SYNC_S = 0.01
+_PATIENCE_S = 0.02
+_ENTRY_BYTES = 2**18
+_QUIET_S = 60.0
+_REFUSED = Bounds(64 * 10**6, full="drop oldest")
+
+
+class ForwardWriter:
+    """Appends records to a log that a thread drains into the sink.
+
+    Records are taken when they are in the log: safe from the end of this process at once, from a power cut within 10 ms or
+    after `flush`. Those that the sink itself refuses are kept in a log of their own, in the folder `refused`.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: Schema,
+        folder: Path,
+        bounds: Bounds,
+        *,
+        newest_first: bool,
+        rate: int | None,
+        priority: str | None,
+        linger_s: float,
+    ) -> None:
+        self._name, self._folder, self._bounds = str(sink), folder, bounds
+        self._priority, self._linger_s = priority, linger_s
+        self._entry_bytes = min(_ENTRY_BYTES, (bounds.nbytes or _ENTRY_BYTES) // 32)
+        self._taken = 0  # records of this run
+        self._warned_s = -_QUIET_S
+        self._log = Log(folder, bounds, sync_every_s=_SYNC_S)
+        self._consumer = self._log.consumer("sender")
+        self._turns = Newest(self._log, self._consumer, str(folder)) if newest_first else Oldest(self._consumer)
+        self._found = records_in(folder, self._consumer.needs)  # of earlier runs
+        self._sender = Sender(
+            self._turns,
+            lambda: sink.open(schema),
+            self._keep_refused,
+            lambda: self._log.first,
+            name=self._name,
+            rate=rate,
+            age_s=bounds.age_s,
+        )
+
+    def write(self, batch: Batch) -> Refused:
+        """Take the records that can be stored; a full log that holds makes this wait until there is room."""
+        refused: Refused = {}
+        for rows, priority in self._by_priority(batch):
+            unfit = self._store(batch if rows is None else batch.take(rows), priority)
+            refused |= {row if rows is None else int(rows[row]): why for row, why in unfit.items()}
+        return refused
+
+    def _store(self, batch: Batch, priority: int, first: int = 0) -> Refused:
+        """Append records in entries of moderate size; return those that cannot be, counted from `first`."""
+        if batch.length > 1 and batch.nbytes > self._entry_bytes:
+            middle = batch.length // 2
+            refused = self._store(batch.slice(0, middle), priority, first)
+            return refused | self._store(batch.slice(middle, batch.length), priority, first + middle)
+        form, kept, unfit = sifted(batch, pack)
+        if kept.length and self._log.is_too_large(len(form)):
+            return {first + row: f"{len(form):,} bytes, more than the log may hold" for row in range(batch.length)}
+        if kept.length:
+            self._append(form, kept.length, priority)
+            self._taken += kept.length
+        return {first + row: why for row, why in unfit.items()}
+
+    def flush(self) -> None:
+        """Have all records safe on disk."""
+        self._log.sync()
+
+    def account(self) -> dict[str, Any]:
+        """Return what became of the records: those of this run and those that waited from earlier ones."""
+        sender = self._sender
+        dropped = self._log.dropped + sender.dropped
+        if self._turns.lost:
+            dropped["damaged entries"] = self._turns.lost
+        waiting = self._found + self._taken - sender.forwarded - sender.refused - sum(dropped.values())
+        return {
+            "taken": self._taken,
+            "waited_before": self._found,
+            "forwarded": sender.forwarded,
+            "waiting": max(0, waiting),
+            "refused": sender.refused,
+            "dropped": dict(dropped),
+            "failed_attempts": sender.attempts,
+        }
+
+    def close(self) -> None:
+        """Send what waits for a while, and leave the rest to the next run."""
+        self._log.sync()
+        if not self._sender.close(self._linger_s):
+            log.warning("the sink behind %s hangs, and is left behind; what waits there is safe", self._folder)
+            return  # the thread may still use the files
+        waiting = self.account()["waiting"]
+        if waiting:
+            log.warning(
+                "%d records wait in %s for the next run, since %s did not take them", waiting, self._folder, self._name
+            )
+        self._consumer.close()
+        self._log.close()
+
+    def _append(self, form: bytes, records: int, priority: int) -> None:
+        while True:
+            try:
+                self._log.append(form, records=records, priority=priority)
+                return
+            except InputError as error:
+                if self._bounds.full != "hold":
+                    raise
+                now_s = time.monotonic()
+                if now_s - self._warned_s > _QUIET_S:
+                    self._warned_s = now_s
+                    log.warning("the flow is held: %s", error)
+                time.sleep(_PATIENCE_S)
+
+    def _by_priority(self, batch: Batch) -> list[tuple[Any, int]]:
+        """Return the rows of each priority, the highest first; None for all rows."""
+        if self._priority is None:
+            return [(None, 0)]
+        values = np.clip(np.asarray(_plain(batch[self._priority])), 0, 254)
+        return [(np.flatnonzero(values == value), int(value)) for value in np.unique(values)[::-1]]
+
+    def _keep_refused(self, batch: Batch, refused: Refused) -> None:
+        """Keep what the sink behind will never take, with its reasons, and say so."""
+        rows = sorted(refused)
+        reasons = [refused[row] for row in rows]
+        log.warning(
+            "%s refuses %d records: %s; they are kept in %s",
+            self._name,
+            len(rows),
+            reasons[0],
+            self._folder / "refused",
+        )
+        kept = Log(self._folder / "refused", _REFUSED)
+        try:
+            head = msgspec.msgpack.encode(reasons)
+            form = len(head).to_bytes(4, "little") + head + pack(batch.take(np.array(rows)))
+            kept.append(form, records=len(rows))
+        finally:
+            kept.close()
+
+
+def _plain(column: Any) -> Any:
+    """Return a column's values; a missing one counts as 0."""
+    valid = getattr(column, "valid", None)
+    return column if valid is None else np.where(valid, column.values, 0)
