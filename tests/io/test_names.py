@@ -12,6 +12,15 @@ def test_every_public_name_is_there():
     assert set(io.__all__) <= set(dir(io))
 
 
+def test_every_source_and_sink_says_how_it_resumes_and_delivers():
+    classes = [getattr(io, name) for name in io.__all__ if hasattr(getattr(io, name), "open")]
+    assert len(classes) > 12
+    for kind in classes:
+        reads, writes = hasattr(kind, "schema"), kind not in (io.Items, io.Generate, io.Replay)
+        assert hasattr(kind, "resume") or not reads, kind
+        assert hasattr(kind, "delivery") or not writes, kind
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Pigeons'"):
         _ = io.Pigeons

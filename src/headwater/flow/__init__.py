@@ -1,8 +1,9 @@
 """What to compute, as plain data: flows, streams, expressions, schemas, windows, profiles. Nothing here runs.
 
 `flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `windows` and `aggregates` the window
-language, `state` the form of vectorised keyed steps, `endpoints` what a source and a sink are, `profile` what steps cost,
-`draw` the pictures.
+language, `state` the form of vectorised keyed steps, `endpoints` what a source and a sink are and may declare, `ranges` how
+a source is read in parts, `identity` what tells one from another, `places` what they may not share, `guarantees` what
+follows for a flow, `profile` what steps cost, `draw` the pictures.
 """
 
 from headwater.data.batch import Batch

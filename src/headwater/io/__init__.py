@@ -1,6 +1,7 @@
 """Sources and sinks, one system per file; `memory` serves tests and documentation.
 
-`generator` makes and replays records at a rate of `rates`. Names are imported when they are first used, so
+`generator` makes and replays records at a rate of `rates`, `ranges` are sources cut into parts that can be read side by
+side, `transactions` sinks written in parts that are there once. Names are imported when they are first used, so
 that a flow pays only for the systems it talks to.
 """
 

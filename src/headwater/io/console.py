@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headwater.data.batch import Batch
 from headwater.data.schema import NUMERIC, Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Refused
+from headwater.flow.endpoints import Delivery, Refused
 from headwater.io.fields import texts_of_column
 from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
@@ -25,6 +26,8 @@ class Console:
     >>> writer.close()
     … and 1 more
     """
+
+    delivery: ClassVar[Delivery] = "neither"
 
     limit: int = 20
     json: bool = False

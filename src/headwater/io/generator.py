@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from sys import maxsize
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -32,7 +33,32 @@ _BLOCK = 2**14  # records made, or repeated, at once; what is handed out are sli
 _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
 
-class Generate(PacedSource):
+class _AtRate(PacedSource):
+    """Records of certain columns at a certain pace."""
+
+    def __init__(self, schema: Schema, pace: OpenLoop) -> None:
+        if pace.time is not None and schema.type_of(pace.time, what="time") != "time":
+            raise FlowError(f"time names a column of type time; {pace.time!r} is {schema[pace.time]}")
+        self._schema, self._pace = schema, pace
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self._schema
+
+    @property
+    def pace(self) -> OpenLoop:
+        """When records are due."""
+        return self._pace
+
+    def at_rate(self, rate: Rate | float) -> Self:
+        """Return the same records at another rate."""
+        made = copy(self)
+        made._pace = replace(self._pace, rate=rate_of(rate))
+        return made
+
+
+class Generate(_AtRate):
     """Makes records at a set rate: `make` gets the records' numbers (0, 1, 2, …) and returns their columns.
 
     The numbers come as one array, thousands at a time, and every column has a value for each of them. `make` must give
@@ -61,28 +87,12 @@ class Generate(PacedSource):
         clock: Clock | None = None,
     ) -> None:
         self.make = make
-        self._pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
-        self._schema = _checked(Schema.of(schema), time)
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the records."""
-        return self._schema
-
-    @property
-    def pace(self) -> OpenLoop:
-        """When records are due."""
-        return self._pace
+        pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        super().__init__(Schema.of(schema), pace)
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
         return _Made(self).take, maxsize
-
-    def at_rate(self, rate: Rate | float) -> Generate:
-        """Return the same records at another rate."""
-        made = Generate(self.make, self.schema, rate)
-        made._pace = replace(self._pace, rate=rate_of(rate))
-        return made
 
     @property
     def identity(self) -> Identity:
@@ -94,7 +104,7 @@ class Generate(PacedSource):
         return f"generated at {self.pace.rate}"
 
 
-class Replay(PacedSource):
+class Replay(_AtRate):
     """Reads a source once into memory and hands its records out at a rate, over and over if `loop` is true.
 
     Rates and limits are those of `Generate`. With `time`, that column's own values give way to the moment
@@ -119,19 +129,8 @@ class Replay(PacedSource):
         clock: Clock | None = None,
     ) -> None:
         self.records, self.loop = records, loop
-        self._pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
-        schema = _schema_of(records) if isinstance(records, Batch) else records.schema
-        self._schema = _checked(schema, time)
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the records."""
-        return self._schema
-
-    @property
-    def pace(self) -> OpenLoop:
-        """When records are due."""
-        return self._pace
+        pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        super().__init__(_schema_of(records) if isinstance(records, Batch) else records.schema, pace)
 
     def numbered(self, reject: Reject) -> tuple[Take, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
@@ -146,12 +145,6 @@ class Replay(PacedSource):
     def ranges(self, wanted: Wanted) -> Ranges | None:
         """Return the records in ranges of their numbers; those in memory are this process's own."""
         return None if isinstance(self.records, Batch | Items) else super().ranges(wanted)
-
-    def at_rate(self, rate: Rate | float) -> Replay:
-        """Return the same records at another rate."""
-        made = Replay(self.records, rate, loop=self.loop)
-        made._pace = replace(self._pace, rate=rate_of(rate))
-        return made
 
     @property
     def identity(self) -> Identity:
@@ -234,9 +227,3 @@ def _type_of(column: Column) -> Type:
     if isinstance(values, Text):
         return "text"
     return cast(Type, next(kind for kind, dtype in DTYPES.items() if dtype == values.dtype))
-
-
-def _checked(schema: Schema, time: str | None) -> Schema:
-    if time is not None and schema.type_of(time, what="time") != "time":
-        raise FlowError(f"time names a column of type time; {time!r} is {schema[time]}")
-    return schema

@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn
 
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Resume
+from headwater.flow.endpoints import Delivery, Resume
 from headwater.flow.identity import Identity, difference
 from headwater.io.urls import shown
 
@@ -25,6 +25,7 @@ class Kafka:
     """
 
     resume: Resume = "position"  # Spark's connector keeps the offsets
+    delivery: Delivery = "neither"
 
     def __init__(
         self,

@@ -122,6 +122,7 @@ class Collect:
     """Keeps what is written to it: `records` as dicts, in the order they came."""
 
     writers: ClassVar = "many"
+    delivery: ClassVar[Delivery] = "neither"
 
     batches: list[Batch] = field(default_factory=list)
 
@@ -172,6 +173,7 @@ class Failing:
 
     writers = "many"
     apart = True
+    delivery: Delivery = "neither"
 
     def __init__(self, message: str = "the sink is gone") -> None:
         self.message = message

@@ -12,7 +12,7 @@ from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Reject, Resume
 
 _NAMES = Schema.of({"model": str})
 
@@ -22,6 +22,8 @@ class ModelFolder:
 
     It never ends, so it is for flows that do not either.
     """
+
+    resume: Resume = "beginning"  # all that are there are named again
 
     def __init__(self, folder: Path, every: Duration = "500 ms") -> None:
         self.folder, self.every_s = Path(folder), microseconds(every) / 1e6

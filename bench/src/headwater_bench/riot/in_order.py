@@ -87,6 +87,8 @@ class _Keeper:
 class TextLines:
     """Writes one text column to a file, a line for each record: messages as they were sent."""
 
+    delivery: Delivery = "neither"
+
     def __init__(self, path: Path, column: str) -> None:
         self.path, self.column = path, column
 

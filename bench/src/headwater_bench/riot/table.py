@@ -9,6 +9,7 @@ from typing import Any
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
+from headwater.flow.endpoints import Delivery
 
 _SQL_TYPES = {"int": "INTEGER", "time": "INTEGER", "bool": "INTEGER", "float": "REAL", "float32": "REAL"}
 
@@ -19,6 +20,8 @@ class SqliteTable:
     Rows are inserted `group` at a time, each group whole or not at all; the row key is `timestamp-id`, so a
     row that comes again replaces itself.
     """
+
+    delivery: Delivery = "idempotent"
 
     def __init__(self, path: str | Path, table: str, id: str, time: str = "timestamp", group: int = 100) -> None:
         if not table.isidentifier():

@@ -12,7 +12,7 @@ from headwater.data.schema import Schema
 from headwater.data.text_format import Weaver, decimal_texts
 from headwater.flow import Flow
 from headwater.flow.duration import Duration
-from headwater.flow.endpoints import Reject, Sink, Source
+from headwater.flow.endpoints import Reject, Resume, Sink, Source
 from headwater.io import Discard, Generate, Items
 from headwater.io.rates import Rate
 from headwater_bench.riot.datasets import CITY, Dataset
@@ -87,6 +87,8 @@ def triggers(
 class Triggers:
     """Asks for 100 rows of a generated table again and again; or, from a file, once for all of its rows."""
 
+    resume: Resume = "position"
+
     def __init__(self, rate: Rate | float = 20, path: Path | None = None, dataset: Dataset = CITY) -> None:
         self.rate, self.path, self.dataset = rate, path, dataset
         self.table = generated_table(dataset) if path is None else Table.read(path)
@@ -96,12 +98,12 @@ class Triggers:
         """The trigger's number and the range of rows."""
         return TRIGGERS
 
-    def open(self, reject: Reject) -> Any:
-        """Start to send triggers."""
+    def open(self, reject: Reject, position: int | None = None) -> Any:
+        """Start to send triggers, or go on after the first of them."""
         if self.path is None:
-            return triggers(self.rate, table_rows=len(self.table)).open(reject)
+            return triggers(self.rate, table_rows=len(self.table)).open(reject, position)
         every = {"msg": 1, "rowstart": 0, "rowend": len(self.table) + 1}
-        return Items([every], TRIGGERS).open(reject)
+        return Items([every], TRIGGERS).open(reject, position)
 
     def at_rate(self, rate: float) -> Triggers:
         """Return the same triggers at another rate."""

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Reject, Resume
+from headwater.flow.endpoints import Delivery, Reject, Resume
 from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.mqtt.address import Address, options, parsed, place
@@ -131,6 +131,8 @@ class Mqtt:
     def writers(self) -> Literal["one", "many"]:
         """Whether several may publish at once: each needs a client id of its own."""
         return "one" if self.client_id else "many"
+
+    delivery: Delivery = "neither"
 
     @property
     def resume(self) -> Resume:

@@ -6,17 +6,19 @@ import os
 from pathlib import Path
 
 from headwater.errors import InputError
-from headwater.flow.endpoints import Ledger
+from headwater.flow.endpoints import Ledger, Transaction
 from headwater.io.files import explained
 from headwater.io.transactions.journal import Journal
 
 
-class CutFile:
-    """The lengths of a file, by part; who has it appends to the file."""
+class CutFile(Transaction):
+    """A sink that appends to a file; how it does so is its own business."""
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._journal = path, Journal.of(ledger)
-        self.is_new = self._journal.is_new  #: whether the file is to be begun
+        self._is_new = self._journal.is_new  # whether the file is to be begun
+        if not self._is_new:
+            self.rollback()
 
     @property
     def committed(self) -> int:
@@ -28,10 +30,9 @@ class CutFile:
         """Where the last part ended."""
         return int(self._journal.last or 0)
 
-    def begin(self) -> None:
+    def _begun(self) -> None:
         """Take note that the file is begun; it may have a head that belongs to no part."""
         self._journal.commit(-1, self._size())
-        self.is_new = False
 
     def prepare(self, number: int) -> None:
         """Take note that a part ends here."""
@@ -41,7 +42,7 @@ class CutFile:
         """Take note that all parts up to this one count; one that was not prepared ends here."""
         self._journal.commit(number, self._size())
 
-    def cut(self) -> None:
+    def rollback(self) -> None:
         """Cut off what is behind the last part."""
         try:
             has, end = self._size(), self.end
