@@ -16,7 +16,7 @@ from headwater.data.batch import CREATED, EMITTED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import described
-from headwater.io import Collect, Items, Jdbc, Mqtt
+from headwater.io import Collect, Items, Jdbc, Mqtt, Will
 
 SCHEMA = Schema.of({"id": str, "n": int})
 QUICK = {"retry": "50 ms", "username": "tester"}
@@ -589,6 +589,12 @@ def test_the_client_id_lasts_where_the_broker_keeps_a_session():
         (lambda: Mqtt("mqtt://host:port/t"), "cannot read broker"),
         (lambda: Mqtt("host"), "which topic of mqtt://host:1883"),
         (lambda: Mqtt("host", "t", qos=3), r"qos is 0 .*, 1 .* or 2"),
+        (lambda: Mqtt("host", "t", version="3"), r"version is '3.1.1' or '5'"),
+        (lambda: Mqtt("host", "t", largest=0), "largest is the bytes"),
+        (lambda: Mqtt("host", "t", SCHEMA, will=Will("a/#")), "a will has a topic without wildcards"),
+        (lambda: Mqtt("host", "a/b+", SCHEMA).open(print), r"'\+' is a whole level"),
+        (lambda: Mqtt("host", "a/#/b", SCHEMA).open(print), "'#' the whole last one"),
+        (lambda: Mqtt("host", "$share/all", SCHEMA).open(print), r"'\$share/group/topic'"),
         (lambda: Mqtt("mqtt://host/t?quos=1"), "did you mean 'qos'"),
         (lambda: Mqtt("host", "t", payload="xml"), "payload is 'json' or 'text'"),
         (lambda: Mqtt("host", "t", buffer=0), "buffer"),

@@ -268,6 +268,16 @@ def test_a_broker_that_serves_less_is_told_apart(script, opened):
         writer.write(numbers(1))
 
 
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_a_message_that_waits_and_is_too_large_for_the_broker_is_told(script, opened):
+    writer = opened(Schema.of({"text": str}), payload="text", client_id=None)
+    writer.write(Batch.of({"text": ["x" * 100]}, Schema.of({"text": str})))
+    script.let_in(said=b"\x27\x00\x00\x00\x32")
+    wait_until(lambda: writer._connection.refused)
+    with pytest.raises(InputError, match="it takes messages of 50 bytes at most, and one of 106 bytes waits for it"):
+        writer.flush()
+
+
 def test_a_broken_packet_ends_the_connection_and_it_comes_back(script, opened, caplog):
     reader = opened(pytest.fail, qos=1)
     script.let_in()

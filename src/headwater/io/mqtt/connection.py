@@ -106,13 +106,13 @@ class Connection:
         with self.changed:
             if self.closing:
                 return
-            self.closing = True
+            self.closing, there = True, self.connected.is_set()
             self.send(packets.goodbye(self._hello.version, forget=forget))
             self.changed.notify_all()
             self.wake()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)  # who dials may take longer, and closes what comes of it
-        if forget and self._hello.keep_session and self._hello.version < 5 and not self.refused:
+        if forget and there and self._hello.keep_session and self._hello.version < 5:
             with suppress(OSError):
                 self._erase()
 
@@ -257,6 +257,8 @@ class Connection:
         if welcome.keep_alive_s is not None:
             self._keep_alive_s = float(welcome.keep_alive_s)
         first = self._client.connected(welcome)
+        if self.refused is not None:  # the client cannot do with what this broker serves
+            raise ConnectionError(self.refused)
         assert self._sender is not None
         self._sender.put(first)
         self._sender.open = True

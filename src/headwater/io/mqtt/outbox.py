@@ -66,6 +66,12 @@ class Outbox:
         """Messages that are not done."""
         return self.added - self.done
 
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest packet that is not done."""
+        runs = [*self._flying, *self._unsent]
+        return max((int(np.max(np.diff(run.ends, prepend=run.start))) for run in runs), default=0)
+
     def add(self, payloads: Text, topics: Text) -> None:
         """Make packets of messages; one topic may serve all."""
         data, ends = publishes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headwater.errors import FlowError
 from headwater.io.mqtt.reasons import reason
 
 CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 2, 3, 4, 5, 6, 7
@@ -36,6 +37,12 @@ class Will:
     payload: str = ""
     qos: int = 0
     retain: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.topic or "+" in self.topic or "#" in self.topic:
+            raise FlowError(f"a will has a topic without wildcards; got {self.topic!r}")
+        if self.qos not in (0, 1, 2):
+            raise FlowError(f"a will's qos is 0, 1 or 2; got {self.qos!r}")
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,9 @@ class MqttWriter:
             self._connection.refused = f"it takes QoS {welcome.maximum_qos} at most"
         if self._sink.retain and not welcome.may_retain:
             self._connection.refused = "it retains no messages"
+        if welcome.largest < self._outbox.largest:
+            size = f"{self._outbox.largest:,} bytes waits for it"
+            self._connection.refused = f"it takes messages of {welcome.largest:,} bytes at most, and one of {size}"
         return self._outbox.begin(session_kept=welcome.session_kept, window=welcome.receive_maximum)
 
     def received(self, received: Received) -> None:
