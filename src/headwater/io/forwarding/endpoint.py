@@ -9,7 +9,7 @@ from typing import Literal
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Sink, check_sink
+from headwater.flow.endpoints import Delivery, Sink, check_sink, delivery_of
 from headwater.flow.places import Place
 from headwater.io.forwarding.amounts import bytes_per_second, nbytes
 from headwater.io.forwarding.writer import ForwardWriter
@@ -30,6 +30,11 @@ class Forward:
     rate: int | None  #: bytes per second
     priority: str | None
     linger_s: float
+
+    @property
+    def delivery(self) -> Delivery:
+        """What the sink behind makes of records that come twice, as a few may after a crash; transactions end at the log."""
+        return "idempotent" if delivery_of(self.sink) == "idempotent" else "neither"
 
     def open(self, schema: Schema) -> ForwardWriter:
         """Start taking records, whether the sink behind is there or not; what waits from an earlier run is sent too."""
