@@ -9,29 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headwater.flow import (
-    Batch,
-    Cell,
-    Count,
-    Flow,
-    KeyedStream,
-    Profile,
-    Scan,
-    Schema,
-    Session,
-    Sliding,
-    StepProfile,
-    Stream,
-    Text,
-    Tumbling,
-    coalesce,
-    col,
-    greatest,
-    least,
-    when,
-)
-from headwater.flow import aggregates as agg
-
 if TYPE_CHECKING:
     from headwater import cep as cep
     from headwater import engine as engine
@@ -42,6 +19,28 @@ if TYPE_CHECKING:
     from headwater import sim as sim
     from headwater import spark as spark
     from headwater import steps as steps
+    from headwater.flow import (
+        Batch,
+        Cell,
+        Count,
+        Flow,
+        KeyedStream,
+        Profile,
+        Scan,
+        Schema,
+        Session,
+        Sliding,
+        StepProfile,
+        Stream,
+        Text,
+        Tumbling,
+        coalesce,
+        col,
+        greatest,
+        least,
+        when,
+    )
+    from headwater.flow import aggregates as agg
 
 __version__ = "0.1.0"
 
@@ -78,8 +77,15 @@ _PACKAGES = ("cep", "engine", "io", "models", "net", "place", "sim", "spark", "s
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"headwater.{name}")
-    raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+    if name == "agg":
+        found = import_module("headwater.flow.aggregates")
+    elif name in __all__:
+        found = getattr(import_module("headwater.flow"), name)
+    else:
+        raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES})
+    return sorted({*globals(), *_PACKAGES, *__all__})

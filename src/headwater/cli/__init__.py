@@ -6,14 +6,14 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable
-from functools import cache
-from types import ModuleType
+from functools import cache, partial
 from typing import Any
 
 import typer
 
 from headwater import __version__
 from headwater.cli import plugins
+from headwater.cli.lazy import LOOK, Commands, Listed, lacking
 from headwater.errors import FlowError, HeadwaterError, NetError, PlacementError, QueryError, RunError
 
 __all__ = ["add_commands", "app", "main"]
@@ -21,14 +21,27 @@ __all__ = ["add_commands", "app", "main"]
 app = typer.Typer(
     name="headwater",
     help="Stream processing for the space between sensors and cloud.",
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    **LOOK,
 )
 
-#: commands in the order that help shows them
-_COMMANDS = ("run", "show", "profile", "query", "plan", "size", "simulate", "net", "doctor")
+#: commands in the order that help shows them, and the first sentence of each
+_COMMANDS = {
+    "run": (
+        "Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once, a third does not wait for it."
+    ),
+    "show": "Draw a flow: as a text tree, as Mermaid or as SVG; or describe it as JSON.",
+    "profile": (
+        "Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to."
+    ),
+    "query": "Run one query over files: patterns, sequences, windows and joins in the language of Siddhi.",
+    "plan": "Choose where each step runs, and account for it. Exits with 1 if nothing fits.",
+    "size": "How much is enough: the fewest devices, how far rates can grow, and what one measure costs in another.",
+    "simulate": "Play a placement in virtual time and report it like a run; the same seed gives the same trace.",
+    "net": "Make and show nets: where steps could run.",
+    "doctor": "Say what is installed and works, and how to mend what does not.",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -47,45 +60,23 @@ def _options(
 
 @cache
 def add_commands() -> None:
-    """Add every command that is installed; once."""
-    for name in _COMMANDS:
-        _add(name, lambda name=name: importlib.import_module(f"headwater.cli.{name}"))  # type: ignore[misc]
+    """List every command that is installed; once."""
+    for name, about in _COMMANDS.items():
+        _list(name, about, partial(importlib.import_module, f"headwater.cli.{name}"))
     added = plugins.commands()
     for name, point in added.items():
-        _add(name, point.load)
+        about = (
+            plugins.BENCH_COMMANDS.get(name)
+            or f"Added by the package {point.dist.name if point.dist else point.module}."
+        )
+        _list(name, about, point.load)
     for name in plugins.BENCH_COMMANDS:
         if name not in added:
-            app.command(name, context_settings=_ANYTHING)(_lacking(name, plugins.BENCH, f"pip install {plugins.BENCH}"))
+            Commands.known[name] = lacking(name, plugins.BENCH, f"pip install {plugins.BENCH}")
 
 
-def _add(name: str, load: Callable[[], Any]) -> None:
-    """Add a command: a function, a Typer application, or a module that has one of its name."""
-    try:
-        found = load()
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("headwater"):
-            raise
-        app.command(name, context_settings=_ANYTHING)(_lacking(name, error.name, "pip install 'headwater[all]'"))
-        return
-    if isinstance(found, ModuleType):
-        found = getattr(found, "app", None) or getattr(found, name)
-    if isinstance(found, typer.Typer):
-        app.add_typer(found, name=name)
-    else:
-        app.command(name)(found)
-
-
-_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _lacking(command: str, package: str, remedy: str) -> Callable[[], None]:
-    """Return a command for one whose package is not installed: the others work without it."""
-
-    def say() -> None:
-        raise RunError(f"headwater {command} needs the package {package}: {remedy}")
-
-    say.__doc__ = f"Not installed: needs the package {package}."
-    return say
+def _list(name: str, about: str, load: Callable[[], Any]) -> None:
+    Commands.known[name] = Listed(name, about, load)
 
 
 def main() -> None:

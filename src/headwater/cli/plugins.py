@@ -11,17 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FlowError, RunError, listed, suggestion
-from headwater.flow import Flow
-from headwater.metrics import Report
+
+if TYPE_CHECKING:
+    from headwater.flow import Flow
+    from headwater.metrics import Report
 
 COMMANDS, FLOWS, PROBLEMS = "headwater.commands", "headwater.flows", "headwater.problems"
 
 #: what our own second package adds, so that a user who lacks it is told what to install
 BENCH = "headwater-bench"
-BENCH_COMMANDS, BENCH_FLOWS = ("bench", "demo"), ("riot",)
+BENCH_COMMANDS = {
+    "bench": "Run a named experiment: it checks its own answer, interleaves what it compares and reports ratios.",
+    "demo": "Play a city of sensors.",
+}
+BENCH_FLOWS = ("riot",)
 
 
 @dataclass(frozen=True)

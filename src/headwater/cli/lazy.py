@@ -1,0 +1,77 @@
+"""Commands that are imported when they are called: help lists them all, and imports none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from headwater.errors import RunError
+
+#: how all commands are shown, those of other packages too
+LOOK: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",
+}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A command as help lists it; `load` returns a function, a Typer application, or a module with one of its name."""
+
+    name: str
+    about: str
+    load: Callable[[], Any]
+
+    def shown(self) -> TyperCommand:
+        """Return what stands for the command in a list."""
+        return TyperCommand(self.name, help=self.about)
+
+    def loaded(self) -> Any:
+        """Import the command; one whose package is not installed says so when it is called."""
+        try:
+            found = self.load()
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("headwater"):
+                raise
+            return lacking(self.name, error.name, "pip install 'headwater[all]'").loaded()
+        if isinstance(found, ModuleType):
+            found = getattr(found, "app", None) or getattr(found, self.name)
+        around = typer.Typer(**LOOK)
+        if isinstance(found, typer.Typer):
+            around.add_typer(found, name=self.name)
+        else:
+            around.callback()(lambda: None)  # so that it is one of several, and keeps its name
+            around.command(self.name, context_settings=getattr(found, "context_settings", None))(found)
+        group = typer.main.get_group(around)
+        return group.commands[self.name]
+
+
+def lacking(command: str, package: str, remedy: str) -> Listed:
+    """Return a command for one whose package is not installed: the others work without it."""
+
+    def say() -> None:
+        raise RunError(f"headwater {command} needs the package {package}: {remedy}")
+
+    say.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
+    return Listed(command, f"Not installed: needs the package {package}.", lambda: say)
+
+
+class Commands(TyperGroup):
+    """The commands of one command line, in the order in which they were listed."""
+
+    known: dict[str, Listed] = {}  # noqa: RUF012  # Click makes the group itself, from a class
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: listed.shown() for name, listed in self.known.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, imported by now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, self.known[name].loaded() if name in self.known else command, rest
