@@ -219,6 +219,12 @@ def peers(
 
 
 @app.command()
+def log(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """How fast the durable log takes records and makes them safe, in this folder; all are read back and compared."""
+    _report("log", quick, output, as_json)
+
+
+@app.command()
 def length(
     quick: Quick = False,
     output: Output = None,
