@@ -52,10 +52,12 @@ def _in_step(step: Step, counted: StepMetrics) -> list[str]:
 def _given(flow: Flow, step: Step, report: Report) -> int:
     """Return how many records a step's senders say that they have sent to it."""
     steps = report.last.steps
-    total = 0
+    # what was on its way when the checkpoint was made that the run went on from
+    restored = (report.extra.get("checkpoints") or {}).get("restored") or {}
+    total: int = restored.get(step.name, 0)
     if isinstance(step.kind, DeadLetters):  # in a lane, those of other lanes come by an input
         after = flow.reached_from(step.name)
-        total = sum(counted.dead_letters for name, counted in steps.items() if name not in after)
+        total += sum(counted.dead_letters for name, counted in steps.items() if name not in after)
     for given in step.inputs:
         sender = steps[given.step]
         sent = sender.outs.get(given.port, 0) if sender.outs else sender.records_out

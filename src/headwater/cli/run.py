@@ -64,8 +64,14 @@ def run(
         str | None, typer.Option(help="where Spark runs, such as spark://host:7077 [default: here]")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="on Spark: keep in this folder how far the run has come, and go on from there")
+        Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="on the engine: how often a checkpoint is made [default: 5 s]")
+    ] = None,
+    allow_dropped_state: Annotated[
+        bool, typer.Option("--allow-dropped-state", help="go on although the flow has lost steps that kept state")
+    ] = False,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
     prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
     as_json: JSON = False,
@@ -82,11 +88,13 @@ def run(
         "workers": workers,
         "linger": linger,
         "lanes": parsed_lanes(lanes),
+        "every": every,
+        "allow_dropped_state": allow_dropped_state or None,
     }
     if on not in (*RUNNERS, _SPARK):
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
-    _refuse_others(on, engines, {"master": master, "checkpoint": checkpoint})
+    _refuse_others(on, engines, {"master": master})
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,
@@ -108,7 +116,7 @@ def run(
             running = spark.start(chosen, master=master, checkpoint=checkpoint, seconds=seconds)
     else:
         given = {name: value for name, value in engines.items() if value is not None}
-        running = start(chosen, on=on, seconds=seconds, **given)
+        running = start(chosen, on=on, seconds=seconds, checkpoint=checkpoint, **given)
     with stopped_by_signals(running):
         if prometheus is not None:
             from headwater.web.prometheus import serve

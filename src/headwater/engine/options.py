@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, get_args
 
 from headwater.engine.policy import DEFAULT, policy_named
@@ -45,6 +46,11 @@ class Options:
     #: how often a sample of all measurements is kept
     sample_s: float = 1.0
     measure: bool = True
+    #: the folder in which checkpoints are kept, and from which a later run goes on; None keeps none
+    checkpoint: str | Path | None = None
+    every: Duration = "5 s"  #: how often one is made
+    #: whether a checkpoint may have state of steps that the flow no longer has
+    allow_dropped_state: bool = False
     #: once a run is aborted: how long a step may take to come back before the run is over without it
     grace_s: float = 5.0
 
@@ -52,6 +58,11 @@ class Options:
     def linger_s(self) -> float:
         """`linger` in seconds."""
         return microseconds(self.linger) / 1e6
+
+    @property
+    def every_s(self) -> float:
+        """How often a checkpoint is made."""
+        return microseconds(self.every) / 1e6
 
     def __post_init__(self) -> None:
         policy_named(self.policy)
@@ -66,6 +77,8 @@ class Options:
                 raise RunError(f"{name} must be a whole number of at least {least}; got {value!r}")
         for name in ("seconds", "sample_s", "grace_s"):
             above_zero(name, getattr(self, name))
+        if self.every_s <= 0:
+            raise RunError(f"every is the time between two checkpoints, above 0; got {self.every!r}")
         if self.spill_bytes is not None and self.spill_bytes < 0:
             raise RunError(f"spill_bytes is 0 or more bytes; got {self.spill_bytes!r}")
         if self.take not in ("all", "half") and not (isinstance(self.take, int) and self.take >= 1):

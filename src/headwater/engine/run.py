@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import Batch
 from headwater.engine.options import Options
@@ -24,6 +24,10 @@ from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
+
+if TYPE_CHECKING:
+    from headwater.engine.checkpoint import Checkpointer
+    from headwater.operators.write import Begin
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +59,22 @@ class EngineRun(ABC):
         self.shed: dict[str, int] = {}
         self._backpressure_ns = 0
         self._held_since = 0
+        self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
+        self.checkpointer: Checkpointer | None = None
+        if options.checkpoint is not None:
+            from headwater.engine.checkpoint import Checkpointer
+
+            self.checkpointer = Checkpointer(
+                self.graph,
+                options.checkpoint,
+                every_s=options.every_s,
+                allow_dropped_state=options.allow_dropped_state,
+            )
         self.tasks = self._build()
         self.limits = [options.queue_records] * len(self.tasks)
         self._puts = [0] * len(self.tasks)
         self._to_end = sum(1 for task in self.tasks if task.operator is not None)
+        self._ended: set[int] = set()
         self.sources = [SourceThread(self, s) for s in self.tasks if s.instance.step.is_source]
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -68,7 +84,8 @@ class EngineRun(ABC):
         tasks: list[Task] = []
         try:
             for instance in self.graph.instances:
-                operator = None if instance.step.is_source else self.make_operator(instance.step)
+                begin = None if self.checkpointer is None else partial(self.checkpointer.transaction, instance)
+                operator = None if instance.step.is_source else self.make_operator(instance.step, begin)
                 task = Task(instance, operator, measure=self.options.measure)
                 task.on_dead = partial(self._note_dead, instance.index)
                 tasks.append(task)
@@ -76,20 +93,26 @@ class EngineRun(ABC):
             for task in tasks:
                 if task.operator is not None:
                     task.operator.close()
+            if self.checkpointer is not None:
+                self.checkpointer.close()
             raise
         return tasks
 
-    def make_operator(self, step: Step) -> Operator:
-        """Make the running form of one instance of a step."""
-        return build(step)
+    def make_operator(self, step: Step, begin: Begin | None) -> Operator:
+        """Make the running form of one instance of a step; `begin` opens sinks of a run that keeps checkpoints."""
+        return build(step, begin)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start workers, sources and the sampling of measurements; return at once."""
+        checkpointer = self.checkpointer
         try:
+            if checkpointer is not None:
+                checkpointer.attach(self)
             for source in self.sources:
-                source.open()
+                recovery = None if checkpointer is None else checkpointer.recovery
+                source.open(None if recovery is None else recovery.position(source.task.instance))
         except Exception:
             self._close()
             raise
@@ -100,6 +123,9 @@ class EngineRun(ABC):
         self._threads = self.make_threads()
         self._threads += [threading.Thread(target=s.loop, name=s.thread_name, daemon=True) for s in self.sources]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
+        if checkpointer is not None:
+            checkpointer.restore_queues()
+            self._threads.append(checkpointer.thread())
         for thread in self._threads:
             thread.start()
         return self
@@ -121,6 +147,10 @@ class EngineRun(ABC):
         """Put watermarks and dead letters of a source into queues, whether it is held or not; called without the lock."""
 
     @abstractmethod
+    def put_back(self, deliveries: list[Delivery], *, first: bool = False) -> None:
+        """Put entries into queues, however full, at the end or before all others; called without the lock."""
+
+    @abstractmethod
     def wake_all(self) -> None:
         """Wake every thread that waits for something; called with the lock held."""
 
@@ -136,6 +166,14 @@ class EngineRun(ABC):
             self.wake_all()
             self.room.notify_all()
         self.done.set()
+
+    def halt(self) -> None:
+        """End now that the last checkpoint is made: nothing is left that a later run would not have."""
+        with self.lock:
+            self.halted = True
+            self.done.set()
+            self.wake_all()
+            self.room.notify_all()
 
     def fail(self, error: RunError) -> None:
         """Stop because going on makes no sense; `wait` raises the first such error. Called without the lock."""
@@ -154,12 +192,21 @@ class EngineRun(ABC):
         if not self._closed:
             self._join()
             self._ended_ns = time.perf_counter_ns()
+            if self.checkpointer is not None and not self.aborted:
+                self._finish_checkpoints(self.checkpointer)
             self._close()
         report = self.report()
         if self.error is not None:
             self.error.report = report
             raise self.error
         return report
+
+    def _finish_checkpoints(self, checkpointer: Checkpointer) -> None:
+        try:
+            checkpointer.finish()
+        except Exception as error:
+            said = f"the last checkpoint could not be made: {_said(error)}; a later run goes on from the one before"
+            self.error = self.error or RunError(said)
 
     def _join(self) -> None:
         """Wait for all threads; once aborted, not for ever."""
@@ -184,6 +231,8 @@ class EngineRun(ABC):
     def _close(self) -> None:
         """Close what was opened, but for what a thread still is in; once aborted, wait for none of it for ever."""
         self._closed = True
+        if self.checkpointer is not None:
+            self.checkpointer.close()
         hanging = self._hanging()
         for source in self.sources:
             if source.task not in hanging:
@@ -218,7 +267,10 @@ class EngineRun(ABC):
             self.error = self.error or RunError(f"step {task.name!r} could not finish: {_said(error)}", step=task.name)
 
     def ended(self, task: Task) -> None:
-        """Take note that an instance has seen its last record; called with the lock held."""
+        """Take note that an instance has seen its last record, however often it is said; called with the lock held."""
+        if task.instance.index in self._ended:
+            return
+        self._ended.add(task.instance.index)
         self._to_end -= 1
         if self._to_end == 0:
             self.done.set()
@@ -227,7 +279,7 @@ class EngineRun(ABC):
 
     def finished(self) -> bool:
         """Say whether workers should go home."""
-        return self.aborted or self._to_end == 0
+        return self.aborted or self.halted or self._to_end == 0
 
     # -- the throttle -------------------------------------------------------------------------------------------------
 
@@ -350,13 +402,15 @@ class EngineRun(ABC):
             left=sum(step.left for step in last.steps.values()),
             error=None if self.error is None else str(self.error),
             examples=list(self.dead),
-            extra={"sinks": accounts} if (accounts := self._accounts()) else {},
+            extra=self._extra(),
         )
 
-    def _accounts(self) -> dict[str, Any]:
-        """Return what writers tell of records that they have taken, by step."""
+    def _extra(self) -> dict[str, Any]:
+        """Return what writers tell of records that they have taken, by step, and what checkpoints were made."""
         tellers = {task.name: getattr(task.operator, "account", None) for task in self.tasks}
-        return {name: account() for name, account in tellers.items() if account is not None}
+        accounts = {name: account() for name, account in tellers.items() if account is not None}
+        told: dict[str, Any] = {"sinks": accounts} if accounts else {}
+        return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}
 
 
 def _said(error: BaseException) -> str:

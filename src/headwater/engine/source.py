@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
@@ -44,12 +45,21 @@ class SourceThread:
         #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
         self._inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
         self._warned_s = -_QUIET_S
+        # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
+        self.ended = False  #: nothing will follow what was handed over
+        self.handed: Any = None  #: the reader's position behind the last records that were handed over, or shed
+        self._spilled_to: deque[Any] = deque()  #: the positions behind each batch that is spilled
+        self._asked = self._barred = -1  #: the last checkpoint that was asked for, and that a barrier was sent for
+        self._last = False  #: whether nothing is to be read after that barrier
+        self._positions: dict[int, Any] = {}  #: of checkpoints that are not complete
+        self._to_commit = -1
 
-    def open(self) -> None:
-        """Open the reader; raises what the source has to say."""
+    def open(self, position: Any = None) -> None:
+        """Open the reader, behind a position of a run before; raises what the source has to say."""
         kind = self.task.instance.step.kind
         assert isinstance(kind, Read)
-        self._reader = opened(kind.source, self._reject)
+        self.handed = position
+        self._reader = opened(kind.source, self._reject, position)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
     def close(self) -> None:
@@ -66,8 +76,11 @@ class SourceThread:
         """Read until the end, or until told to stop; then say that nothing will follow."""
         try:
             with answering_at_once():
-                self._read_all()
+                exhausted = self._read_all()
                 self._unspill(wait=True)
+                if self.run.checkpointer is not None and not exhausted:
+                    self._wait_for_the_last()  # windows stay as they are: a later run goes on with them
+                    return
         except ExitError as error:  # a step that ran inline
             self.run.fail(error)
         except HeadwaterError as error:
@@ -77,6 +90,7 @@ class SourceThread:
             self.run.fail(RunError(f"source {self.task.name!r} broke: {told(error)}", step=self.task.name))
         except BaseException as error:  # sys.exit(), an interrupt: nobody else would hear of it
             self.run.fail(ExitError(f"source {self.task.name!r} ended the run: {told(error)}", step=self.task.name))
+        self.ended = True
         self._tell_time(END)
 
     def _tell_time(self, watermark: int) -> None:
@@ -85,50 +99,60 @@ class SourceThread:
         self.task.send_watermark(watermark, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
-    def _read_all(self) -> None:
-        """Read; where more is there than was asked for, ask for twice as much, since large batches cost less."""
+    def _read_all(self) -> bool:
+        """Read to the end, and return whether it came; or until the run is stopping.
+
+        Where more is there than was asked for, ask for twice as much, since large batches cost less.
+        """
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self._inner else self.run.stopping
         assert reader is not None
         linger = Linger(0.0 if self._inner else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, _MOST)
         while not stopping.is_set():
+            if self._asked > self._barred or self._to_commit >= 0:
+                self._heed_checkpoint()
             called_ns = now_ns()
             batch = reader.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
             self._note_dropped(dropped_by(reader))
             if batch is None:
-                return
+                return True
             oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
             linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
             if batch.length:
                 self.held += batch.length
                 self.task.took(batch.length)
-                self._emit(batch)
-                if not self.run.aborted:  # the flow has it in its own hands
+                self._emit(batch, position_of(reader))
+                if self.run.checkpointer is None and not self.run.aborted:  # the flow has it in its own hands
                     commit(reader, position_of(reader))
             elif self._spilled:
                 self._unspill(wait=False)
+            else:
+                self.handed = position_of(reader)  # it may have passed over what is no record
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
             chunk = linger.next_chunk(options.chunk, most)
             pause_s = linger.pause_s(now_ns())
             if pause_s:
                 stopping.wait(pause_s)
+        return False
 
-    def _emit(self, batch: Batch) -> None:
+    def _emit(self, batch: Batch, position: Any) -> None:
+        """Hand a batch on, behind which the reader is at a position."""
         how = "block" if self._inner else self.run.options.when_full
         if how == "spill":
             self._unspill(wait=False)
-        if not self._spilled and self._hand_over(batch):
+        if not self._spilled and self._hand_over(batch, position):
             return
         if how == "block":
-            self._wait_and_hand_over(batch)
+            self._wait_and_hand_over(batch, position)
         elif how == "shed":
             self._shed(batch)
+            self.handed = position
         else:
-            self._spill_or_wait(batch)
+            self._spill_or_wait(batch, position)
 
-    def _hand_over(self, batch: Batch) -> bool:
+    def _hand_over(self, batch: Batch, position: Any) -> bool:
         """Send a batch on its way unless the source is held; once the run is aborted it stays here."""
         if self.run.aborted:
             return True
@@ -139,14 +163,17 @@ class SourceThread:
         self.held -= batch.length
         self.run.emitted(activation, made, int(batch.stamps[0, CREATED]))
         self.task.carried = []
+        self.handed = position
         return True
 
-    def _wait_and_hand_over(self, batch: Batch) -> None:
+    def _wait_and_hand_over(self, batch: Batch, position: Any) -> None:
         run, source = self.run, self.task.instance.index
-        while not self._hand_over(batch):
+        while not self._hand_over(batch, position):
             with run.lock:
-                while source in run.throttle.held and not run.aborted:
+                while source in run.throttle.held and not run.aborted and self._asked == self._barred:
                     run.room.wait()
+            if self._asked > self._barred:
+                self._heed_checkpoint()  # what is in hand belongs to the next one
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
@@ -169,18 +196,19 @@ class SourceThread:
         with self.run.lock:
             self.run.shed[reason] = self.run.shed.get(reason, 0) + count
 
-    def _spill_or_wait(self, batch: Batch) -> None:
+    def _spill_or_wait(self, batch: Batch, position: Any) -> None:
         """Spill a batch; while the disk has no room for it, wait for the flow and hand over what was spilled before it."""
         while not self.run.aborted:
             try:
                 self._spill(batch)
+                self._spilled_to.append(position)
                 return
             except InputError as error:
                 self._warn("source %s waits, since it cannot spill more: %s", self.task.name, error)
             if not self._spilled:
-                self._wait_and_hand_over(batch)
+                self._wait_and_hand_over(batch, position)
                 return
-            self._wait_and_hand_over(self._spilled.popleft())
+            self._wait_and_hand_over(self._spilled.popleft(), self._spilled_to.popleft())
 
     def _warn(self, text: str, *values: object) -> None:
         """Log a warning, unless there was one a moment ago."""
@@ -203,8 +231,50 @@ class SourceThread:
         while spilled and not self.run.aborted:
             if not wait and self.task.instance.index in self.run.throttle.held:
                 return
-            self._wait_and_hand_over(spilled.popleft())
+            self._wait_and_hand_over(spilled.popleft(), self._spilled_to.popleft())
 
     def _reject(self, text: str, error: str) -> None:
         deliveries = self.task.reject(rejected(self.task.name, text, error))
         self.run.deliver(deliveries, time.perf_counter_ns(), now_ns())
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def ask(self, number: int, *, final: bool) -> None:
+        """Ask for a barrier, after which nothing is read if it is the final one; called with the run's lock held."""
+        self._asked, self._last = number, final
+
+    def commit_later(self, number: int) -> None:
+        """Have the reader learn, in its own thread, that all up to a checkpoint is safe."""
+        self._to_commit = number
+
+    def commit(self, number: int) -> None:
+        """Let the reader know that all up to a checkpoint is safe; only for its thread, or when that is gone."""
+        position = self._positions.get(number, self.handed if self.ended else None)
+        if self._reader is not None:
+            commit(self._reader, position)
+        self._positions = {at: known for at, known in self._positions.items() if at > number}
+
+    def _heed_checkpoint(self) -> None:
+        """Send the barrier that is asked for, behind all that was handed over; let the reader know what is safe."""
+        to_commit, self._to_commit = self._to_commit, -1
+        if to_commit >= 0:
+            self.commit(to_commit)
+        number = self._asked
+        if number == self._barred:
+            return
+        self._positions[number] = self.handed
+        self.run.deliver(self.task.barrier(number, last=self._last), time.perf_counter_ns(), 0)
+        self._barred = number
+        assert self.run.checkpointer is not None
+        self.run.checkpointer.saved_source(self.task.instance.index, number, self.handed)
+
+    def _wait_for_the_last(self) -> None:
+        """Send no more but the barrier of the last checkpoint."""
+        run = self.run
+        while not run.aborted and not (self._last and self._asked == self._barred):
+            if self._asked > self._barred:
+                self._heed_checkpoint()
+                continue
+            with run.lock:
+                if self._asked == self._barred and not self._last and not run.aborted:
+                    run.room.wait(_PATIENCE_S)

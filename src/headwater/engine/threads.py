@@ -79,6 +79,16 @@ class ThreadPerStep(EngineRun):
             if crowded:
                 self._ask_throttle(self.throttle.grew, to)
 
+    def put_back(self, deliveries: list[Delivery], *, first: bool = False) -> None:
+        """Put entries into queues, however full, at the end or before all others."""
+        now_ns = time.perf_counter_ns()
+        for delivery in deliveries:
+            box = self._boxes[delivery.to]
+            with box.lock:
+                self.tasks[delivery.to].put(delivery.entry(now_ns, 0), first=first)
+                box.waiting += delivery.size
+                box.work.notify()
+
     def _ask_throttle(self, changed: Callable[[int, int, int], bool], index: int) -> None:
         """Tell the throttle how long a queue is, and do what it decides; nobody may take or put meanwhile."""
         with self.lock, self._boxes[index].lock:
@@ -115,10 +125,10 @@ class ThreadPerStep(EngineRun):
         box = self._boxes[index]
         with box.lock:
             while not box.waiting:
-                if self.aborted:
+                if self.aborted or self.halted:
                     return []
                 box.work.wait()
-            if self.aborted:
+            if self.aborted or self.halted:
                 return []
             count = batch_size(self.options.take, box.waiting)
             entries = task.queue.take(count)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from headwater.data.batch import NO_WATERMARK
+from headwater.data.batch import CREATED, NO_WATERMARK
 from headwater.data.jit import answering_at_once
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
@@ -78,6 +78,16 @@ class WorkerPool(EngineRun):
         """Put watermarks and dead letters of a source into queues and wake a worker for them."""
         with self.lock:
             self._put(deliveries, now_ns, created_ns)
+            self._wake(now_ns)
+
+    def put_back(self, deliveries: list[Delivery], *, first: bool = False) -> None:
+        """Put entries into queues, however full, at the end or before all others."""
+        now_ns = time.perf_counter_ns()
+        with self.lock:
+            for delivery in deliveries:
+                self.tasks[delivery.to].put(delivery.entry(now_ns, _created_ns(delivery)), first=first)
+                self.scheduler.arrived(delivery.to, delivery.size, _created_ns(delivery))
+            self._heed_throttle()
             self._wake(now_ns)
 
     # -- workers ------------------------------------------------------------------------------------------------------
@@ -205,3 +215,7 @@ class WorkerPool(EngineRun):
         report = super().report()
         report.decisions, report.decision_s = self.scheduler.decisions, self._decision_ns / 1e9
         return report
+
+
+def _created_ns(delivery: Delivery) -> int:
+    return 0 if delivery.batch is None else int(delivery.batch.stamps[0, CREATED])

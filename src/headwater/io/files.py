@@ -51,6 +51,30 @@ def hold(fd: int, path: str | Path) -> None:
         pass  # a file system that knows no locks: one has to trust that nobody else writes
 
 
+def sync(path: str | Path) -> None:
+    """Have a file's bytes, or a folder's names, safe on disk: there after the power went."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there as it was or as it is now, whatever happens meanwhile; raises InputError."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise explained(error, path, "write") from error
+
+
 def write_all(fd: int, data: bytes, path: str | Path) -> None:
     """Write all of the data, or raise InputError and leave a file as it was."""
     view = memoryview(data)

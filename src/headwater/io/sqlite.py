@@ -224,6 +224,7 @@ class SqliteWriter:
         """Start a transaction anew; return the number that `writer` committed last, -1 if none."""
         with self._asking() as connection:
             connection.rollback()
+            connection.execute("PRAGMA synchronous = FULL")  # what is committed is there after the power went
             connection.execute(_BATCHES)
             found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
             return -1 if found is None else int(found[0])

@@ -10,6 +10,8 @@ records `arrivals` puts in order as a `chunk` and whose results are a `projectio
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.steps import (
@@ -31,11 +33,14 @@ from headwater.flow.steps import (
 from headwater.flow.windows import Count, Session
 from headwater.operators.operator import DEAD, Operator, Output
 
+if TYPE_CHECKING:
+    from headwater.operators.write import Begin
+
 __all__ = ["DEAD", "Operator", "Output", "build"]
 
 
-def build(step: Step) -> Operator:
-    """Make the running form of one instance of a step."""
+def build(step: Step, transaction: Begin | None = None) -> Operator:
+    """Make the running form of one instance of a step; `transaction` opens sinks of a run that keeps checkpoints."""
     # Each kind is imported on use: a flow of expressions starts without loading Numba.
     from headwater.operators import stateless
 
@@ -83,7 +88,7 @@ def build(step: Step) -> Operator:
         case Write():
             from headwater.operators.write import WriteOperator
 
-            return WriteOperator(kind, step.name, given)
+            return WriteOperator(kind, step.name, given, transaction)
     raise FlowError(f"step {step.name!r} of kind {type(kind).__name__} does not run as an operator")
 
 

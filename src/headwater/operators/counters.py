@@ -86,7 +86,7 @@ class Counters:
         """
         records = t_s_ns = t_q_ns = 0
         before = self.last_finish_ns
-        for _, batch, _, put_ns, size, _ in entries:
+        for _, batch, _, put_ns, size, _, _ in entries:
             if batch is not None:
                 head_ns = before if before > put_ns else put_ns
                 t_s_ns += (start_ns - head_ns) * size

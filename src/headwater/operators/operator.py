@@ -61,6 +61,12 @@ class Operator(ABC):
     def forget(self, select: Select) -> None:  # noqa: B027  most operators have nothing to forget
         """Drop the state of the keys that `select` chooses: they have moved elsewhere."""
 
+    def prepare(self, number: int) -> None:  # noqa: B027  only sinks have
+        """Have what was processed so far safe as part of checkpoint `number`; called right before `snapshot`."""
+
+    def commit(self, number: int) -> None:  # noqa: B027
+        """Learn that checkpoint `number` is complete: what was prepared for it may be seen."""
+
     def close(self) -> None:  # noqa: B027  nor to close
         """Release what was opened."""
 

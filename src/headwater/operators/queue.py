@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headwater.data.batch import NO_WATERMARK, Batch
+
+
+class Control(NamedTuple):
+    """A word to a task about a checkpoint, in line with the records.
+
+    A `barrier` says that all records of its channel before it belong to the checkpoint; the `last` barrier, that none will
+    follow; a `snapshot` asks a task to save itself now, whatever is still on its way to it; `commit` tells a sink that the
+    checkpoint is complete.
+    """
+
+    kind: Literal["barrier", "last", "snapshot", "commit"]
+    number: int
 
 
 class Entry(NamedTuple):
@@ -17,6 +29,7 @@ class Entry(NamedTuple):
     put_ns: int  #: when it was put here
     size: int  #: its records, 1 for a watermark without any
     created_ns: int  #: when the oldest of its records was created
+    control: Control | None = None  #: then it has neither records nor a watermark
 
 
 class Delivery(NamedTuple):
@@ -27,10 +40,11 @@ class Delivery(NamedTuple):
     batch: Batch | None
     watermark: int
     size: int  #: its records, 1 for a watermark without any
+    control: Control | None = None
 
     def entry(self, put_ns: int, created_ns: int) -> Entry:
         """Return it as it waits in the queue."""
-        return Entry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns)
+        return Entry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns, self.control)
 
 
 class Queue:

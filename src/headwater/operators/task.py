@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,30 @@ from headwater.operators.broken import as_list, told, without_the_broken
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance, Route
 from headwater.operators.operator import dead_letters, partitions
-from headwater.operators.queue import Delivery, Entry, Queue
+from headwater.operators.queue import Control, Delivery, Entry, Queue
+
+log = logging.getLogger(__name__)
 
 
 class ExitError(RunError):
     """A step wants the whole run to end: it called `sys.exit()`, or was interrupted."""
+
+
+class Saving:
+    """A task on its way into a checkpoint: its state as it was, and what was then still on its way to it.
+
+    A task saves itself at the first word of a checkpoint and goes on at once. What comes by a channel after that and
+    before the channel's own barrier was sent before its sender was saved: it is processed, and kept for the checkpoint too.
+    """
+
+    def __init__(self, number: int, saved: dict[str, Any], pending: set[int]) -> None:
+        self.number, self.saved = number, saved
+        self.pending = pending  #: the channels whose barriers have not come
+        self.kept: list[tuple[int, Batch | None, int]] = []  #: channel, records and watermark of what came since
+
+    def result(self) -> dict[str, Any]:
+        """Return what the checkpoint has of the task, for `Task.load`."""
+        return {**self.saved, "queue": [list(each) for each in self.kept]}
 
 
 class Task:
@@ -42,6 +62,12 @@ class Task:
         #: what has been made here and is not yet in a queue: that of a worker who never comes back is found here
         self.carried: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
+        self.begun = -1  #: the last checkpoint that this task has begun to save itself for
+        self.saving: Saving | None = None  #: that checkpoint, while something is still on its way into it
+        self.on_saved: Callable[[int, dict[str, Any] | Exception], None] = lambda number, result: None
+        self._closed: set[int] = set()  #: channels by which nothing will come: they have ended, or had the last barrier
+        self._last: Control | None = None  #: the last barrier, once it came by some channel
+        self._has_ended = False  #: in a run before this one: what its operator had to say at the end is said
         self._is_sink = instance.step.is_sink
         self._outputs = list(instance.step.outputs)
         self._late = operator.late if operator is not None else ()
@@ -56,13 +82,16 @@ class Task:
         self.counters = Counters(time.perf_counter_ns())
         self.latencies = Latencies()
 
-    def put(self, entry: Entry) -> None:
-        """Add to the queue; the caller holds the lock that guards it."""
+    def put(self, entry: Entry, *, first: bool = False) -> None:
+        """Add to the queue, at its end or before all others; the caller holds the lock that guards it."""
         counters = self.counters
         if counters.empty_since_ns:
             counters.t_empty_ns += max(0, entry.put_ns - counters.empty_since_ns)
             counters.empty_since_ns = 0
-        self.queue.entries.append(entry)
+        if first:
+            self.queue.entries.appendleft(entry)
+        else:
+            self.queue.entries.append(entry)
 
     def rest(self, now_ns: int) -> None:
         """Take note that an activation is over; the caller holds the lock that guards the queue."""
@@ -79,8 +108,10 @@ class Task:
         start = time.perf_counter_ns()
         try:
             if len(entries) == 1:
-                channel, batch, watermark = entries[0][:3]
+                channel, batch, watermark, _, _, _, control = entries[0]
                 out = self._one(batch, channel, watermark, deliveries)
+                if control is not None:
+                    self._heed(control, channel, deliveries)
             else:
                 out = self._several(entries, deliveries)
         except BaseException as error:
@@ -96,7 +127,7 @@ class Task:
 
         One in sixteen is timed and stands for the others.
         """
-        _, channel, batch, watermark, count = delivery
+        _, channel, batch, watermark, count, control = delivery
         counters = self.counters
         counters.activations = number = counters.activations + 1
         self.in_hand = count if batch is not None else 0
@@ -107,6 +138,8 @@ class Task:
                 self._pass(batch, deliveries)
             else:
                 self._one(batch, channel, watermark, deliveries)
+                if control is not None:
+                    self._heed(control, channel, deliveries)
         except BaseException as error:
             raise self._ended(error) from error
         self.in_hand = None
@@ -121,6 +154,8 @@ class Task:
         if straight is None:
             self._one(batch, 0, NO_WATERMARK, deliveries)
             return
+        if self.saving is not None:
+            self._keep(0, batch, NO_WATERMARK)
         try:
             result = self._operate(batch, self._ports[0])
         except Exception as error:
@@ -147,11 +182,18 @@ class Task:
         out = 0
         group: list[Batch] = []
         sender = entries[0].channel
-        for channel, batch, watermark, _, _, _ in entries:
-            if group and (self._ports[channel] != self._ports[sender] or (batch is not None and batch.length > _LARGE)):
+        for at, (channel, batch, watermark, _, _, _, control) in enumerate(entries, 1):
+            if group and (
+                (channel != sender if self.saving is not None else self._ports[channel] != self._ports[sender])
+                or (batch is not None and batch.length > _LARGE)
+                or control is not None
+            ):
                 out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
                 group = []
             sender = channel
+            if control is not None:
+                self._heed(control, channel, deliveries, entries[at:])
+                continue
             if batch is not None:
                 group.append(batch)
             if watermark > self._watermarks[channel]:
@@ -165,6 +207,8 @@ class Task:
     def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
         """Run the operator on one batch and move time on; return the number of records out."""
         out = 0
+        if self.saving is not None:
+            self._keep(channel, batch, watermark)
         if batch is not None:
             try:
                 result = self._operate(batch, self._ports[channel])
@@ -193,6 +237,8 @@ class Task:
         if watermark != NO_WATERMARK:
             more = self._advance(channel, watermark, deliveries)
             out += more
+            if self._last is not None and not self.ended:
+                self._save_if_closed(deliveries)
             if self.measure:
                 self.counters.records_out += more
         return out
@@ -264,6 +310,8 @@ class Task:
     def _advance(self, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
         """Move one channel's time on and, when that moves the earliest of all channels, the operator's."""
         self._watermarks[channel] = max(self._watermarks[channel], watermark)
+        if watermark == END:
+            self._closed.add(channel)
         earliest = min(self._watermarks)
         if self._sets_time and earliest != END:
             return 0
@@ -271,7 +319,7 @@ class Task:
             return 0
         self._watermark = earliest
         out = 0
-        if self.operator is not None:
+        if self.operator is not None and not self._has_ended:
             try:
                 out = self._send(self.operator.advance(earliest), deliveries)
             except Exception as error:
@@ -315,16 +363,117 @@ class Task:
         self._send([(DEAD, letter)], deliveries)
         return deliveries
 
+    # -- checkpoints ------------------------------------------------------------------------------------------------------
+
     def save(self) -> dict[str, Any]:
         """Return how far time has come at each channel, and the operator's state."""
         state = b"" if self.operator is None else self.operator.snapshot()
-        return {"watermarks": self._watermarks, "watermark": self._watermark, "state": state}
+        watermarks = list(self._watermarks)
+        return {"watermarks": watermarks, "watermark": self._watermark, "ended": self.ended, "state": state}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from where another task of the same step was saved."""
+        """Go on from where another task of the same step was saved; its queue is for who puts things there."""
         self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
+        if saved.get("ended"):
+            # all will end once more, and its operator must not say twice what it says at the end
+            self._has_ended = True
+            self._watermarks, self._watermark = [NO_WATERMARK] * len(self._watermarks), NO_WATERMARK
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
+
+    def save_ended(self, number: int) -> dict[str, Any]:
+        """Return what a checkpoint has of a task that has ended; nobody else is here any more."""
+        assert self.operator is not None
+        self.operator.prepare(number)
+        return {**self.save(), "queue": []}
+
+    def barrier(self, number: int, *, last: bool = False) -> list[Delivery]:
+        """Return the barriers that a source sends behind its records; the last if none follow."""
+        deliveries: list[Delivery] = []
+        self._send_control(Control("last" if last else "barrier", number), deliveries)
+        return deliveries
+
+    def _heed(self, control: Control, channel: int, deliveries: list[Delivery], behind: Sequence[Entry] = ()) -> None:
+        """Do what a word about a checkpoint asks for; `behind` it are those that were taken with it."""
+        assert self.operator is not None
+        if control.kind == "commit":
+            try:
+                self.operator.commit(control.number)
+            except Exception as error:  # what is prepared is safe, and the next commit is one of it too
+                log.warning("sink %s could not let checkpoint %d be seen: %s", self.name, control.number, told(error))
+            return
+        if control.kind == "last":
+            self._closed.add(channel)
+            self._last = control
+            self._save_if_closed(deliveries)
+            return
+        if control.number > self.begun:
+            self._begin_saving(control, deliveries)
+        if control.kind == "snapshot":
+            self._keep_waiting([*behind, *list(self.queue.entries)], control.number)
+        elif control.kind == "barrier":
+            self._pass_barrier(channel, control.number)
+
+    def _keep_waiting(self, entries: list[Entry], number: int) -> None:
+        """Keep at once what waits before a barrier, maybe for long; where there is none yet, it is kept in its turn."""
+        barrier = Control("barrier", number)
+        closed = {entry.channel for entry in entries if entry.control == barrier or entry.watermark == END}
+        for entry in entries:
+            if entry.channel not in closed:
+                continue
+            if entry.control is None:
+                self._keep(entry.channel, entry.batch, entry.watermark)
+            elif entry.control == barrier:
+                self._pass_barrier(entry.channel, number)
+
+    def _pass_barrier(self, channel: int, number: int) -> None:
+        """Take note that a channel's barrier has come; it may be said twice."""
+        if self.saving is not None and self.saving.number == number:
+            self.saving.pending.discard(channel)
+            self._end_saving()
+
+    def _save_if_closed(self, deliveries: list[Delivery]) -> None:
+        """Save this task for the last checkpoint of a run, once nothing will come by any channel."""
+        if self._last is not None and self._last.number > self.begun and len(self._closed) == len(self._ports):
+            self._begin_saving(self._last, deliveries)
+            self._end_saving()
+
+    def _begin_saving(self, control: Control, deliveries: list[Delivery]) -> None:
+        assert self.operator is not None
+        number = control.number
+        self.begun, self.saving = number, None
+        try:
+            self.operator.prepare(number)
+            saved = self.save()
+        except Exception as error:  # told to who makes the checkpoint: this one comes to nothing
+            self.on_saved(number, error)
+        else:
+            open_ = {channel for channel, at in enumerate(self._watermarks) if at != END}
+            self.saving = Saving(number, saved, open_ - self._closed)
+        on = control if control.kind == "last" else Control("barrier", number)
+        self._send_control(on, deliveries)
+
+    def _keep(self, channel: int, batch: Batch | None, watermark: int) -> None:
+        """Keep what came by a channel whose barrier has not come; its end is as good as its barrier."""
+        saving = self.saving
+        if saving is None or channel not in saving.pending or (batch is None and watermark == NO_WATERMARK):
+            return
+        saving.kept.append((channel, batch, watermark))
+        if watermark == END:
+            saving.pending.discard(channel)
+            self._end_saving()
+
+    def _end_saving(self) -> None:
+        saving = self.saving
+        if saving is not None and not saving.pending:
+            self.saving = None
+            self.on_saved(saving.number, saving.result())
+
+    def _send_control(self, control: Control, deliveries: list[Delivery]) -> None:
+        for routes in self.instance.routes.values():
+            for route in routes:
+                for to, channel in route.targets:
+                    deliveries.append(Delivery(to, channel, None, NO_WATERMARK, 1, control))
 
     def lost(self, records: int) -> None:
         """Take note that a sink has not written after all what it had taken."""

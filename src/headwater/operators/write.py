@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Writer, account_of
+from headwater.flow.endpoints import Transaction, Writer, account_of
 from headwater.flow.steps import Write
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
+Begin = Callable[[Any, Schema], Transaction]  #: opens a sink to be written in parts
+
 
 class WriteOperator(Operator):
-    """Writes each batch; opens the sink when the first is about to come."""
+    """Writes each batch; opens the sink when the first is about to come.
+
+    A run that keeps checkpoints writes in parts (`transaction`), which are there when their checkpoint is complete.
+    """
 
     #: a batch that fails half-way may be half written: it must not be tried again record by record
     stateless = False
 
-    def __init__(self, kind: Write, name: str, given: Schema) -> None:
+    def __init__(self, kind: Write, name: str, given: Schema, transaction: Begin | None = None) -> None:
         self._name = name
-        self._writer: Writer | None = kind.sink.open(given)
+        self._parts = None if transaction is None else transaction(kind.sink, given)
+        self._writer: Writer | None = self._parts or kind.sink.open(given)
         #: tells what became of records after they were taken; None for a writer that has nothing to tell
         self.account = account_of(self._writer)
 
@@ -32,6 +41,16 @@ class WriteOperator(Operator):
         rows = np.array(sorted(refused))
         letters = dead_letters(self._name, [refused[row] for row in rows.tolist()], batch.take(rows))
         return [(0, batch.take(np.delete(np.arange(batch.length), rows))), (DEAD, letters)]
+
+    def prepare(self, number: int) -> None:
+        """End the part that is being written."""
+        if self._parts is not None:
+            self._parts.prepare(number)
+
+    def commit(self, number: int) -> None:
+        """Let the parts up to a checkpoint be seen."""
+        if self._parts is not None and number > self._parts.committed:
+            self._parts.commit(number)
 
     def close(self) -> None:
         """Close the sink, once."""

@@ -11,9 +11,9 @@ from headwater.flow.flow import Flow
 from headwater.flow.identity import differs, identity_of, sink_identity_of
 from headwater.flow.ranges import Offset
 from headwater.flow.steps import Read, Step, Write
+from headwater.io.lock import FILE as LOCK
+from headwater.io.lock import Lock
 from headwater.spark import sources
-from headwater.spark.lock import FILE as LOCK
-from headwater.spark.lock import Lock
 from headwater.spark.native import reads
 
 _FILE = "headwater.json"

@@ -154,7 +154,7 @@ class Executor:
         tasks, waiting = list(self.tasks.values()), given[::-1]
         with np.errstate(all="ignore"):
             while waiting:
-                to, channel, batch, watermark, count = waiting.pop()
+                to, channel, batch, watermark, count, _ = waiting.pop()
                 if batch is not None and watermark != NO_WATERMARK:
                     # the step before has set the time: the mark has its place behind these records
                     self._at = int(batch.stamps[-1, EMITTED]) | self._subs
@@ -174,7 +174,7 @@ class Executor:
 
     def _placed(self, delivery: Delivery) -> Delivery:
         """Give what came of a mark the mark's own place: its records' stamps are older."""
-        to, channel, batch, watermark, count = delivery
+        to, channel, batch, watermark, count, _ = delivery
         if batch is None:
             return delivery
         stamps = batch.stamps.copy()

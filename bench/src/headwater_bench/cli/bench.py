@@ -250,3 +250,18 @@ def spark(
 ) -> None:
     """Flows on Spark beside the same logic written by hand in PySpark; state by key; latency of micro-batches."""
     _report("spark", quick, output, as_json, only=only, messages=messages, sensors=sensors, repeats=repeats)
+
+
+@app.command()
+def kills(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    kills: Annotated[int | None, typer.Option(help="how many kills [default: 1000]")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the moments of the kills")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(help="instances of each keyed step [default: 1 and 2 in turn]")
+    ] = None,
+) -> None:
+    """The engine killed with SIGKILL at random moments: what sinks lack in the end, and what they have twice."""
+    _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel)

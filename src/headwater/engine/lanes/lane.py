@@ -13,6 +13,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.operators import Operator, Output
 from headwater.operators.task import Task
+from headwater.operators.write import Begin
 
 
 class LaneRun(WorkerPool):
@@ -33,11 +34,11 @@ class LaneRun(WorkerPool):
                 sender.aborted = self._is_aborted
                 sender.fail = partial(self._cannot_send, task)
 
-    def make_operator(self, step: Step) -> Operator:
+    def make_operator(self, step: Step, begin: Begin | None) -> Operator:
         """Make the running form of a step; an outlet is told how far time has come."""
         if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
             return OutletOperator(step.kind.sink, step)
-        return super().make_operator(step)
+        return super().make_operator(step, begin)
 
     def is_output(self, task: Task) -> bool:
         """Say whether records that come here have come out of the flow."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Transaction
-from headwater.io.files import explained
+from headwater.io.files import explained, sync
 from headwater.io.transactions.journal import Journal
 
 
@@ -35,11 +35,14 @@ class CutFile(Transaction):
         self._journal.commit(-1, self._size())
 
     def prepare(self, number: int) -> None:
-        """Take note that a part ends here."""
+        """Take note that a part ends here, once what it wrote is safe."""
+        self._sync()
         self._journal.prepare(number, self._size())
 
     def commit(self, number: int) -> None:
         """Take note that all parts up to this one count; one that was not prepared ends here."""
+        if number not in self._journal.parts:
+            self._sync()
         self._journal.commit(number, self._size())
 
     def rollback(self) -> None:
@@ -53,6 +56,12 @@ class CutFile(Transaction):
                 )
             if has > end:
                 os.truncate(self._path, end)
+        except OSError as error:
+            raise explained(error, self._path, "write") from error
+
+    def _sync(self) -> None:
+        try:
+            sync(self._path)
         except OSError as error:
             raise explained(error, self._path, "write") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger
-from headwater.io.files import explained
+from headwater.io.files import explained, replace_whole
 
 
 class Journal:
@@ -24,6 +24,7 @@ class Journal:
             int, Any
         ] = {}  #: what was said of the last part that is committed and of those behind it, in order
         self.is_new = True  #: whether nothing was ever written in it
+        self.undone: dict[int, Any] = {}  #: parts that were there, and that the run goes back behind
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
@@ -55,15 +56,17 @@ class Journal:
     def commit(self, number: int, said: Any = None) -> None:
         """Note that all parts up to this one are there; one that was not prepared ends now."""
         self.parts.setdefault(number, said)
+        # the one before stays: should its checkpoint be all that can be read, a run goes back to it
+        before = max((part for part in self.parts if part < number and part <= self.committed), default=number)
         self.committed = number
-        self.parts = {part: said for part, said in self.parts.items() if part >= number}
+        self.parts = {part: said for part, said in self.parts.items() if part >= before}
         self._write()
 
     def _go_on(self, after: int | None) -> None:
         """Forget the parts behind the one that counts."""
         if after is None:
             after = self.committed
-        if after < self.committed:
+        if after < self.committed and after not in self.parts:
             raise InputError(
                 f"cannot go on after part {after}: {self._path} says that part {self.committed} was committed; "
                 "go on from the last checkpoint, or begin anew with another"
@@ -73,13 +76,9 @@ class Journal:
                 f"cannot go on after part {after}: {self._path} knows of none behind {max(self.parts, default=-1)}; "
                 "was the checkpoint copied in part?"
             )
+        self.undone = {number: said for number, said in self.parts.items() if after < number <= self.committed}
         self.parts = {number: said for number, said in self.parts.items() if number <= after}
         self.committed = after
 
     def _write(self) -> None:
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        try:
-            fresh.write_text(json.dumps({"committed": self.committed, "parts": self.parts}))
-            fresh.replace(self._path)
-        except OSError as error:
-            raise explained(error, self._path, "write") from error
+        replace_whole(self._path, json.dumps({"committed": self.committed, "parts": self.parts}).encode())

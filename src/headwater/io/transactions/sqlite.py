@@ -8,7 +8,7 @@ from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Refused, Transaction
-from headwater.io.files import explained
+from headwater.io.files import explained, replace_whole
 from headwater.io.sifting import without
 from headwater.io.sqlite import SqliteWriter
 from headwater.io.transactions.frames import batches_in
@@ -47,13 +47,11 @@ class SqliteTable(Transaction):
     def prepare(self, number: int) -> None:
         """Keep the part as a file until it is committed."""
         path = self._file(number)
-        fresh = path.with_suffix(".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(b"".join(map(pack, self._part)))
-            fresh.replace(path)
         except OSError as error:
             raise explained(error, path, "write") from error
+        replace_whole(path, b"".join(map(pack, self._part)))
         self._prepared[number] = self._part
         self._part = []
 

@@ -19,7 +19,7 @@ import msgspec
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, Refused, Transaction
-from headwater.io.files import explained
+from headwater.io.files import explained, sync
 from headwater.io.table import writable, write_parts
 from headwater.io.transactions.journal import Journal
 
@@ -66,6 +66,9 @@ class TableParts(Transaction):
             if anew:
                 self._clear()
             self._journal.commit(-1, [])
+        for files in self._journal.undone.values():
+            for _, name in files:
+                (self._place / name).unlink(missing_ok=True)
         for part in self._journal.parts:
             self._publish(part)
         self._sweep()
@@ -116,6 +119,8 @@ class TableParts(Transaction):
             [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.parquet")]
             for count, (folder, staged) in enumerate(self._staged)
         ]
+        for staged, _ in files:
+            sync(self.staging.folder / staged)  # here, since the name under which it will be found is written next
         self._staged, self._waiting = [], []
         return files
 

@@ -1,0 +1,198 @@
+"""Experiment `kills`: the engine killed with SIGKILL at random moments, and what its sinks hold in the end.
+
+One flow has state by key, windows of event time, a join and a query, and writes a text file, a CSV file, a table of Parquet
+files and a SQLite table. A child process runs it with checkpoints and is killed; the next one goes on. What the sinks hold
+when one came to its end is compared with an undisturbed run: `lost` is what they lack, `twice` what they have too often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater import Flow, agg, col, engine, io
+from headwater.data.column import Array, Text
+from headwater.flow.windows import Tumbling
+from headwater_bench.experiments.rows import text_table, write_rows
+
+RECORDS = 6_000
+RATE = 30_000
+
+
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    kills: int | None = None,
+    seed: int | None = None,
+    parallel: int | None = None,
+) -> dict[str, Any]:
+    """Kill runs at random until there were so many kills; each round begins anew and goes on until the flow has ended."""
+    wanted = kills or (50 if quick else 1_000)
+    chance = random.Random(seed if seed is not None else 1)
+    folder = Path(tempfile.mkdtemp(prefix="headwater-kills-"))
+    rounds: list[dict[str, Any]] = []
+    try:
+        whole = {many: _undisturbed(folder / f"whole-{many}", many) for many in ((parallel,) if parallel else (1, 2))}
+        done = 0
+        while done < wanted:
+            many = list(whole)[len(rounds) % len(whole)]
+            round_ = _round(folder / f"round-{len(rounds)}", many, chance, whole[many])
+            rounds.append({"round": len(rounds), "parallel": many, **round_})
+            done += round_["kills"]
+            shutil.rmtree(folder / f"round-{len(rounds) - 1}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    answer: dict[str, Any] = {
+        "kills": sum(each["kills"] for each in rounds),
+        "kills_while_checkpointing": sum(each["kills_while_checkpointing"] for each in rounds),
+        "rounds": len(rounds),
+        "records": RECORDS * len(rounds),
+        "lost": sum(each["lost"] for each in rounds),
+        "twice": sum(each["twice"] for each in rounds),
+        "seed": seed if seed is not None else 1,
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_rows(rounds, output / "kills.csv")
+    if answer["lost"] or answer["twice"]:
+        raise AssertionError(f"records are not where they belong: {answer}; rounds: {[r for r in rounds if r['why']]}")
+    return answer
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer as text."""
+    return "\n".join(text_table(["", ""], [[name, value] for name, value in answer.items()]))
+
+
+# -- the flow -------------------------------------------------------------------------------------------------------------
+
+
+def flow(folder: Path, parallel: int, rate: float) -> Flow:
+    """A flow with every kind of state, whose every result can be told from all others."""
+    made = Flow("killed")
+    left = made.read("left", _numbers(rate)).event_time("time", "at", lateness="2 s")
+    right = made.read("right", _numbers(rate)).event_time("its time", "at", lateness="2 s")
+    keyed = left.key_by("key")
+    keyed.process("sum", _summed, out={"key": str, "n": int, "total": int}, parallel=parallel).write(
+        "text", io.JsonLines(folder / "text.jsonl")
+    )
+    keyed.window("minute", Tumbling("1 min"), count=agg.count(), highest=agg.max("n"), parallel=parallel).write(
+        "csv", io.Csv(folder / "windows.csv")
+    )
+    joined = keyed.join("pair", right.key_by("key"), within="1 s", parallel=parallel)
+    joined.select("pairs", "key", n=col.n, other=col["its time_n"]).write(
+        "table", io.Sqlite(folder / "pairs.db", "pairs")
+    )
+    made.query(
+        "query",
+        "from every a = time -> b = time[a.key == b.key and b.n == a.n + 13] within 1 min "
+        "select a.n as first, b.n as second, a.key as key insert into found",
+    ).write("parquet", io.ParquetTable(folder / "found"))
+    return made
+
+
+def _numbers(rate: float) -> io.Generate:
+    """Records whose moments are up to a second out of order."""
+
+    def make(numbers: Array) -> dict[str, Any]:
+        at = numbers * 100_000 + (numbers * 7919 % 11) * 100_000
+        return {"key": Text.of([f"k{n % 13}" for n in numbers.tolist()]), "n": numbers, "at": at}
+
+    return io.Generate(make, {"key": str, "n": int, "at": "time"}, rate=rate, count=RECORDS)
+
+
+def _summed(total: int | None, record: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    total = (total or 0) + record["n"]
+    return total, {"key": record["key"], "n": record["n"], "total": total}
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------------
+
+Held = dict[str, Counter[tuple[Any, ...]]]  #: what each sink holds, each record as often as it is there
+
+
+def _undisturbed(folder: Path, parallel: int) -> Held:
+    """Return what the sinks hold without a kill; children are forked from here, so all that is compiled is by now."""
+    for name in ("whole", "warm"):
+        (folder / name).mkdir(parents=True)
+    for seconds in (0.1, None):
+        warm = folder / "warm"
+        engine.run(flow(warm, parallel, RATE), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
+    engine.run(flow(folder / "whole", parallel, rate=1e9), workers=1)
+    held = _held(folder / "whole")
+    if not all(held.values()):
+        raise AssertionError(
+            f"a sink of the undisturbed run holds nothing: { {name: len(h) for name, h in held.items()} }"
+        )
+    return held
+
+
+def _round(folder: Path, parallel: int, chance: random.Random, whole: Held) -> dict[str, Any]:
+    """Run, kill and run again until the flow has ended; return what its sinks lack, and have too often."""
+    folder.mkdir()
+    kills = amid = 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            _child(folder, parallel)
+        time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random())
+        amid += any(folder.glob("checkpoint/*.new"))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            if os.WEXITSTATUS(status):
+                raise AssertionError(f"a run went wrong after {kills} kills: {(folder / 'error').read_text()}")
+            break
+        kills += 1
+    held = _held(folder)
+    lost = {name: whole[name] - held[name] for name in whole}
+    twice = {name: held[name] - whole[name] for name in whole}
+    why = {name: (list(lost[name])[:3], list(twice[name])[:3]) for name in whole if lost[name] or twice[name]}
+    return {
+        "kills": kills,
+        "kills_while_checkpointing": amid,
+        "lost": sum(sum(each.values()) for each in lost.values()),
+        "twice": sum(sum(each.values()) for each in twice.values()),
+        "why": str(why) if why else "",
+    }
+
+
+def _child(folder: Path, parallel: int) -> None:
+    """Run the flow, or go on with it; never returns."""
+    try:
+        engine.run(flow(folder, parallel, RATE), checkpoint=folder / "checkpoint", every="10 ms")
+    except BaseException:
+        import traceback
+
+        (folder / "error").write_text(traceback.format_exc())
+        os._exit(1)
+    os._exit(0)
+
+
+def _held(folder: Path) -> Held:
+    """Read back what the sinks hold, as other programs would."""
+    import pyarrow.dataset as dataset
+
+    found = dataset.dataset(folder / "found", format="parquet", exclude_invalid_files=False).to_table().to_pylist()
+    with sqlite3.connect(folder / "pairs.db") as database:
+        pairs = database.execute("select * from pairs").fetchall()
+    lines = (folder / "text.jsonl").read_text().splitlines()
+    return {
+        "text": Counter(tuple(msgspec.json.decode(line).values()) for line in lines),
+        "csv": Counter((line,) for line in (folder / "windows.csv").read_text().splitlines()[1:]),
+        "table": Counter(pairs),
+        "parquet": Counter(tuple(row.values()) for row in found),
+    }

@@ -1,0 +1,13 @@
+"""Checkpoints: what a run was at one moment, so that a later one goes on from there as if nothing had happened.
+
+`coordinator` decides when one is made and when it is complete (pure), `checkpointer` is the thread that does what it says,
+`store` keeps checkpoints in a folder, `recovery` finds what belongs to which task when a run goes on.
+
+A checkpoint is a consistent cut: sources say how far they have read and send barriers behind their last records; a task
+saves itself at the first word of it, sends barriers on, and keeps what comes after that by channels whose barriers have not
+come. Nobody waits for anybody.
+"""
+
+from headwater.engine.checkpoint.checkpointer import Checkpointer
+
+__all__ = ["Checkpointer"]

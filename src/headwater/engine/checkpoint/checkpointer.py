@@ -1,0 +1,281 @@
+"""The thread that makes checkpoints of a run: it asks, gathers, writes, and tells everybody when one is complete."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.data.batch import NO_WATERMARK
+from headwater.data.schema import Schema
+from headwater.engine.checkpoint.coordinator import Coordinator
+from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
+from headwater.engine.checkpoint.store import Store
+from headwater.errors import RunError, SnapshotError
+from headwater.flow.endpoints import Transaction
+from headwater.io.lock import Lock
+from headwater.io.transactions import ledger_of, transaction_of
+from headwater.operators.execution_graph import ExecutionGraph, Instance
+from headwater.operators.queue import Control, Delivery
+
+if TYPE_CHECKING:
+    from headwater.engine.run import EngineRun
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.05  #: how often it looks for tasks that have ended while a checkpoint waits for them
+
+
+@dataclass
+class Made:
+    """What checkpoints were made in a run, for its report."""
+
+    folder: str
+    resumed: int | None = None  #: the checkpoint that the run went on from
+    complete: int = 0
+    failed: int = 0
+    bytes: int = 0  #: of the last one
+    seconds: float = 0.0  #: from its beginning until it was safe
+    slowest_s: float = 0.0
+    restored: dict[str, int] | None = None  #: records that were on their way to each step then
+
+
+class Checkpointer:
+    """Makes a checkpoint every so often, and a last one when the run stops."""
+
+    def __init__(
+        self, graph: ExecutionGraph, folder: str | Path, *, every_s: float, allow_dropped_state: bool = False
+    ) -> None:
+        """Look for a checkpoint to go on from; raises RunError when the flow cannot."""
+        self._lock = Lock(Path(folder).absolute(), "checkpoint")
+        self.store = Store(folder)
+        self._graph = graph
+        found = self.store.latest()
+        try:
+            self.recovery = None if found is None else Recovery(found, graph, allow_dropped=allow_dropped_state)
+        except RunError as error:
+            self._lock.release()
+            raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
+        self._after = -1 if found is None else found.number
+        self._every_s = every_s
+        self._sources = identities(graph.flow)
+        self._coordinator = Coordinator(len(graph.instances), self._after + 1, every_s, time.monotonic())
+        self._said: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
+        self._stopping = False
+        self._final: int | None = None  #: the last complete one, that sinks must still commit once all threads are gone
+        self._began_s = 0.0
+        self.made = Made(str(self.store.folder), None if found is None else found.number)
+
+    # -- for the run --------------------------------------------------------------------------------------------------
+
+    def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
+        """Open a sink to be written in parts, each of which is there when its checkpoint is complete."""
+        name = instance.step.name if instance.step.instances == 1 else f"{instance.step.name} {instance.number}"
+        known = self.recovery is not None and self.recovery.knows(instance.step.name)
+        return transaction_of(sink, schema, ledger_of(self.store.folder, name, self._after if known else -1))
+
+    def attach(self, run: EngineRun) -> None:
+        """Take up the work for a run: its tasks get their state, and tell when they have saved themselves."""
+        self._run = run
+        for task in run.tasks:
+            task.on_saved = partial(self._hear, task.instance.index)
+            task.begun = self._after
+            if self.recovery is not None:
+                self.recovery.load(task)
+
+    def restore_queues(self) -> None:
+        """Put back what was on its way when the checkpoint was made; before any thread runs."""
+        if self.recovery is None:
+            return
+        deliveries = self.recovery.queues()
+        restored: dict[str, int] = {}
+        for each in deliveries:
+            if each.batch is not None:
+                name = self._run.tasks[each.to].name
+                restored[name] = restored.get(name, 0) + each.size
+        self.made.restored = restored
+        self._run.put_back(deliveries)
+        self.recovery = None  # it holds all that was saved
+
+    def thread(self) -> threading.Thread:
+        """Return the thread that makes checkpoints, not yet started."""
+        return threading.Thread(target=self._loop, name="checkpoint", daemon=True)
+
+    def finish(self) -> None:
+        """Make the last checkpoint of a run that came to its end, and let sinks have theirs; no thread runs any more."""
+        run = self._run
+        if all(task.ended for task in run.tasks if task.operator is not None):
+            self._coordinator.give_up()
+            number = self._coordinator.begin(time.monotonic())
+            self._began_s = time.monotonic()
+            self._gather_ended(number)
+            results = self._coordinator.complete()
+            assert results is not None
+            self._write(number, results)
+            self._final = number
+        if self._final is not None:
+            for task in run.tasks:
+                if task.operator is not None:
+                    task.operator.commit(self._final)
+            for source in run.sources:
+                source.commit(self._final)
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        self._lock.release()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was made, for the report."""
+        return asdict(self.made)
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _hear(self, task: int, number: int, result: Any) -> None:
+        self._said.put((task, number, result))
+
+    def saved_source(self, task: int, number: int, position: Any) -> None:
+        """Take how far a source had read when it sent its barrier."""
+        self._said.put((task, number, {"position": position}))
+
+    def _loop(self) -> None:
+        try:
+            while not self._run.done.is_set():
+                self._turn()
+        except RunError as error:
+            self._run.fail(error)
+        except BaseException as error:  # a bug of ours: better to stop with a message than to go on without checkpoints
+            log.exception("checkpoints broke")
+            self._run.fail(RunError(f"checkpoints broke: {error}"))
+
+    def _turn(self) -> None:
+        """Decide and do one thing, or wait for something to decide."""
+        now, run, plan = time.monotonic(), self._run, self._coordinator
+        if plan.number is None and run.stopping.is_set() and not self._stopping:
+            self._stopping = True
+            self._begin(final=True)
+            return
+        if plan.due(now) and not self._stopping:
+            self._begin(final=False)
+            return
+        if plan.number is not None:
+            self._gather_ended(plan.number)
+            urged = () if self._stopping else plan.urge(now)
+            if urged:
+                self._urge(plan.number, urged)
+            number = plan.number
+            results = plan.complete()
+            if results is not None:
+                self._complete(number, results)
+                return
+        try:
+            task, number, result = self._said.get(timeout=min(_LOOK_S, plan.rest_s(now)) or 0.001)
+        except queue.Empty:
+            return
+        if isinstance(result, Exception):
+            self._fail(task, number, result)
+        else:
+            plan.saved(task, number, result)
+
+    def _begin(self, *, final: bool) -> None:
+        self._began_s = time.monotonic()
+        number = self._coordinator.begin(self._began_s)
+        with self._run.lock:
+            for source in self._run.sources:
+                source.ask(number, final=final)
+            self._run.room.notify_all()
+
+    def _gather_ended(self, number: int) -> None:
+        """Save those who have ended before they heard of the checkpoint: nobody else is there any more."""
+        for index in sorted(self._coordinator.waiting):
+            task = self._run.tasks[index]
+            if task.operator is None:
+                source = next(each for each in self._run.sources if each.task is task)
+                if source.ended:
+                    self._coordinator.saved(index, number, {"position": source.handed})
+            elif task.ended and task.begun < number:
+                try:
+                    task.begun = number
+                    self._coordinator.saved(index, number, task.save_ended(number))
+                except Exception as error:
+                    self._fail(index, number, error)
+                    return
+
+    def _urge(self, number: int, tasks: Any) -> None:
+        """Have tasks save themselves now, ahead of what waits in their queues."""
+        run = self._run
+        slow = [index for index in tasks if run.tasks[index].operator is not None and run.tasks[index].begun < number]
+        control = Control("snapshot", number)
+        run.put_back([Delivery(index, 0, None, NO_WATERMARK, 1, control) for index in slow], first=True)
+
+    def _fail(self, task: int, number: int, error: Exception) -> None:
+        if number != self._coordinator.number:
+            return
+        name = self._run.tasks[task].name
+        if isinstance(error, SnapshotError):  # it will not be otherwise next time
+            raise RunError(f"step {name!r} cannot be saved: {error}", step=name)
+        self._give_up(f"step {name!r} could not be saved: {error}")
+
+    def _give_up(self, why: str) -> None:
+        self.made.failed += 1
+        log.warning("checkpoint %s comes to nothing: %s", self._coordinator.number, why)
+        self._coordinator.give_up()
+        if self._stopping:
+            raise RunError(
+                f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
+            )
+
+    def _complete(self, number: int, results: dict[int, Any]) -> None:
+        try:
+            self._write(number, results)
+        except OSError as error:
+            self._coordinator.number = number
+            self._give_up(f"cannot write to {self.store.folder}: {error.strerror}")
+            return
+        if self._stopping:
+            self._final = number
+            self._run.halt()
+            return
+        for source in self._run.sources:
+            source.commit_later(number)
+        sinks = [task for task in self._run.tasks if task.instance.step.is_sink]
+        ended = [task for task in sinks if task.ended]
+        control = Control("commit", number)
+        self._run.put_back(
+            [Delivery(t.instance.index, 0, None, NO_WATERMARK, 1, control) for t in sinks if t not in ended]
+        )
+        for task in ended:
+            assert task.operator is not None
+            task.operator.commit(number)
+
+    def _write(self, number: int, results: dict[int, Any]) -> None:
+        positions: dict[str, list[Any]] = {}
+        tasks: dict[str, list[Any]] = {}
+        for instance in self._graph.instances:
+            result = results[instance.index]
+            if instance.step.is_source:
+                positions.setdefault(instance.step.name, []).append(result["position"])
+            else:
+                saved = {**result, "ports": list(instance.channel_ports)}
+                tasks.setdefault(instance.step.name, []).append(saved)
+        self.store.write(
+            number,
+            {
+                "version": VERSION,
+                "flow": self._graph.flow.name,
+                "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "steps": described(self._graph.flow),
+                "sources": self._sources,
+                "positions": positions,
+                "tasks": tasks,
+            },
+        )
+        made = self.made
+        made.complete += 1
+        made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
+        made.slowest_s = max(made.slowest_s, made.seconds)

@@ -1,0 +1,179 @@
+"""Which part of a checkpoint belongs to which task of a run that goes on from it.
+
+The flow may have changed: a step that is new starts empty, one that is gone is named, and a keyed step may have another
+number of instances. What cannot be right is told before anything starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.engine.checkpoint.store import Checkpoint
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+from headwater.flow.identity import differs, identity_of
+from headwater.flow.steps import Read
+from headwater.operators.execution_graph import ExecutionGraph, Instance
+from headwater.operators.operator import Select, spread
+from headwater.operators.queue import Delivery
+from headwater.operators.task import Task
+
+VERSION = 1
+Saved = dict[str, Any]  #: what `Task.save` gave, its queue and the inputs its channels belonged to
+
+
+def described(flow: Flow) -> dict[str, Any]:
+    """Describe what saved state depends on: the steps, how they are joined, their columns."""
+    kept = ("kind", "inputs", "outputs", "parallel")
+    return {step["name"]: {name: step[name] for name in kept} for step in flow.to_json()["steps"]}
+
+
+def identities(flow: Flow) -> dict[str, Any]:
+    """Return what each source is: a position in one means nothing in another."""
+    return {step.name: identity_of(step.kind.source) for step in flow.steps.values() if isinstance(step.kind, Read)}
+
+
+class Recovery:
+    """A checkpoint, held against the flow that is to go on from it."""
+
+    def __init__(self, checkpoint: Checkpoint, graph: ExecutionGraph, *, allow_dropped: bool = False) -> None:
+        """Raise RunError where the flow cannot go on from the checkpoint, with the reason."""
+        self.number, self._content, self._graph = checkpoint.number, checkpoint.content, graph
+        if self._content.get("version") != VERSION:
+            raise RunError(
+                f"the checkpoint has version {self._content.get('version')}; this Headwater reads version {VERSION}"
+            )
+        self._of_step: dict[str, list[Instance]] = {}
+        for instance in graph.instances:
+            self._of_step.setdefault(instance.step.name, []).append(instance)
+        self._check(allow_dropped=allow_dropped)
+
+    def knows(self, name: str) -> bool:
+        """Say whether there was a step of this name."""
+        return name in self._content["steps"]
+
+    def position(self, instance: Instance) -> Any:
+        """Return how far a source was read; None for one that is new."""
+        known = self._content["positions"].get(instance.step.name, [])
+        return known[instance.number] if instance.number < len(known) else None
+
+    def load(self, task: Task) -> None:
+        """Give a task its state: its own, or the share of its keys where the number of instances has changed."""
+        saved = self._saved(task.name)
+        instances = self._of_step[task.name]
+        if not saved:
+            return
+        number = task.instance.number
+        if len(saved) == len(instances):
+            task.load(self._fitted(saved[number], task.instance))
+            return
+        for each in saved:
+            task.load(self._fitted(each, task.instance))
+        assert task.operator is not None
+        for part in range(len(instances)):
+            if part != number:
+                task.operator.forget(Select(part, len(instances)))
+
+    def queues(self) -> list[Delivery]:
+        """Return what was on its way when the checkpoint was made."""
+        found: list[Delivery] = []
+        for name, instances in self._of_step.items():
+            saved = self._saved(name)
+            for number, each in enumerate(saved):
+                for channel, batch, watermark in each["queue"]:
+                    port = each["ports"][channel]
+                    if len(saved) == len(instances):
+                        same = each["ports"] == instances[number].channel_ports
+                        to = channel if same else instances[number].channel_ports.index(port)
+                        found.append(_delivery(instances[number], to, batch, watermark))
+                    elif batch is not None:
+                        found += self._spread(instances, port, batch)
+        return found
+
+    def _spread(self, instances: list[Instance], port: int, batch: Batch) -> list[Delivery]:
+        keys = instances[0].step.inputs[port].keys
+        parts = spread(batch, keys, len(instances)) if keys else [batch]
+        return [
+            _delivery(instances[number], instances[number].channel_ports.index(port), part, None)
+            for number, part in enumerate(parts)
+            if part is not None
+        ]
+
+    def _fitted(self, saved: Saved, instance: Instance) -> Saved:
+        """Return what was saved for the channels that the task has now: all at the earliest where others sent then."""
+        if saved["ports"] == instance.channel_ports:
+            return saved
+        earliest = min(saved["watermarks"], default=None)
+        if earliest is None:
+            return saved
+        return {**saved, "watermarks": [earliest] * len(instance.channel_ports)}
+
+    def _saved(self, name: str) -> list[Saved]:
+        found: list[Saved] = self._content["tasks"].get(name, [])
+        return found
+
+    # -- may it go on? ----------------------------------------------------------------------------------------------------
+
+    def _check(self, *, allow_dropped: bool) -> None:
+        flow = self._graph.flow
+        before, now = self._content["steps"], described(flow)
+        if self._content["flow"] != flow.name:
+            raise RunError(
+                f"the checkpoint belongs to flow {self._content['flow']!r}, not to {flow.name!r}; "
+                "give each flow a folder of its own"
+            )
+        gone = [name for name in before if name not in now and self._keeps(name)]
+        if gone and not allow_dropped:
+            names = ", ".join(map(repr, gone))
+            raise RunError(
+                f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
+                "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
+            )
+        for name, step in now.items():
+            if name in before:
+                self._check_step(name, before[name], step)
+        for name, identity in self._content["sources"].items():
+            kind = flow.steps[name].kind if name in flow.steps else None
+            if isinstance(kind, Read) and (difference := differs(kind.source, identity)):
+                raise RunError(f"source {name!r} is another: {difference}")
+
+    def _check_step(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+        if before["kind"] != now["kind"]:
+            raise RunError(
+                f"step {name!r} was of kind {before['kind']} then, and is {now['kind']} now; give it a new name"
+            )
+        keyed = [[given["keys"] for given in step["inputs"]] for step in (before, now)]
+        if keyed[0] != keyed[1]:
+            raise RunError(f"step {name!r} had other inputs or keys then: {_told(keyed[0])}, now {_told(keyed[1])}")
+        if before["outputs"] != now["outputs"] and self._keeps(name):
+            raise RunError(
+                f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
+                "not fit. Give the step a new name, and it starts empty"
+            )
+        saved = self._saved(name)
+        if saved and len(saved) != len(self._of_step[name]) and self._keeps(name) and not all(keyed[1]):
+            raise RunError(
+                f"step {name!r} had {len(saved)} instances then and has {len(self._of_step[name])} now; its state is not "
+                "by key, so it cannot be split. Give it as many instances as it had"
+            )
+        if now["kind"] == "Read" and len(self._content["positions"].get(name, [])) not in (0, len(self._of_step[name])):
+            raise RunError(f"source {name!r} was read by another number of instances then; give it as many as it had")
+
+    def _keeps(self, name: str) -> bool:
+        """Say whether anything would be lost without a step: state, or records on their way to it."""
+        return any(each["state"] or each["queue"] for each in self._saved(name))
+
+
+def _delivery(instance: Instance, channel: int, batch: Batch | None, watermark: int | None) -> Delivery:
+    size = 1 if batch is None else batch.length
+    return Delivery(instance.index, channel, batch, NO_WATERMARK if watermark is None else watermark, size)
+
+
+def _columns(step: dict[str, Any]) -> str:
+    main: dict[str, str] = next(iter(step["outputs"].values()), {})
+    return "(" + ", ".join(f"{name}: {kind}" for name, kind in main.items()) + ")"
+
+
+def _told(keys: list[list[str]]) -> str:
+    return "; ".join(", ".join(each) or "no key" for each in keys) or "none"

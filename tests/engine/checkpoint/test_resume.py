@@ -1,0 +1,276 @@
+"""A run that was stopped, and one that goes on: together they do what one undisturbed run does."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from headwater import Flow, agg, col, engine, io
+from headwater.errors import RunError
+from headwater.flow import Tumbling
+
+FIELDS = {"k": str, "x": int, "t": "time"}
+
+
+def lines(path, numbers):
+    with path.open("a") as file:
+        file.writelines(f'{{"k":"{"abc"[i % 3]}","x":{i},"t":{i * 1_000_000}}}\n' for i in numbers)
+
+
+def summed(total, record):
+    total = (total or 0) + record["x"]
+    return total, {"k": record["k"], "total": total}
+
+
+def sums(source, sink, parallel=1):
+    flow = Flow("sums")
+    keyed = flow.read("read", source).key_by("k")
+    keyed.process("sum", summed, out={"k": str, "total": int}, parallel=parallel).write("write", sink)
+    return flow
+
+
+def expected(count):
+    totals, out = {}, []
+    for i in range(count):
+        totals["abc"[i % 3]] = total = totals.get("abc"[i % 3], 0) + i
+        out.append(("abc"[i % 3], total))
+    return sorted(out)
+
+
+def written(path):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return sorted((row["k"], row["total"]) for row in rows)
+
+
+@pytest.fixture
+def files(tmp_path):
+    lines(tmp_path / "in.jsonl", range(1000))
+    return tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "checkpoint"
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_a_run_to_the_end_and_another_over_more_of_the_file(files, on):
+    source, out, checkpoint = files
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(out))
+    first = engine.run(flow, on=on, checkpoint=checkpoint)
+    assert first.extra["checkpoints"]["complete"] == 1
+    lines(source, range(1000, 1500))
+    second = engine.run(flow, on=on, checkpoint=checkpoint)
+    assert second.last.records_in == 500
+    assert written(out) == expected(1500)
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_run_that_is_stopped_again_and_again(files, on, parallel):
+    source, out, checkpoint = files
+    lines(source, range(1000, 3000))
+    for _ in range(60):
+        paced = io.Replay(io.JsonLines(source, FIELDS), rate=6000, loop=False)
+        flow = sums(paced, io.JsonLines(out), parallel)
+        if engine.run(flow, on=on, checkpoint=checkpoint, every="20 ms", seconds=0.06).last.records_in == 0:
+            break
+    assert written(out) == expected(3000)
+
+
+def test_a_stop_leaves_windows_open_and_a_later_run_closes_them(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.csv"
+    lines(source, range(90))
+
+    def flow(last):
+        made = Flow("windows")
+        read = made.read("read", io.Replay(io.JsonLines(source, FIELDS), rate=last, loop=False))
+        window = read.event_time("time", "t").key_by("k").window("minute", Tumbling("60 s"), n=agg.count())
+        window.select("result", "k", "n").write("write", io.Csv(out))
+        return made
+
+    engine.run(flow(200), checkpoint=tmp_path / "checkpoint", seconds=0.2)  # stops within the first minute
+    assert out.read_text().split() == ["k,n"]
+    engine.run(flow(1e6), checkpoint=tmp_path / "checkpoint")
+    assert sorted(out.read_text().split()[1:]) == sorted([f"{k},{n}" for k in "abc" for n in (20, 10)])
+
+
+def test_a_sink_without_transactions_has_all_that_was_read_before_a_checkpoint(files):
+    source, _, checkpoint = files
+    kept = io.Collect()
+    engine.run(sums(io.JsonLines(source, FIELDS), kept), checkpoint=checkpoint)
+    assert sorted((row["k"], row["total"]) for row in kept.records) == expected(1000)
+
+
+def test_keyed_state_is_spread_over_another_number_of_instances(files):
+    source, out, checkpoint = files
+    for parallel, more in ((1, range(1000, 1300)), (3, range(1300, 1600)), (2, range(0))):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out), parallel), checkpoint=checkpoint)
+        lines(source, more)
+    engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out), 2), checkpoint=checkpoint)
+    assert written(out) == expected(1600)
+
+
+def test_a_full_queue_is_saved_rather_than_waited_for(files):
+    source, out, checkpoint = files
+
+    def slow(record):
+        time.sleep(0.02)
+        return record
+
+    def flow(function):
+        made = Flow("slow")
+        read = made.read("read", io.JsonLines(source, FIELDS))
+        read.map("slow", function, out=FIELDS).write("write", io.JsonLines(out))
+        return made
+
+    run = engine.start(flow(slow), checkpoint=checkpoint, every="20 ms", take=1)
+    while not run.checkpointer.to_json()["complete"]:
+        time.sleep(0.02)
+    done = run.sample().steps["slow"].records_in
+    run.abort()
+    run.wait()
+    assert done < 900
+    report = engine.run(flow(dict), checkpoint=checkpoint)
+    assert report.extra["checkpoints"]["restored"]["slow"] > 100
+    assert sorted(json.loads(line)["x"] for line in out.read_text().splitlines()) == list(range(1000))
+
+
+# -- what does not fit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(files):
+    source, out, checkpoint = files
+    engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    return files
+
+
+def test_another_flow_is_refused(stopped):
+    source, out, checkpoint = stopped
+    other = Flow("other")
+    other.read("read", io.JsonLines(source, FIELDS)).write("write", io.JsonLines(out))
+    with pytest.raises(RunError, match="belongs to flow 'sums', not to 'other'"):
+        engine.run(other, checkpoint=checkpoint)
+
+
+def test_another_file_is_refused(stopped, tmp_path):
+    _, out, checkpoint = stopped
+    lines(tmp_path / "other.jsonl", range(3))
+    with pytest.raises(RunError, match=r"source 'read' is another: it read .*in\.jsonl then"):
+        engine.run(sums(io.JsonLines(tmp_path / "other.jsonl", FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+
+
+def test_a_step_that_is_gone_is_named_unless_that_is_allowed(stopped):
+    source, out, checkpoint = stopped
+    flow = Flow("sums")
+    flow.read("read", io.JsonLines(source, FIELDS)).select("cut", "k", total=col.x).write("write", io.JsonLines(out))
+    with pytest.raises(RunError, match=r"step 'sum'.*--allow-dropped-state"):
+        engine.run(flow, checkpoint=checkpoint)
+    lines(source, [3000])
+    assert engine.run(flow, checkpoint=checkpoint, allow_dropped_state=True).last.records_in == 1
+
+
+def test_a_step_with_other_columns_is_refused(stopped):
+    source, out, checkpoint = stopped
+    flow = Flow("sums")
+    keyed = flow.read("read", io.JsonLines(source, FIELDS)).key_by("k")
+    keyed.process("sum", summed, out={"k": str, "total": float}).write("write", io.JsonLines(out))
+    with pytest.raises(RunError, match=r"'sum' gave \(k: text, total: int\) then, and gives \(k: text, total: float\)"):
+        engine.run(flow, checkpoint=checkpoint)
+
+
+def test_a_new_step_starts_empty(stopped):
+    source, out, checkpoint = stopped
+    lines(source, range(1000, 1003))
+    flow, counted = Flow("sums"), io.Collect()
+    keyed = flow.read("read", io.JsonLines(source, FIELDS)).key_by("k")
+    keyed.process("sum", summed, out={"k": str, "total": int}).write("write", io.JsonLines(out))
+    keyed.process("count", lambda n, r: ((n or 0) + 1, {"n": (n or 0) + 1}), out={"n": int}).write("new", counted)
+    engine.run(flow, checkpoint=checkpoint)
+    assert [row["n"] for row in counted.records] == [1, 1, 1]
+
+
+def test_a_folder_in_use_is_refused_and_the_holder_named(files):
+    source, out, checkpoint = files
+    paced = io.Replay(io.JsonLines(source, FIELDS), rate=100)
+    run = engine.start(sums(paced, io.JsonLines(out)), checkpoint=checkpoint)
+    try:
+        with pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
+            engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    finally:
+        run.abort()
+        run.wait()
+
+
+def test_state_that_cannot_be_saved_ends_the_run_and_names_the_step(files):
+    source, out, checkpoint = files
+    flow = Flow("unsaved")
+    keyed = flow.read("read", io.Replay(io.JsonLines(source, FIELDS), rate=1000)).key_by("k")
+    keyed.process("keeps", lambda state, r: (object(), None), out={"k": str}).write("write", io.JsonLines(out))
+    with pytest.raises(RunError, match="step 'keeps' cannot be saved"):
+        engine.run(flow, checkpoint=checkpoint, every="50 ms", seconds=10)
+
+
+# -- trouble with the folder ----------------------------------------------------------------------------------------------
+
+
+def test_a_spoilt_checkpoint_is_told_and_the_one_before_is_used(files, caplog):
+    source, _, checkpoint = files
+
+    def flow():
+        return sums(io.JsonLines(source, FIELDS), io.Collect())
+
+    engine.run(flow(), checkpoint=checkpoint)
+    lines(source, range(1000, 1100))
+    engine.run(flow(), checkpoint=checkpoint)
+    last = max(checkpoint.glob("*.checkpoint"))
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 1
+    last.write_bytes(data)
+    report = engine.run(flow(), checkpoint=checkpoint)
+    assert "its checksum is wrong" in caplog.text
+    assert report.last.records_in == 100
+
+
+def test_half_a_checkpoint_is_told(files, caplog):
+    source, _, checkpoint = files
+    engine.run(sums(io.JsonLines(source, FIELDS), io.Collect()), checkpoint=checkpoint)
+    last = max(checkpoint.glob("*.checkpoint"))
+    last.write_bytes(last.read_bytes()[:-10])
+    with pytest.raises(RunError, match=r"no checkpoint in .* can be read"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.Collect()), checkpoint=checkpoint)
+    assert "bytes where" in caplog.text
+
+
+def test_a_folder_that_is_deleted_while_running_is_made_again(files):
+    source, _, checkpoint = files
+    paced = io.Replay(io.JsonLines(source, FIELDS), rate=2000)
+    run = engine.start(sums(paced, io.Collect()), checkpoint=checkpoint, every="20 ms")
+    while not run.checkpointer.to_json()["complete"]:
+        time.sleep(0.01)
+    checkpoint.rename(checkpoint.with_name("away"))
+    before = run.checkpointer.to_json()["complete"]
+    until = time.monotonic() + 20
+    while run.checkpointer.to_json()["complete"] < before + 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    run.stop()
+    assert run.wait().extra["checkpoints"]["complete"] >= before + 2
+    assert list(checkpoint.glob("*.checkpoint"))
+
+
+def test_a_run_in_another_process_killed_without_warning_goes_on(files):
+    source, out, checkpoint = files
+    lines(source, range(1000, 4000))
+    kills = 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            paced = io.Replay(io.JsonLines(source, FIELDS), rate=10_000, loop=False)
+            engine.run(sums(paced, io.JsonLines(out), 2), checkpoint=checkpoint, every="10 ms")
+            os._exit(0)
+        time.sleep(0.15)
+        os.kill(child, signal.SIGKILL)
+        if os.WIFEXITED(os.waitpid(child, 0)[1]):
+            break
+        kills += 1
+        assert kills < 200
+    assert kills
+    assert written(out) == expected(4000)
