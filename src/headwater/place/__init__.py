@@ -2,7 +2,8 @@
 
 problem         what is asked: steps, streams, net, and the model of time
 from_flow       a problem from a flow, its profile and a net
-constraints     pins, company, trust, targets
+constraints     pins, company, trust, targets, as a user asks for them
+constraint_table  every constraint once: as arrays, as a linear form, in words; all but verify read it
 strategies      all strategies by name; each is a file of its own
 score           what an answer is worth; fast_score and capacity are the same in the forms that searches need
 verify          whether an answer counts, reckoned independently (recount)

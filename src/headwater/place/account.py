@@ -9,9 +9,10 @@ import numpy as np
 
 from headwater.net.arrays import Ints
 from headwater.place.candidates import candidates
+from headwater.place.constraint_table import ACCESS, CPU, ENERGY, LIMITS, MEMORY, used_in_all
 from headwater.place.placement import Placement
 from headwater.place.problem import Problem
-from headwater.place.score import draws_ma, part_of, path_ends, score
+from headwater.place.score import part_of, path_ends, score
 from headwater.place.verify import Violation, violations
 
 
@@ -39,14 +40,13 @@ def account(placement: Placement, *, alternatives: bool = True) -> dict[str, Any
         return head | {"paths": [], "devices": [], "links": [], "binding": []}
     problem, device = placement.problem, placement.device
     scored = placement.score
-    devices = _devices(problem, device)
     measures = {name: _finite(scored.measure(name)) for name in ("critical", "aggregate", "wan", "energy", "money")}
     body = {
         "measures": measures | {"devices": scored.devices, "windows": scored.windows},
         "paths": _paths(problem, device),
-        "devices": devices,
+        "devices": _devices(problem, device),
         "links": _links(problem, device),
-        "binding": _binding(problem, devices),
+        "binding": _binding(problem, device),
     }
     if alternatives:
         body["alternative"] = alternative(placement)
@@ -76,29 +76,27 @@ def _paths(problem: Problem, device: Ints) -> list[dict[str, Any]]:
 
 
 def _devices(problem: Problem, device: Ints) -> list[dict[str, Any]]:
-    net, draws = problem.net, draws_ma(problem, device)
-    out = []
-    for d in np.unique(device).tolist():
+    net, out = problem.net, []
+    hosts, total = used_in_all(problem, device)
+    for at, d in enumerate(hosts.tolist()):
         kind, steps = net.classes[int(net.class_of[d])], np.flatnonzero(device == d)
-        taken = problem.taken.get(d)
-        busy = problem.load[steps, net.class_of[d]].sum()
-        outside = (device[problem.stream_from] == d) != (device[problem.stream_to] == d)
+        used = {limit.name: float(total[c, at]) for c, limit in enumerate(LIMITS)}
         row = {
             "device": net.device_name(d),
             "class": kind.name,
             "zone": net.zones[int(net.zone_of(d))],
             "steps": [problem.steps[i] for i in steps],
-            "utilisation": float(busy) + (taken.utilisation if taken else 0.0),
-            "memory_bytes": float(problem.memory_bytes[steps].sum()) + (taken.memory_bytes if taken else 0.0),
+            "utilisation": used[CPU.name],
+            "memory_bytes": used[MEMORY.name],
             "memory_limit_bytes": _finite(kind.memory_bytes),
-            "access_bps": float(problem.stream_bps[outside].sum()) + (taken.access_bps if taken else 0.0),
+            "access_bps": used[ACCESS.name],
             "access_limit_bps": _finite(kind.access_bps),
-            "draw_ma": draws[d],
+            "draw_ma": used[ENERGY.name],
             "money_per_hour": kind.price_per_hour,
         }
         if math.isfinite(kind.budget_ma):
             row["budget_ma"] = kind.budget_ma
-            spare = draws[d] - kind.harvest_ma
+            spare = used[ENERGY.name] - kind.harvest_ma
             row["hours_to_empty"] = kind.battery_mah / spare if spare > 0 else None
         out.append(row)
     return out
@@ -125,24 +123,17 @@ def _links(problem: Problem, device: Ints) -> list[dict[str, Any]]:
     return out
 
 
-def _binding(problem: Problem, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fullest device of each kind of limit; what is above 90 % binds."""
-    shares = []
-    for row in devices:
-        shares.append(("cpu", row["device"], row["utilisation"]))
-        for kind, used, limit in (
-            ("memory", "memory_bytes", "memory_limit_bytes"),
-            ("access", "access_bps", "access_limit_bps"),
-            ("energy", "draw_ma", "budget_ma"),
-        ):
-            if row.get(limit) is not None:
-                shares.append((kind, row["device"], part_of(row[used], row[limit])))
-    out = []
-    for kind in ("cpu", "memory", "access", "energy"):
-        own = [(share, device) for k, device, share in shares if k == kind]
-        if own:
-            share, device = max(own)
-            out.append({"kind": kind, "device": device, "share": float(share), "binds": bool(share > 0.9)})
+def _binding(problem: Problem, device: Ints) -> list[dict[str, Any]]:
+    """The fullest device of each limit; what is above 90 % binds."""
+    net, out = problem.net, []
+    hosts, total = used_in_all(problem, device)
+    for limit, used in zip(LIMITS, total.tolist(), strict=True):
+        most = [limit.most(net.classes[int(kind)]) for kind in net.class_of[hosts]]
+        parts = zip(used, most, hosts.tolist(), strict=True)
+        shares = [(part_of(use, top), net.device_name(host)) for use, top, host in parts if math.isfinite(top)]
+        if shares:
+            share, name = max(shares)
+            out.append({"kind": limit.name, "device": name, "share": float(share), "binds": bool(share > 0.9)})
     return sorted(out, key=lambda row: -row["share"])
 
 

@@ -8,15 +8,16 @@ arrays over those rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from headwater.net.arrays import Flags, Floats, Ints
 from headwater.net.nearest import nearest
+from headwater.place import constraint_table as table
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 
-SLACK = 1e-9
 Reach = tuple[int, int, float]
 """A stream to a placed neighbour, that neighbour's row, and the weight of the stream's time."""
 
@@ -24,9 +25,8 @@ Reach = tuple[int, int, float]
 class Capacity:
     """A growing placement with all loads that it causes.
 
-    Columns over rows: `device`, `zone`, `kind`, `lan_s` (which device a row stands for), and the loads
-    `busy`, `memory`, `bps`, `draw`, `turn`, `fastest`. Rows below `groups` are the nearest empty of their
-    group.
+    Columns over rows: `device`, `zone`, `kind`, `lan_s` (which device a row stands for), and what is used of each
+    limit there, steps and other flows together. Rows below `groups` are the nearest empty of their group.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -38,7 +38,8 @@ class Capacity:
         self.rows = self.groups
         self._device = np.full(room, -1)
         self._zone, self._kind = np.zeros(room, np.int64), np.zeros(room, np.int64)
-        self._lan_s, self._loads = np.zeros(room), np.zeros((6, room))
+        self._lan_s, self._used = np.zeros(room), np.zeros((len(table.LIMITS), room))
+        self._turn_s, self._fastest_hz = np.zeros(room), np.zeros(room)
         self._usable = np.ones(room, bool)
         self._device[: self.groups], self._lan_s[: self.groups] = self._index.head, self._index.lan_s
         self._zone[: self.groups], self._kind[: self.groups] = self._index.zone, self._index.kind
@@ -47,20 +48,14 @@ class Capacity:
         self.at = np.full(len(problem.steps), -1)
         """The row of each placed step, −1 while it is not placed."""
         self._wan_rows: dict[int, Floats] = {}
-        self._memory_limit = np.array([c.memory_bytes for c in net.classes])
-        self._budget_ma = np.array([c.budget_ma - c.idle_ma for c in net.classes])
-        self._radio = np.array([c.radio_mas_per_byte for c in net.classes])
+        self._limits = table.limits(problem)
+        self._room = self._limits.room
+        self._bounded = [c for c, room in enumerate(self._room) if np.isfinite(room).any()]
         self._partner = {i: [j for j in group if j != i] for group in problem.together for i in group}
         for device, taken in problem.taken.items():
             row = self._touch(device)
-            self._loads[:, row] = (
-                taken.utilisation,
-                taken.memory_bytes,
-                taken.access_bps,
-                taken.draw_ma,
-                taken.turn_s,
-                taken.fastest_hz,
-            )
+            self._used[:, row] = table.taken(problem, device)
+            self._turn_s[row], self._fastest_hz[row] = taken.turn_s, taken.fastest_hz
         for device in problem.closed:
             self._usable[self._touch(device)] = False
 
@@ -87,12 +82,16 @@ class Capacity:
     @property
     def busy(self) -> Floats:
         """The utilisation of each row's device."""
-        return np.asarray(self._loads[0, : self.rows])
+        return self.used(table.CPU)
 
     @property
     def memory(self) -> Floats:
         """The bytes in use on each row's device."""
-        return np.asarray(self._loads[1, : self.rows])
+        return self.used(table.MEMORY)
+
+    def used(self, limit: table.Limit) -> Floats:
+        """What is in use on each row's device."""
+        return np.asarray(self._used[table.LIMITS.index(limit), : self.rows])
 
     def row(self, device: int) -> int:
         """The row of a device, which it gets if it has none yet."""
@@ -134,7 +133,8 @@ class Capacity:
             np.concatenate([a, np.zeros(more, np.int64)]) for a in (self._device, self._zone, self._kind)
         )
         self._lan_s = np.concatenate([self._lan_s, np.zeros(more)])
-        self._loads = np.concatenate([self._loads, np.zeros((6, more))], axis=1)
+        self._used = np.concatenate([self._used, np.zeros((len(self._used), more))], axis=1)
+        self._turn_s, self._fastest_hz = (np.concatenate([a, np.zeros(more)]) for a in (self._turn_s, self._fastest_hz))
         self._usable = np.concatenate([self._usable, np.ones(more, bool)])
 
     def reaches(self, step: int, streams: Iterable[tuple[int, float]]) -> list[Reach]:
@@ -161,76 +161,76 @@ class Capacity:
         """The number of source-to-sink paths through a stream."""
         return float(self.problem.stream_paths[stream])
 
-    def limits(self, step: int) -> Iterator[tuple[str, Flags]]:
+    def limits(self, step: int) -> Iterator[tuple[table.Constraint, Flags]]:
         """Each constraint on a step with the rows that satisfy it, given all steps placed so far."""
-        problem, kind = self.problem, self.kind
-        busy, memory, _, draw, turn, fastest = self._loads[:, : self.rows]
-        held = problem.held_s[step]
-        rate = float(problem.rate_hz[step])
-        yield "closed", self._usable[: self.rows]
-        yield "class", np.isfinite(held)[kind]
-        if problem.zone_allowed is not None:
-            yield "zone", problem.zone_allowed[step][self.zone]
-        if problem.pinned[step] >= 0:
-            yield "pin", self.device == problem.pinned[step]
+        problem, devices = self.problem, table.Devices(self.device, self.kind, self.zone)
+        yield table.CLOSED, self._usable[: self.rows]
+        for fit in table.FITS:
+            mask = fit.mask(problem, step, devices)
+            if mask is not None:
+                yield fit, mask
         for other in self._partner.get(step, ()):
             if self.at[other] >= 0:
-                yield "together", self.device == self._device[self.at[other]]
-        if held.any():
-            takes = np.where(np.isfinite(held), problem.load[step], 0.0)[kind]
-            yield "rate", takes < 1
-            yield "cpu", busy + takes <= 1 + SLACK
-            if problem.model is Model.ROUND_ROBIN:
-                own = np.where(np.isfinite(held), held, 0.0)[kind]
-                yield "turn", (own == 0) | (np.maximum(fastest, rate) * (turn + own) < 1)
-        yield "memory", memory + problem.memory_bytes[step] <= self._memory_limit[kind] * (1 + SLACK)
-        budget = self._budget_ma[kind]
-        if np.isfinite(self._budget_ma).any():
-            yield "energy", draw + rate * problem.charge_mas[step][kind] <= budget * (1 + SLACK)
-        both = (*problem.inputs[step], *problem.outputs[step])
-        yield from self._link_limits(self.reaches(step, ((e, 1.0) for e in both)))
+                yield table.TOGETHER, self.device == self._device[self.at[other]]
+        reaches = self.reaches(step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step])))
+        yield from self._ways(reaches)
+        yield from self._within_limits(step, self._bytes_hz(reaches))
+        held = problem.held_s[step]
+        if table.has_turns(problem) and held.any():
+            own = np.where(np.isfinite(held), held, 0.0)[self.kind]
+            fastest = np.maximum(self._fastest_hz[: self.rows], problem.rate_hz[step])
+            yield table.TURN, (own == 0) | table.is_turn_kept(fastest, self._turn_s[: self.rows] + own)
 
-    def _link_limits(self, reaches: Sequence[Reach]) -> Iterator[tuple[str, Flags]]:
-        if not reaches:
-            return
-        problem, kind, bps = self.problem, self.kind, self._loads[2, : self.rows]
-        access = problem.net.access_bps
+    def _ways(self, reaches: Sequence[Reach]) -> Iterator[tuple[table.Constraint, Flags]]:
+        access = self.problem.net.access_bps
+        for e, row, _ in reaches:
+            bps, zone = self.problem.stream_bps[e], int(self._zone[row])
+            of_class = table.LINK.is_open(bps, np.minimum(access, access[self._kind[row]]), 0.0)
+            if not of_class.all():
+                is_open = of_class[self.kind]
+                is_open[row] = True
+                yield table.LINK, is_open
+            of_zone = table.ROUTE.is_open(bps, math.inf, self.wan_row(zone))
+            if self.problem.hop_s is None and not of_zone.all():
+                yield table.ROUTE, of_zone[self.zone]
+
+    def _bytes_hz(self, reaches: Sequence[Reach]) -> dict[int, float]:
+        """What a step sends to and gets from each row's device."""
         by_row: dict[int, float] = {}
         for e, row, _ in reaches:
-            by_row[row] = by_row.get(row, 0.0) + float(problem.stream_bps[e])
-            if problem.stream_bps[e] > 0:
-                passes = problem.stream_bps[e] < np.minimum(access, access[self._kind[row]])
-                fits = passes[kind]
-                fits[row] = True
-                yield "link", fits
-            if problem.hop_s is None:
-                reachable = np.isfinite(self.wan_row(int(self._zone[row])))[self.zone]
-                yield "disconnected", reachable
-        need = np.full(self.rows, sum(by_row.values()))
-        for row, flow in by_row.items():
-            need[row] -= flow
-        yield "access", bps + need <= access[kind] * (1 + SLACK)
-        for row, flow in by_row.items():
-            if bps[row] + flow > access[self._kind[row]] * (1 + SLACK):
-                alone = np.zeros(self.rows, bool)  # the neighbour's link is full: the step must join it
-                alone[row] = True
-                yield "access", alone
-        if self._radio.any():
-            yield from self._radio_limits(by_row)
+            by_row[row] = by_row.get(row, 0.0) + float(self.problem.stream_bytes_hz[e])
+        return by_row
 
-    def _radio_limits(self, by_row: dict[int, float]) -> Iterator[tuple[str, Flags]]:
-        draw, kind = self._loads[3, : self.rows], self.kind
-        per_bit = self._radio / self.problem.bits_per_byte
-        need = np.full(self.rows, sum(by_row.values()))
-        for row, flow in by_row.items():
-            need[row] -= flow
-        yield "energy", draw + need * per_bit[kind] <= self._budget_ma[kind] * (1 + SLACK)
-        for row, flow in by_row.items():
-            own = self._kind[row]
-            if draw[row] + flow * per_bit[own] > self._budget_ma[own] * (1 + SLACK):
-                alone = np.zeros(self.rows, bool)
-                alone[row] = True
-                yield "energy", alone
+    def _within_limits(self, step: int, by_row: dict[int, float]) -> Iterator[tuple[table.Constraint, Flags]]:
+        for c in self._bounded:
+            limit, room = table.LIMITS[c], self._room[c]
+            yield limit, self._used[c, : self.rows] + self._need(c, step, by_row) <= room[self.kind]
+            per_byte = self._limits.per_byte[c]
+            for row, sent in by_row.items():
+                kind = self._kind[row]
+                if per_byte[kind] and self._used[c, row] + sent * per_byte[kind] > room[kind]:
+                    alone = np.zeros(self.rows, bool)  # the neighbour has none left: the step must join it
+                    alone[row] = True
+                    yield limit, alone
+
+    def _need(self, c: int, step: int, by_row: dict[int, float]) -> Floats:
+        need, per_byte = self._limits.step[c, step][self.kind], self._limits.per_byte[c]
+        if by_row and per_byte.any():
+            sent = np.full(self.rows, sum(by_row.values()))
+            for row, own in by_row.items():
+                sent[row] -= own
+            need = need + sent * per_byte[self.kind]
+        return np.asarray(need)
+
+    def need(self, limit: table.Limit, step: int) -> Floats:
+        """What a step would use on each row, streams to placed neighbours counted in."""
+        reaches = self.reaches(step, ((e, 1.0) for e in (*self.problem.inputs[step], *self.problem.outputs[step])))
+        return self._need(table.LIMITS.index(limit), step, self._bytes_hz(reaches))
+
+    def room(self, limit: table.Limit) -> Floats:
+        """What is left on each row's device."""
+        c = table.LIMITS.index(limit)
+        return np.asarray((self._limits.most - self._limits.idle)[c][self.kind] - self._used[c, : self.rows])
 
     def feasible(self, step: int) -> Flags:
         """The rows on which a step would break no constraint."""
@@ -252,7 +252,7 @@ class Capacity:
         problem = self.problem
         own, load = problem.held_s[step][self.kind], problem.load[step][self.kind]
         if problem.model is Model.ROUND_ROBIN:
-            return np.where(own == 0, 0.0, self._loads[4, : self.rows] + own)
+            return np.where(own == 0, 0.0, self._turn_s[: self.rows] + own)
         if problem.shares_processor:
             load = load + self.busy
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -305,21 +305,16 @@ class Capacity:
             problem, kind = self.problem, self._kind[row]
             others = problem.taken.get(int(self._device[row]), NOTHING_TAKEN).fastest_hz
             rates = [problem.rate_hz[i] for i in np.flatnonzero(self.at == row) if problem.held_s[i, kind] > 0]
-            self._loads[5, row] = max([others, *rates])
+            self._fastest_hz[row] = max([others, *rates])
 
     def _charge(self, step: int, row: int, sign: float) -> None:
-        problem, kind, loads = self.problem, self._kind[row], self._loads
-        held, rate = problem.held_s[step, kind], problem.rate_hz[step]
+        problem, kind, limits = self.problem, self._kind[row], self._limits
+        held = problem.held_s[step, kind]
         if held > 0:
-            loads[0, row] += sign * problem.load[step, kind]
-            loads[4, row] += sign * held
-            loads[5, row] = max(loads[5, row], rate)
-        loads[1, row] += sign * problem.memory_bytes[step]
-        loads[3, row] += sign * rate * problem.charge_mas[step, kind]
+            self._turn_s[row] += sign * held
+            self._fastest_hz[row] = max(self._fastest_hz[row], problem.rate_hz[step])
+        self._used[:, row] += sign * limits.step[:, step, kind]
         for e, other, _ in self.reaches(step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step]))):
             if other != row:
                 for end in (row, other):
-                    loads[2, end] += sign * problem.stream_bps[e]
-                    loads[3, end] += (
-                        sign * problem.stream_hz[e] * problem.stream_bytes[e] * self._radio[self._kind[end]]
-                    )
+                    self._used[:, end] += sign * problem.stream_bytes_hz[e] * limits.per_byte[:, self._kind[end]]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headwater.net.arrays import Flags, Floats, Ints
+from headwater.place import constraint_table as table
 from headwater.place.objective import Objective
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 from headwater.place.score import MEASURES
@@ -23,27 +24,22 @@ class Dense(NamedTuple):
     load: Floats
     """The part of each device that a step keeps busy."""
     rate: Floats
-    draw: Floats
-    """Milliamperes of each step on each device."""
-    memory: Floats
     window: Floats
     allowed: Flags
-    busy_0: Floats
-    memory_0: Floats
-    bps_0: Floats
-    draw_0: Floats
+    use: Floats
+    """What each step uses of each of `LIMITS` on each device."""
+    per_byte: Floats
+    """What a stream across a device's border uses of each limit, per byte and second."""
+    base: Floats
+    """What is used of each limit beside: by the device itself and by other flows."""
+    most: Floats
     turn_0: Floats
     fastest_0: Floats
-    memory_limit: Floats
-    access: Floats
-    budget: Floats
-    radio: Floats
     price: Floats
     egress: Floats
     zone: Ints
     tail: Ints
     head: Ints
-    bps: Floats
     bytes_hz: Floats
     send: Floats
     """Seconds of each stream on each kind of way, propagation left out where `latency` holds it."""
@@ -65,8 +61,11 @@ class Dense(NamedTuple):
     kind: Ints
     """The class of each device."""
     service_of: Floats
-    """As `service` and `draw`, but a column per class: small enough to stay near the processor."""
+    """As `service` and the use of energy, but a column per class: small enough to stay near the processor."""
     draw_of: Floats
+    draw_0: Floats
+    budget: Floats
+    """`base` and `most` of energy: cutting them out of a table takes as long as a third of a placement's turns."""
     all_allowed: bool
     turns_only: bool
     """Whether only the slowest path, turns and batteries matter, as for Ghosh and Simmhan."""
@@ -83,10 +82,12 @@ def dense(problem: Problem, devices: Ints, goal: Objective | None = None) -> Den
     classes, column = net.classes, {int(d): c for c, d in enumerate(devices)}
     zone = net.zone_of(devices).astype(np.int64)
     taken = [problem.taken.get(int(d), NOTHING_TAKEN) for d in devices]
-    allowed = np.isfinite(problem.held_s[:, kinds])
-    if problem.zone_allowed is not None:
-        allowed &= problem.zone_allowed[:, zone]
-    allowed[:, [int(d) in problem.closed for d in devices]] = False
+    columns, limits = table.devices(problem, devices), table.limits(problem)
+    base = limits.idle[:, kinds] + np.array([table.taken(problem, int(d)) for d in devices]).T
+    most, energy = limits.most[:, kinds], table.LIMITS.index(table.ENERGY)
+    # pins are fixed and rates are in the time of a step: neither is asked again for each placement
+    lasting = (table.CLOSED, table.CLASS, table.ZONE)
+    allowed = np.stack([table.fits(problem, step, columns, lasting) for step in range(len(problem.steps))])
     send, way, latency = _ways(problem, devices, kinds, zone)
     starts = np.cumsum([0] + [len(streams) for streams in problem.inputs])
     fixed = np.array([column.get(int(d), -1) if d >= 0 else -1 for d in problem.pinned])
@@ -98,27 +99,20 @@ def dense(problem: Problem, devices: Ints, goal: Objective | None = None) -> Den
         service=finite[:, kinds],
         load=load[:, kinds],
         rate=problem.rate_hz.astype(float),
-        draw=problem.rate_hz[:, None] * problem.charge_mas[:, kinds],
-        memory=problem.memory_bytes.astype(float),
         window=problem.window_s.astype(float),
         allowed=allowed,
-        busy_0=np.array([t.utilisation for t in taken]),
-        memory_0=np.array([t.memory_bytes for t in taken]),
-        bps_0=np.array([t.access_bps for t in taken]),
-        draw_0=np.array([classes[k].idle_ma for k in kinds]) + [t.draw_ma for t in taken],
+        use=limits.step[:, :, kinds],
+        per_byte=limits.per_byte[:, kinds],
+        base=base,
+        most=most,
         turn_0=np.array([t.turn_s for t in taken]),
         fastest_0=np.array([t.fastest_hz for t in taken]),
-        memory_limit=np.array([classes[k].memory_bytes for k in kinds]),
-        access=np.array([classes[k].access_bps for k in kinds]),
-        budget=np.array([classes[k].budget_ma for k in kinds]),
-        radio=np.array([classes[k].radio_mas_per_byte for k in kinds]),
         price=np.array([classes[k].price_per_hour for k in kinds]),
         egress=np.array([classes[k].egress_per_gb for k in kinds]),
         zone=zone,
         tail=problem.stream_from.astype(np.int64),
         head=problem.stream_to.astype(np.int64),
-        bps=problem.stream_bps.astype(float),
-        bytes_hz=(problem.stream_hz * problem.stream_bytes).astype(float),
+        bytes_hz=problem.stream_bytes_hz.astype(float),
         send=send,
         way=way,
         latency=latency,
@@ -129,11 +123,13 @@ def dense(problem: Problem, devices: Ints, goal: Objective | None = None) -> Den
         stream_paths=problem.stream_paths,
         free=np.flatnonzero(problem.pinned < 0).astype(np.int64),
         fixed=fixed.astype(np.int64),
-        together=_pairs(problem),
+        together=table.pairs_together(problem),
         caps=_caps(problem),
         kind=kinds,
         service_of=finite,
-        draw_of=problem.rate_hz[:, None] * problem.charge_mas,
+        draw_of=limits.step[energy],
+        draw_0=base[energy],
+        budget=most[energy],
         all_allowed=bool(allowed.all()),
         turns_only=_turns_only(problem, goal),
         twin=_twins(problem, devices, kinds, zone, fixed),
@@ -152,8 +148,8 @@ def _ways(problem: Problem, devices: Ints, kinds: Ints, zone: Ints) -> tuple[Flo
     bits = problem.stream_bytes * problem.bits_per_byte
     load = problem.stream_bps if problem.model is not Model.ROUND_ROBIN else np.zeros(m)
     with np.errstate(divide="ignore", invalid="ignore"):
-        left = kinds_of_way - load[:, None]
-        send = np.where(bits[:, None] == 0, 0.0, np.where(left > 0, bits[:, None] / left, np.inf))
+        send = np.where(bits[:, None] == 0, 0.0, bits[:, None] / (kinds_of_way - load[:, None]))
+    send[~table.LINK.is_open(problem.stream_bps[:, None], kinds_of_way, np.zeros(1))] = np.inf
     far = net.latency_s(devices[:, None], devices[None, :])
     return np.concatenate([np.zeros((m, 1)), send], axis=1), way, np.asarray(far, float)
 
@@ -172,11 +168,6 @@ def _turns_only(problem: Problem, goal: Objective | None) -> bool:
         and not problem.at_most
         and not problem.taken
     )
-
-
-def _pairs(problem: Problem) -> Ints:
-    pairs = [(group[0], other) for group in problem.together for other in group[1:]]
-    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def _caps(problem: Problem) -> Floats:

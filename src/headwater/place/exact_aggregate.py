@@ -14,6 +14,7 @@ import numpy as np
 
 from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
+from headwater.place.constraint_table import CPU, LIMITS, used_in_all
 from headwater.place.lower_bound import fixed
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Problem
@@ -78,11 +79,8 @@ def _closed(problem: Problem, budget: Budget, best: Placement | None, bound: flo
 
 def utilisation(problem: Problem, device: Ints) -> Floats:
     """How busy the device of each step is, below 1."""
-    load = problem.load[np.arange(len(device)), problem.net.class_of[device]]
-    hosts, at = np.unique(device, return_inverse=True)
-    others = np.array([problem.taken[d].utilisation if d in problem.taken else 0.0 for d in hosts.tolist()])
-    busy = np.bincount(at, load, len(hosts)) + others
-    return np.asarray(np.minimum(busy, 0.999))
+    hosts, total = used_in_all(problem, device)
+    return np.asarray(np.minimum(total[LIMITS.index(CPU)], 0.999)[np.searchsorted(hosts, device)])
 
 
 def _value(problem: Problem, budget: Budget, found: Placement | None) -> float:

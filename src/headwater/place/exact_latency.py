@@ -18,6 +18,7 @@ import numpy as np
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.net import Net
+from headwater.place import constraint_table as table
 from headwater.place.lower_bound import lower_bound
 from headwater.place.placement import Budget, Clock, Placement, failed, judged
 from headwater.place.problem import Model, Problem
@@ -169,9 +170,10 @@ class _Model:
         self._kinds = edge_kind, vm_kind
         self.pi = [round(problem.service_s[i, edge_kind] * NS) for i in range(n)]
         self.az = [round(problem.service_s[i, vm_kind] * NS) for i in range(n)]
-        self.ua = [round(1e3 * problem.rate_hz[i] * problem.charge_mas[i, edge_kind]) for i in range(n)]
+        self.ua = [round(1e3 * use) for use in table.ENERGY.step_use(problem)[:, edge_kind].tolist()]
         kind = net.classes[edge_kind]
-        self.budget_ua = math.floor(1e3 * (kind.budget_ma - kind.idle_ma)) if math.isfinite(kind.budget_ma) else None
+        budget_ma = table.ENERGY.most(kind) - table.ENERGY.idle(kind)
+        self.budget_ua = math.floor(1e3 * budget_ma) if math.isfinite(budget_ma) else None
         self.seats = sorted({int(d) for d in problem.pinned if d >= 0 and d != self.vm})
         self._variables(n)
         self._sharing(n)
@@ -182,18 +184,16 @@ class _Model:
     def _variables(self, n: int) -> None:
         problem, model = self.problem, self.model
         self.c = [model.new_bool_var(f"c{i}") for i in range(n)]
-        edge_zone = int(problem.net.zone_of(self.edge_devices[0])) if self.edge_devices else 0
-        vm_zone = int(problem.net.zone_of(self.vm))
+        sides = np.array([self.vm, *self.edge_devices[:1]])
+        both = table.devices(problem, sides)
         for i in range(n):
             if problem.pinned[i] >= 0:
                 model.add(self.c[i] == int(problem.pinned[i] == self.vm))
-            elif problem.zone_allowed is not None:
-                if not problem.zone_allowed[i, edge_zone]:
-                    model.add(self.c[i] == 1)
-                if not problem.zone_allowed[i, vm_zone]:
-                    model.add(self.c[i] == 0)
-        if self.vm in problem.closed:
-            model.add_bool_and([c.negated() for c in self.c])
+            # what a device can serve in time follows from turns, and where a step is pinned is said above
+            allowed = table.fits(problem, i, both, (table.CLOSED, table.ZONE)).tolist()
+            for on_vm, fits in zip((1, 0), allowed, strict=False):
+                if not fits:
+                    model.add(self.c[i] == 1 - on_vm)
 
     def _sharing(self, n: int) -> None:
         """`same[u, v]`: on one edge device. Pinned steps share if their pins agree."""
@@ -213,10 +213,9 @@ class _Model:
             model.add_bool_or([uv.negated(), vw.negated(), uw])
             model.add_bool_or([uv.negated(), uw.negated(), vw])
             model.add_bool_or([vw.negated(), uw.negated(), uv])
-        for group in problem.together:
-            for u, v in combinations(sorted(group), 2):
-                model.add(self.c[u] == self.c[v])
-                model.add(self.same[u, v] == 1).only_enforce_if(self.c[u].negated())
+        for u, v in table.pairs_together(problem).tolist():
+            model.add(self.c[u] == self.c[v])
+            model.add(self._pair(u, v) == 1).only_enforce_if(self.c[u].negated())
         self.opens = []
         for v in range(n):
             opens = model.new_bool_var(f"o{v}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from headwater.place import best
 from headwater.place.capacity import Capacity
+from headwater.place.constraint_table import LIMITS
 from headwater.place.copies import with_copies
 from headwater.place.placement import Budget, Clock
 from headwater.place.problem import Problem
@@ -190,7 +191,5 @@ RELAXATIONS = (
     _later,
     _lower_rates,
     _faster,
-    _stronger("memory_bytes", "memory"),
-    _stronger("access_bps", "bandwidth"),
-    _stronger("battery_mah", "battery"),
+    *(_stronger(*limit.relaxation) for limit in LIMITS if limit.relaxation),
 )

@@ -1,4 +1,4 @@
-"""The scores and constraints of a placement, compiled, over the columns of an dense."""
+"""The scores and constraints of a placement, compiled, over the columns of a `Dense`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import numpy as np
 
 from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
+from headwater.place import constraint_table as table
 from headwater.place.dense import Dense
 
 OUT = 8
 """Six measures as in `MEASURES`, the number of kinds of constraints broken, and by how much in all."""
-SLACK = 1e-9
+SLACK = table.SLACK
+CPU, ENERGY, ACCESS = (table.LIMITS.index(limit) for limit in (table.CPU, table.ENERGY, table.ACCESS))
 NO_BUDGET = 1e18
 """Stands for an infinite share: measures are weighted and summed, and nothing times infinity is no number."""
 
 
 def scratch(dense: Dense) -> tuple[Floats, Floats]:
     """Room for `evaluate`: sums per device, and the end of the slowest path per step."""
-    return np.zeros((6, dense.service.shape[1])), np.zeros(dense.service.shape[0])
+    return np.zeros((3 + len(table.LIMITS), dense.service.shape[1])), np.zeros(dense.service.shape[0])
 
 
 @kernel
@@ -100,21 +102,19 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
     if dense.turns_only:
         _evaluate_turns(dense, place.reshape((1, len(place))), sums, until, out.reshape((1, OUT)))
         return
-    sums[:] = 0.0
-    sums[1], sums[2] = dense.turn_0, dense.fastest_0
-    busy, turn, fastest, memory, bps, draw = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
-    n, m = dense.service.shape[0], dense.tail.shape[0]
+    turn, fastest, seen, used = sums[0], sums[1], sums[2], sums[3:]
+    turn[:], fastest[:], seen[:], used[:] = dense.turn_0, dense.fastest_0, 0.0, dense.base
+    n, m, limits = dense.service.shape[0], dense.tail.shape[0], dense.most.shape[0]
     broken = 0
     excess = 0.0
     for i in range(n):
         k = place[i]
         service = dense.service[i, k]
         if service > 0:
-            busy[k] += dense.load[i, k]
             turn[k] += service
             fastest[k] = max(fastest[k], dense.rate[i])
-        memory[k] += dense.memory[i]
-        draw[k] += dense.draw[i, k]
+        for c in range(limits):
+            used[c, k] += dense.use[c, i, k]
         if not dense.allowed[i, k]:
             broken |= 1
             excess += 1.0
@@ -128,10 +128,9 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
     for e in range(m):
         a, b = place[dense.tail[e]], place[dense.head[e]]
         if a != b:
-            bps[a] += dense.bps[e]
-            bps[b] += dense.bps[e]
-            draw[a] += dense.bytes_hz[e] * dense.radio[a]
-            draw[b] += dense.bytes_hz[e] * dense.radio[b]
+            for c in range(limits):
+                used[c, a] += dense.bytes_hz[e] * dense.per_byte[c, a]
+                used[c, b] += dense.bytes_hz[e] * dense.per_byte[c, b]
             if dense.zone[a] != dense.zone[b]:
                 wan += dense.bytes_hz[e]
                 money += dense.bytes_hz[e] * 3.6e-6 * dense.egress[a]
@@ -139,30 +138,20 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
     energy = 0.0
     for i in range(n):  # each host once: by its first step
         k = place[i]
-        if memory[k] < 0:
+        if seen[k] > 0:
             continue
+        seen[k] = 1.0
         devices += 1
         money += dense.price[k]
-        drawn = draw[k] + dense.draw_0[k]
-        share = drawn / dense.budget[k] if dense.budget[k] > 0 else (NO_BUDGET if drawn > 0 else 0.0)
-        energy = max(energy, share)
-        load = busy[k] + dense.busy_0[k]
-        if load > 1 + SLACK:
-            broken |= 4
-            excess += load - 1
+        drawn, budget = used[ENERGY, k], dense.most[ENERGY, k]
+        energy = max(energy, drawn / budget if budget > 0 else (NO_BUDGET if drawn > 0 else 0.0))
         if dense.model == 2 and fastest[k] * turn[k] >= 1:
-            broken |= 4
+            broken |= 4 << CPU
             excess += fastest[k] * turn[k] - 1
-        if share > 1 + SLACK:
-            broken |= 8
-            excess += _over(drawn, dense.budget[k])
-        if memory[k] + dense.memory_0[k] > dense.memory_limit[k] * (1 + SLACK):
-            broken |= 16
-            excess += _over(memory[k] + dense.memory_0[k], dense.memory_limit[k])
-        if bps[k] + dense.bps_0[k] > dense.access[k] * (1 + SLACK):
-            broken |= 32
-            excess += _over(bps[k] + dense.bps_0[k], dense.access[k])
-        memory[k] = -1.0
+        for c in range(limits):
+            if used[c, k] > dense.most[c, k] * (1 + SLACK):
+                broken |= 4 << c
+                excess += _over(used[c, k], dense.most[c, k])
     aggregate = 0.0
     critical = 0.0
     for at in range(n):
@@ -176,10 +165,10 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
         else:
             load = dense.load[i, k]
             if load >= 1:
-                broken |= 4
+                broken |= 4 << CPU
                 excess += load - 1
             if dense.model == 1:
-                load = busy[k] + dense.busy_0[k]
+                load = used[CPU, k]
             own = service / (1 - load) if load < 1 else 1e3 * load
         own += dense.window[i]
         aggregate += dense.step_paths[i] * own
@@ -191,7 +180,7 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
             if a != k:
                 hop = dense.send[e, dense.way[a, k]] + dense.latency[a, k]
                 if not hop < np.inf:  # no way, or a stream faster than it
-                    broken |= 32
+                    broken |= 4 << ACCESS
                     excess += 1.0
                     hop = 1e3
                 aggregate += dense.stream_paths[e] * hop
@@ -204,7 +193,7 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
         for measure in range(6):
             reached += dense.caps[row, measure] * out[measure]
         if reached > dense.caps[row, 6] * (1 + SLACK) + 1e-12:
-            broken |= 64
+            broken |= 4 << limits
             excess += (reached - dense.caps[row, 6]) / max(dense.caps[row, 6], 1e-12)
     kinds = 0
     while broken:

@@ -11,6 +11,7 @@ from headwater.errors import PlacementError, listed
 from headwater.net.arrays import Ints
 from headwater.net.net import Net
 from headwater.place import best
+from headwater.place.constraint_table import LIMITS, used
 from headwater.place.placement import Budget, Placement, failed
 from headwater.place.problem import NOTHING_TAKEN, Problem, Taken
 from headwater.place.repair import repair
@@ -146,18 +147,13 @@ def _workplaces(problem: Problem, device: Ints) -> set[int]:
 
 def uses(problem: Problem, device: Ints) -> dict[int, Taken]:
     """What a placed flow uses of every device, other flows left out."""
-    net, out = problem.net, {}
-    for d in np.unique(device).tolist():
-        kind, steps = net.classes[int(net.class_of[d])], np.flatnonzero(device == d)
-        outside = (device[problem.stream_from] == d) != (device[problem.stream_to] == d)
-        held = problem.held_s[steps, net.class_of[d]]
-        charge = float((problem.rate_hz[steps] * problem.charge_mas[steps, net.class_of[d]]).sum())
-        radio = float((problem.stream_hz * problem.stream_bytes)[outside].sum()) * kind.radio_mas_per_byte
+    hosts, total = used(problem, device)
+    out = {}
+    for d, row in zip(hosts.tolist(), total.T.tolist(), strict=True):
+        steps = np.flatnonzero(device == d)
+        held = problem.held_s[steps, problem.net.class_of[d]]
         out[d] = Taken(
-            utilisation=float(problem.load[steps, net.class_of[d]].sum()),
-            memory_bytes=float(problem.memory_bytes[steps].sum()),
-            access_bps=float(problem.stream_bps[outside].sum()),
-            draw_ma=charge + radio,
+            **{limit.taken: use for limit, use in zip(LIMITS, row, strict=True)},
             turn_s=float(held.sum()),
             fastest_hz=float(problem.rate_hz[steps][held > 0].max(initial=0.0)),
         )

@@ -262,7 +262,12 @@ class Problem:
     @cached_property
     def stream_bps(self) -> Floats:
         """Bits per second of each stream."""
-        return np.asarray(self.stream_hz * self.stream_bytes * self.bits_per_byte)
+        return np.asarray(self.stream_bytes_hz * self.bits_per_byte)
+
+    @cached_property
+    def stream_bytes_hz(self) -> Floats:
+        """Bytes per second of each stream."""
+        return np.asarray(self.stream_hz * self.stream_bytes)
 
     @property
     def shares_processor(self) -> bool:

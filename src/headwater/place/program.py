@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from headwater.net.arrays import Floats, Ints
+from headwater.place import constraint_table as table
 from headwater.place.placement import Budget
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 from headwater.place.seats import Seats
@@ -32,6 +33,7 @@ class Program:
 
     def __init__(self, problem: Problem, budget: Budget, seats: Seats, tangents: Iterable[float] = ()) -> None:
         self.problem, self.budget, self.seats = problem, budget, seats
+        self._devices_listed = table.Devices(seats.device, seats.kind, seats.zone[seats.place])
         self._tangents = sorted({*TANGENTS, *tangents})
         # the solver lets rows be off by 1e-6, so times are counted in units in which that is nothing
         self._unit_s = max(1e-9, 1e-3 * float(seats.wan_s[np.isfinite(seats.wan_s)].max(initial=0.0)))
@@ -71,17 +73,14 @@ class Program:
 
     def _columns_of(self, v: int) -> dict[int, int]:
         """The variables of a step by seat: one per seat where it may be; none if its pin leaves no choice."""
-        problem, seats = self.problem, self.seats
+        problem, listed = self.problem, np.arange(len(self.seats.device))
+        allowed = table.fits(problem, v, self._devices_listed)
         if problem.pinned[v] >= 0:
-            if int(problem.pinned[v]) in problem.closed:
+            here = int(np.flatnonzero(self.seats.device == problem.pinned[v])[0])
+            if not allowed[here]:
                 self._row({-1: 1.0}, 0.0, 0.0)
-            return {int(np.flatnonzero(seats.device == problem.pinned[v])[0]): -1}
-        out = {}
-        for k in range(len(seats.device)):
-            zone = int(seats.zone[seats.place[k]])
-            barred = problem.zone_allowed is not None and zone >= 0 and not problem.zone_allowed[v, zone]
-            if problem.load[v, seats.kind[k]] < 1 and not barred:
-                out[k] = self._variable(1.0, whole=True)
+            return {here: -1}
+        out = {int(k): self._variable(1.0, whole=True) for k in listed[allowed]}
         self._row(dict.fromkeys(out.values(), 1.0), 1.0, 1.0)
         return out
 
@@ -130,7 +129,7 @@ class Program:
                 within = [inside[k] for k in inside if seats.place[k] == a]
                 for same_here in within:
                     _add(seconds, same_here, -self._send_s(e, a, a))
-                if not problem.stream_bps[e] < self._speed(a, a):  # too fast for its zone's links: one device
+                if not self._passes(e, a, a):  # too fast for its zone's links: one device
                     together: Sum = dict(flow)
                     for same_here in within:
                         _add(together, same_here, -1.0)
@@ -174,8 +173,8 @@ class Program:
         return min(self._fastest[a], self._fastest[b])
 
     def _passes(self, e: int, a: int, b: int) -> bool:
-        bps = self.problem.stream_bps[e]
-        return bool(np.isfinite(self.seats.wan_s[a, b])) and bool(bps == 0 or bps < self._speed(a, b))
+        bps, speed, away_s = self.problem.stream_bps[e], self._speed(a, b), self.seats.wan_s[a, b]
+        return all(way.is_open(bps, speed, away_s) for way in table.WAYS)
 
     def _send_s(self, e: int, a: int, b: int) -> float:
         bits = self.problem.stream_bytes[e] * self.problem.bits_per_byte
@@ -207,7 +206,7 @@ class Program:
         service, window = problem.held_s[:, kind] / self._unit_s, float(problem.window_s[v]) / self._unit_s
         if not service[v] > 0:
             return
-        turns = problem.model is Model.ROUND_ROBIN
+        turns = table.has_turns(problem)
         taken = problem.taken.get(int(self.seats.device[k]), NOTHING_TAKEN)
         load: Sum = {-1: taken.turn_s / self._unit_s if turns else taken.utilisation}
         for u in range(len(problem.steps)):
@@ -217,7 +216,7 @@ class Program:
         if turns:
             fastest = max(float(problem.rate_hz[v]), taken.fastest_hz)
             if fastest > 0:
-                self._if_there(v, k, _scaled(load, -1.0), -(1 - 1e-9) / (fastest * self._unit_s), most)
+                self._if_there(v, k, _scaled(load, -1.0), -table.longest_turn_s(fastest) / self._unit_s, most)
             self._if_there(v, k, {seconds: 1.0, **_scaled(load, -1.0)}, window, most + window)
             return
         for at in self._tangents:
@@ -232,59 +231,44 @@ class Program:
         self._row(row, low - max(slack, 0.0), math.inf)
 
     def _group_steps(self) -> None:
-        for group in self.problem.together:
-            for other in group[1:]:
-                for k in range(len(self.seats.device)):
-                    equal: Sum = {}
-                    _add(equal, self._at(group[0], k), 1.0)
-                    _add(equal, self._at(other, k), -1.0)
-                    self._row(equal, 0.0, 0.0)
+        for one, other in table.pairs_together(self.problem).tolist():
+            for k in range(len(self.seats.device)):
+                equal: Sum = {}
+                _add(equal, self._at(one, k), 1.0)
+                _add(equal, self._at(other, k), -1.0)
+                self._row(equal, 0.0, 0.0)
 
     def _limit_devices(self) -> None:
-        """Processor, memory, link and battery of every real device."""
-        problem, classes = self.problem, self.problem.net.classes
+        """Let steps, streams and other flows use no more of any real device than it has."""
+        problem, arrays = self.problem, table.limits(self.problem)
         self.drawn: dict[int, Sum] = {}
         for k, device in enumerate(self.seats.device.tolist()):
-            busy, memory, link, draw = (
-                dict[int, float](),
-                dict[int, float](),
-                dict[int, float](),
-                dict[int, float](),
-            )
-            kind = classes[int(self.seats.kind[k])]
+            kind, border = int(self.seats.kind[k]), self._border(k)
             for v in range(len(problem.steps)):
-                at, rate = self._at(v, k), problem.rate_hz[v]
-                if at:
+                if at := self._at(v, k):
                     self._row({self.used[k]: 1.0, **_scaled(at, -1.0)}, 0.0, math.inf)
-                load = float(problem.load[v, self.seats.kind[k]])
-                _add(busy, at, load if math.isfinite(load) else 0.0)
-                _add(memory, at, float(problem.memory_bytes[v]))
-                _add(draw, at, rate * problem.charge_mas[v, self.seats.kind[k]])
-            for e in range(len(problem.stream_from)):
-                flow: Sum = {}
-                _add(flow, self._at(int(problem.stream_from[e]), k), 1.0)
-                _add(flow, self._at(int(problem.stream_to[e]), k), 1.0)
-                _add(flow, self.hop[e][2].get(k, {}), -2.0)
-                _add(link, flow, float(problem.stream_bps[e]))
-                _add(
-                    draw,
-                    flow,
-                    float(problem.stream_hz[e] * problem.stream_bytes[e]) * kind.radio_mas_per_byte,
-                )
-            _add(draw, {self.used[k]: 1.0}, kind.idle_ma)
-            self.drawn[k] = draw
-            if device < 0:
-                continue
-            taken = problem.taken.get(device, NOTHING_TAKEN)
-            self._row(busy, -math.inf, 1.0 - taken.utilisation)
-            for used, limit, others in (
-                (memory, kind.memory_bytes, taken.memory_bytes),
-                (link, kind.access_bps, taken.access_bps),
-                (dict(draw), kind.budget_ma, taken.draw_ma),
-            ):
-                if math.isfinite(limit):
-                    scale = 1 / limit if limit > 0 else 1.0
-                    self._row(_scaled(used, scale), -math.inf, (limit - others) * scale)
+            others = table.taken(problem, device)
+            for c, limit in enumerate(table.LIMITS):
+                used: Sum = {}
+                for v in range(len(problem.steps)):
+                    _add(used, self._at(v, k), float(arrays.step[c, v, kind]))
+                _add(used, border, float(arrays.per_byte[c, kind]))
+                _add(used, {self.used[k]: 1.0}, float(arrays.idle[c, kind]))
+                if limit is table.ENERGY:
+                    self.drawn[k] = used
+                most = float(arrays.most[c, kind])
+                if device >= 0 and math.isfinite(most):
+                    scale = 1 / most if most > 0 else 1.0
+                    self._row(_scaled(used, scale), -math.inf, (most - others[c]) * scale)
+
+    def _border(self, k: int) -> Sum:
+        """Bytes per second that come to a device and leave it."""
+        problem, border = self.problem, dict[int, float]()
+        for e, sent in enumerate(problem.stream_bytes_hz.tolist()):
+            _add(border, self._at(int(problem.stream_from[e]), k), sent)
+            _add(border, self._at(int(problem.stream_to[e]), k), sent)
+            _add(border, self.hop[e][2].get(k, {}), -2.0 * sent)
+        return border
 
     def _measure(self, name: str) -> Sum:
         """One measure of the placement as an expression."""
@@ -300,13 +284,13 @@ class Program:
             out = {self._slowest(): self._unit_s}
         elif name == "wan":
             for e, (_, crossing, _, _) in enumerate(self.hop):
-                _add(out, crossing, float(problem.stream_hz[e] * problem.stream_bytes[e]))
+                _add(out, crossing, float(problem.stream_bytes_hz[e]))
         elif name == "devices":
             out = dict.fromkeys(self.used.values(), 1.0)
         elif name == "money":
             out = {c: classes[int(self.seats.kind[k])].price_per_hour for k, c in self.used.items()}
             for e, (_, _, _, paid) in enumerate(self.hop):
-                _add(out, paid, float(problem.stream_hz[e] * problem.stream_bytes[e]) * 3600 / 1e9)
+                _add(out, paid, float(problem.stream_bytes_hz[e]) * 3600 / 1e9)
         else:
             share = self._variable(math.inf, whole=False)
             for k, draw in self.drawn.items():

@@ -8,6 +8,7 @@ import numpy as np
 
 from headwater.net.arrays import Ints
 from headwater.place import best
+from headwater.place import constraint_table as table
 from headwater.place.capacity import Capacity
 from headwater.place.descent import cheapest_between
 from headwater.place.placement import Budget, Clock, Placement, judged
@@ -38,16 +39,9 @@ def repair(problem: Problem, before: Ints, budget: Budget | None = None, *, spar
 
 
 def must_move(problem: Problem, before: Ints) -> list[int]:
-    """Steps that cannot stay: on a closed device, off their pin, or in a zone that no longer trusts them."""
-    net = problem.net
-    out = []
-    for step, device in enumerate(before.tolist()):
-        pin = int(problem.pinned[step])
-        zone_bars = problem.zone_allowed is not None and not problem.zone_allowed[step, int(net.zone_of(device))]
-        unable = not np.isfinite(problem.service_s[step, net.class_of[device]])
-        if device in problem.closed or (pin >= 0 and pin != device) or zone_bars or unable:
-            out.append(step)
-    return out
+    """Steps that cannot stay, whatever else moves: where they are is lost, off their pin, not trusted or too slow."""
+    there = table.devices(problem, before)
+    return [step for step in range(len(before)) if not table.fits(problem, step, there)[step]]
 
 
 def _widening(problem: Problem, before: Ints) -> list[list[int]]:

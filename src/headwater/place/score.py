@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.net.arrays import Floats, Ints
+from headwater.place.constraint_table import ENERGY, LIMITS, used_in_all
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 
 MEASURES = ("critical", "aggregate", "wan", "energy", "money", "devices")
@@ -49,7 +50,7 @@ def score(problem: Problem, device: Ints) -> Score:
     with_window = step_s + problem.window_s
     paths, stream_paths = problem.step_paths, problem.stream_paths
     crosses = zones[problem.stream_from] != zones[problem.stream_to]
-    wan_bytes = problem.stream_hz * problem.stream_bytes * crosses
+    wan_bytes = problem.stream_bytes_hz * crosses
     return Score(
         step_s=step_s,
         stream_s=stream_s,
@@ -105,31 +106,19 @@ def path_ends(problem: Problem, step_s: Floats, stream_s: Floats) -> tuple[Float
     return until, came_by
 
 
-def draws_ma(problem: Problem, device: Ints) -> dict[int, float]:
-    """The mean current of every device that hosts a step, idle current and radio included."""
-    net, draw = problem.net, {}
-    for d in np.unique(device).tolist():
-        kind = net.classes[int(net.class_of[d])]
-        draw[d] = kind.idle_ma + (problem.taken[d].draw_ma if d in problem.taken else 0.0)
-    for step, d in enumerate(device.tolist()):
-        draw[d] += problem.rate_hz[step] * problem.charge_mas[step, net.class_of[d]]
-    for e in np.flatnonzero(device[problem.stream_from] != device[problem.stream_to]).tolist():
-        bytes_per_s = problem.stream_hz[e] * problem.stream_bytes[e]
-        for d in (int(device[problem.stream_from[e]]), int(device[problem.stream_to[e]])):
-            draw[d] += bytes_per_s * net.classes[int(net.class_of[d])].radio_mas_per_byte
-    return {d: float(ma) for d, ma in draw.items()}
-
-
 def _longest(problem: Problem, step_s: Floats, stream_s: Floats) -> float:
     until, _ = path_ends(problem, step_s, stream_s)
     return float(until.max())
 
 
 def _energy(problem: Problem, device: Ints) -> float:
-    budgets = {d: problem.net.classes[int(problem.net.class_of[d])].budget_ma for d in device.tolist()}
-    if all(np.isinf(b) for b in budgets.values()):
+    budgets = np.array([kind.budget_ma for kind in problem.net.classes])[problem.net.class_of[device]]
+    if np.isinf(budgets).all():
         return 0.0
-    return max(part_of(ma, budgets[d]) for d, ma in draws_ma(problem, device).items())
+    hosts, total = used_in_all(problem, device)
+    budget = dict(zip(device.tolist(), budgets.tolist(), strict=True))
+    drawn = total[LIMITS.index(ENERGY)].tolist()
+    return max(part_of(ma, budget[d]) for d, ma in zip(hosts.tolist(), drawn, strict=True))
 
 
 def part_of(used: float, limit: float) -> float:
