@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Flow, engine, io
+from headwater.clock import now_ns
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.engine.linger import Linger
 from headwater.engine.options import Options
 from headwater.errors import HeadwaterError
+from headwater.flow.endpoints import Reject
 
 MS = 1_000_000
 
@@ -115,3 +119,52 @@ def test_a_file_is_read_without_a_pause(tmp_path, monkeypatch):
 def test_a_linger_that_makes_no_sense_is_refused(linger):
     with pytest.raises(HeadwaterError, match=r"linger|duration"):
         Options(linger=linger)
+
+
+class Windowed:
+    """A source whose sender has one record on its way at a time, and waits until it is committed."""
+
+    def __init__(self, count: int, awaits_commit: bool) -> None:
+        self.schema = Schema.of({"n": int})
+        self.count, self.awaits_commit = count, awaits_commit
+        self.position = self.committed = 0
+
+    def open(self, reject: Reject) -> Windowed:
+        return self
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        if self.position == self.count:
+            return None
+        if self.position > self.committed:
+            return Batch.none(self.schema)
+        self.position += 1
+        return Batch.of({"n": [self.position]}, self.schema, created_ns=now_ns() - MS)
+
+    def commit(self, position: int) -> None:
+        self.committed = position
+
+    def close(self) -> None:
+        pass
+
+
+def paused(monkeypatch: pytest.MonkeyPatch, source: Windowed) -> int:
+    """Return how often a run left its source alone."""
+    pauses: list[float] = []
+    decide = Linger.pause_s
+
+    def noted(self: Linger, now: int) -> float:
+        pauses.append(decide(self, now))
+        return 0.0
+
+    flow = Flow("windowed")
+    flow.read("in", source).write("out", io.Discard())
+    with monkeypatch.context() as patched:
+        patched.setattr(Linger, "pause_s", noted)
+        report = engine.run(flow, linger="1 s")
+    assert report.last.records_out["out"] == source.count
+    return sum(pause > 0 for pause in pauses)
+
+
+def test_a_sender_that_waits_for_a_commit_is_not_made_to_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paused(monkeypatch, Windowed(20, awaits_commit=True)) == 0
+    assert paused(monkeypatch, Windowed(20, awaits_commit=False)) > 0

@@ -13,7 +13,7 @@ from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
-from headwater.flow.endpoints import Reader, commit, dropped_by, opened, position_of
+from headwater.flow.endpoints import Reader, awaits_commit, commit, dropped_by, opened, position_of
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
 from headwater.operators.operator import rejected
@@ -107,7 +107,7 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self._inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0 if self._inner else options.linger_s)
+        linger = Linger(0.0 if self._inner or awaits_commit(reader) else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, _MOST)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:

@@ -17,6 +17,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
+| `awaits_commit` | true where its sender has only so much on its way until that is committed, so that nobody must dawdle |
 | `dropped` | how many records it had no room for, a number that only grows: its sender cannot be made to wait |
 
 | a sink may have | which says |
@@ -223,6 +224,11 @@ def commit(reader: Reader, position: Any) -> None:
     told = getattr(reader, "commit", None)
     if told is not None and position is not None:
         told(position)
+
+
+def awaits_commit(reader: Reader) -> bool:
+    """Tell whether who sends to a reader waits for commits: then to leave records to gather slows the sender down."""
+    return bool(getattr(reader, "awaits_commit", False))
 
 
 def dropped_by(reader: Reader) -> int:

@@ -43,6 +43,7 @@ class MqttReader:
         self.states = self._inbox.states
         self._commits_itself = True
         self._asked = self._stopped = False
+        self.awaits_commit = source.qos > 0  #: a broker has only so many messages on their way
         self.subscribed = Event()  #: the broker sends what is published from now on
         self.dropped = 0  #: messages of QoS 0 that came while the buffer was full
         self._connection = Connection(
