@@ -126,7 +126,7 @@ def test_both_matchers_evict_the_oldest_at_the_cap(
 
 @pytest.mark.parametrize("texts", [1, 300])
 def test_records_that_no_partial_match_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch, texts: int) -> None:
-    monkeypatch.setattr("headwater.cep.matchers.pattern.COMPACT_ROWS", 8)
+    monkeypatch.setattr("headwater.cep.matchers.compiled.COMPACT_ROWS", 8)
     text = "from every e1=a[x == 1] -> e2=a[y > e1.y and key != e1.key] within 9 sec select e1.id as i"
     chain = parse(text).statements[0].source  # type: ignore[union-attr]
     events = []

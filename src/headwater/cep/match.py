@@ -8,7 +8,7 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
-from headwater.cep.matchers.attempts import AttemptMatcher, Places, attempts
+from headwater.cep.matchers.attempts import AttemptMatcher, Layout, attempts
 from headwater.cep.matchers.comparison import comparisons
 from headwater.cep.matchers.compiled import own_reads
 from headwater.cep.matchers.interpreter import FOREVER, Interpreter
@@ -172,8 +172,8 @@ def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher 
             return PatternMatcher(a, tables, plan.wanted, plan.cap)
         if tables is not None and len(a.stages) <= plan.cap + 1:  # of a sequence, a key has fewer attempts than stages
             return SequenceMatcher(a, tables, plan.wanted)
-        places = Places.of(a, plan.wanted)
-        several = attempts(a, places) if places is not None else None
-        if places is not None and several is not None:
-            return AttemptMatcher(a, several, places, plan.wanted, plan.cap)
+        layout = Layout.of(a, plan.wanted)
+        several = attempts(a, layout) if layout is not None else None
+        if layout is not None and several is not None:
+            return AttemptMatcher(a, several, layout, plan.wanted, plan.cap)
     return Interpreter(a, plan.wanted, plan.cap)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,6 @@ from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.expression import compiled
 from headwater.operators.kernels import slide as k
-
-
-@dataclass(frozen=True)
-class Moves:
-    """What happened in a batch: the group and node of each record, and the nodes that left before it."""
-
-    groups: Array
-    node_of: Array
-    ends: Array
-    gone: Array
-    left: Array  #: the groups of those
 
 
 def following(aggregate: Aggregate, schema: Schema) -> Counted | Summed | Extreme | Distinct:
@@ -88,10 +76,10 @@ class Counted(_Following):
     def _fields(self) -> Any:
         return {"counts": (np.int64, 0)}, {}
 
-    def run(self, given: Column | None, moves: Moves) -> Column:
+    def run(self, given: Column | None, moves: k.Moves) -> Column:
         """Return the count after each record."""
         out = np.empty(len(moves.groups), np.int64)
-        k.count_along(moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.g["counts"], out)  # type: ignore[no-untyped-call]
+        k.count_along(tuple(moves), self.g["counts"], out)  # type: ignore[no-untyped-call]
         return out
 
     def saved(self, nodes: Array) -> Column:
@@ -112,22 +100,20 @@ class Summed(_Following):
             {"kept": (dtype, 0), "there": (np.bool_, False)},
         )
 
-    def run(self, given: Column | None, moves: Moves) -> Column:
+    def run(self, given: Column | None, moves: k.Moves) -> Column:
         """Return the result after each record."""
         assert given is not None
         values, there = _split(given, self.n["kept"].dtype)
         out = np.empty(len(values), self.n["kept"].dtype)
         seen = np.empty(len(values), np.int64)
         g, n = self.g, self.n
-        common = (values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"], n["there"])
+        common = (values, there, tuple(moves), n["kept"], n["there"])
         if out.dtype == np.int64:
             carried = np.empty(len(values), np.int64)
             k.sum_ints(*common, g["totals"], g["carried"], g["seen"], out, carried, seen)  # type: ignore[no-untyped-call]
             return self._of_whole(out, carried, seen)
-        k.sum_floats(  # type: ignore[no-untyped-call]
-            *common, g["shift"], g["totals"], g["lost"], g["squares"], g["lost_squares"], g["odd"], g["seen"],
-            self.function == "std", out, seen,
-        )  # fmt: skip
+        sums = tuple(g[name] for name in ("shift", "totals", "lost", "squares", "lost_squares", "odd", "seen"))
+        k.sum_floats(*common, sums, self.function == "std", out, seen)  # type: ignore[no-untyped-call]
         result: Array = out / np.maximum(seen, 1) if self.function == "mean" else out
         return _where_seen(result.astype(DTYPES[self.out], copy=False), seen)
 
@@ -154,7 +140,7 @@ class Extreme(_Following):
             {"kept": (dtype, 0), "there": (np.bool_, False), "before": (np.int64, -1), "after": (np.int64, -1)},
         )
 
-    def run(self, given: Column | None, moves: Moves) -> Column:
+    def run(self, given: Column | None, moves: k.Moves) -> Column:
         """Return the extreme after each record."""
         assert given is not None
         g, n = self.g, self.n
@@ -164,9 +150,8 @@ class Extreme(_Following):
         out, seen = np.zeros(len(values), values.dtype), np.empty(len(values), np.int64)
         held = moves.node_of >= 0
         k.extreme(  # type: ignore[no-untyped-call]
-            values, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, n["kept"],
-            n["before"], n["after"],
-            g["first"], g["last"], g["best"], g["seen"], self.function == "max", out, seen,
+            values, there, tuple(moves), n["kept"], n["before"], n["after"], g["first"], g["last"], g["best"], g["seen"],
+            self.function == "max", out, seen,
         )  # fmt: skip
         n["there"][moves.node_of[held]] = there[held]
         # values that can never be the extreme are not in the list, but a snapshot needs them
@@ -187,17 +172,14 @@ class Distinct(_Following):
         self._uses = np.zeros(0, np.int64)
         return {"found": (np.int64, 0)}, {"kept": (np.int64, -1)}
 
-    def run(self, given: Column | None, moves: Moves) -> Column:
+    def run(self, given: Column | None, moves: k.Moves) -> Column:
         """Return the number after each record."""
         assert given is not None
         values, valid = parts(given)
         there = np.ones(len(values), np.bool_) if valid is None else valid
         codes = self._coded(moves.groups, values if self._text else np.asarray(values))
         out = np.empty(len(values), np.int64)
-        k.distinct(  # type: ignore[no-untyped-call]
-            codes, there, moves.groups, moves.node_of, moves.ends, moves.gone, moves.left, self.n["kept"], self._uses,
-            self.g["found"], out,
-        )  # fmt: skip
+        k.distinct(codes, there, tuple(moves), self.n["kept"], self._uses, self.g["found"], out)  # type: ignore[no-untyped-call]
         self._tidy()
         return out
 

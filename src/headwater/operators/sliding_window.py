@@ -18,7 +18,7 @@ from headwater.operators.keys import IdleKeys, KeySlots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.progress import Progress, split_off
 from headwater.operators.projection import Projection
-from headwater.operators.running import Moves, following
+from headwater.operators.running import following
 from headwater.operators.snapshot import packed, unpacked
 
 _KIND = "sliding query window"
@@ -62,7 +62,7 @@ class SlidingOperator(Operator):
         self._groups = KeySlots(plan.given, (*plan.keys, *plan.groups))
         self._kept = bool(plan.limit or plan.span_us)
         self._each = [following(aggregate, plan.given) for _, aggregate in plan.aggregates]
-        self._nodes = {name: np.zeros(0, np.int64) for name in ("following", "group", "time", "born", "window")}
+        self._nodes = {name: np.zeros(0, np.int64) for name in ("following", "group", "time", "born")}
         self._head, self._tail = np.full(16, -1, np.int64), np.full(16, -1, np.int64)
         self._count = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
@@ -110,23 +110,21 @@ class SlidingOperator(Operator):
                 too_far.append((name, each.too_far))
         return columns, too_far
 
-    def _moves(self, batch: Batch, times: Array, groups: Array) -> Moves:
+    def _moves(self, batch: Batch, times: Array, groups: Array) -> k.Moves:
         n = batch.length
+        room = int(self._meta[k.LIVE]) + n if self._kept else 0
         node_of, ends = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        moves = k.Moves(groups, node_of, ends, np.empty(room, np.int64), np.empty(room, np.int64))
         if not self._kept:
-            none = np.zeros(0, np.int64)
-            return Moves(groups, node_of, ends, none, none)
+            return moves
         windows = self._windows.slots_of(batch) if self._plan.keys else np.zeros(n, np.int64)
         self._reserve(n, len(self._windows) if self._plan.keys else 1)
-        gone, left = (np.empty(int(self._meta[k.LIVE]) + n, np.int64) for _ in range(2))
+        count = k.slide(windows, groups, times, self._plan.limit, self._plan.span_us, self._pool(), tuple(moves))  # type: ignore[no-untyped-call]
+        return moves._replace(gone=moves.gone[:count], left=moves.left[:count])
+
+    def _pool(self) -> tuple[Array, ...]:
         at = self._nodes
-        count = k.slide(  # type: ignore[no-untyped-call]
-            windows, groups, times, self._plan.limit, self._plan.span_us, at["following"], at["group"], at["time"],
-            at["born"],
-            self._head, self._tail, self._count, self._meta, node_of, ends, gone, left,
-        )  # fmt: skip
-        at["window"][node_of] = windows
-        return Moves(groups, node_of, ends, gone[:count], left[:count])
+        return at["following"], at["group"], at["time"], at["born"], self._head, self._tail, self._count, self._meta
 
     def _reserve(self, records: int, windows: int) -> None:
         free = len(self._nodes["group"]) - int(self._meta[k.LIVE])
@@ -154,18 +152,14 @@ class SlidingOperator(Operator):
         return None
 
     def _sweep(self, now: int) -> None:
-        at, room = self._nodes, int(self._meta[k.LIVE])
+        room = int(self._meta[k.LIVE])
         if not room:
             return
         gone, left = (np.empty(room, np.int64) for _ in range(2))
-        count = k.sweep(  # type: ignore[no-untyped-call]
-            now, self._plan.span_us, at["following"], at["group"], at["time"], self._head, self._tail, self._count,
-            self._meta, gone, left,
-        )  # fmt: skip
-        none = np.zeros(0, np.int64)
-        nothing = Batch.none(self._plan.given)
+        count = k.sweep(now, self._plan.span_us, self._pool(), gone, left)  # type: ignore[no-untyped-call]
+        none, nothing = np.zeros(0, np.int64), Batch.none(self._plan.given)
         for each in self._each:
-            each.run(each.read(nothing), Moves(none, none, none, gone[:count], left[:count]))
+            each.run(each.read(nothing), k.Moves(none, none, none, gone[:count], left[:count]))
 
     def _forget_idle_keys(self) -> None:
         """Forget groups without a record in a window, once they may be the greater part; aggregates without one stay."""

@@ -16,19 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headwater.cep.kernels.waiting import (
-    ALL,
-    HASH,
-    NULL,
-    SLOT,
-    STATE,
-    VALUE,
-    bucket_of,
-    enter_chain,
-    enter_heap,
-    leave_chain,
-    leave_heap,
-)
+from headwater.cep.kernels import waiting as w
 from headwater.data.jit import small_kernel as kernel
 
 SPARE = 8  #: attempts that one record or one moment may begin, at most
@@ -95,18 +83,18 @@ def _hang(p, side, plan, s):
     link = p * plan.rules[PER_ATTEMPT] + s.pool[p, LINKS]
     s.pool[p, LINKS] += 1
     key = s.pool[p, KEY]
-    s.links[link, SLOT], s.links[link, STATE] = key, side
+    s.links[link, w.SLOT], s.links[link, w.STATE] = key, side
     kind = plan.sides[side, INDEX]
     value = 0
-    if kind != ALL:
+    if kind != w.ALL:
         c = plan.sides[side, BY]
         row = s.rows[p, plan.conditions[c, 2]]
-        value = s.values[plan.conditions[c, 3], row] if row >= 0 else NULL
-    if kind <= HASH:
-        s.links[link, VALUE] = value
-        enter_chain(link, bucket_of(side, key, value, len(s.heads)), s.links, s.heads, s.tails)
+        value = s.values[plan.conditions[c, 3], row] if row >= 0 else w.NULL
+    if kind <= w.HASH:
+        s.links[link, w.VALUE] = value
+        w.enter_chain(link, w.bucket_of(side, key, value, len(s.heads)), s.links, s.heads, s.tails)
     else:
-        enter_heap(link, key * len(plan.sides) + side, value, kind, s.links, s.roots)
+        w.enter_heap(link, key * len(plan.sides) + side, value, kind, s.links, s.roots)
 
 
 @kernel
@@ -222,11 +210,11 @@ def leave(p, plan, s):
 def _unhang(p, plan, s):
     first = p * plan.rules[PER_ATTEMPT]
     for link in range(first, first + s.pool[p, LINKS]):
-        side = s.links[link, STATE]
-        if plan.sides[side, INDEX] <= HASH:
-            leave_chain(link, s.links, s.heads, s.tails)
+        side = s.links[link, w.STATE]
+        if plan.sides[side, INDEX] <= w.HASH:
+            w.leave_chain(link, s.links, s.heads, s.tails)
         else:
-            leave_heap(link, s.links[link, SLOT] * len(plan.sides) + side, s.links, s.roots)
+            w.leave_heap(link, s.links[link, w.SLOT] * len(plan.sides) + side, s.links, s.roots)
     s.pool[p, LINKS] = 0
 
 

@@ -9,35 +9,12 @@ and key. All of them are also in one list by age, from which they expire and are
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
-from headwater.cep.kernels.waiting import (
-    ALL,
-    BUCKET,
-    CAME,
-    GT,
-    HASH,
-    LT,
-    NAN,
-    NEXT,
-    NULL,
-    PREV,
-    SLOT,
-    STATE,
-    UNLIKE,
-    VALUE,
-    bucket_of,
-    enter_chain,
-    enter_heap,
-    holds,
-    in_reach,
-    leave_heap,
-    sort,
-)
-from headwater.cep.kernels.waiting import FIELDS as NODE
+from headwater.cep.kernels import waiting as w
 from headwater.data.jit import kernel
 
 #: columns of the pool, after those of every node; one row per partial match
-FIRST, OLDER, YOUNGER, BORN = range(NODE, NODE + 4)
-FIELDS = NODE + 4
+FIRST, OLDER, YOUNGER, BORN = range(w.FIELDS, w.FIELDS + 4)
+FIELDS = w.FIELDS + 4
 #: entries of `meta`
 FREE, OLDEST, YOUNGEST, LIVE, ARRIVALS, EVICTED, LAST_WAITING, BIRTHS = range(8)
 META = 8
@@ -105,30 +82,30 @@ def match(
                     meta[EVICTED] += 1
                 else:
                     break
-                waits_for = pool[p, STATE]
+                waits_for = pool[p, w.STATE]
                 if waits_for == stages - 1:
                     meta[LAST_WAITING] -= 1
-                if index[waits_for, 0] <= HASH:
-                    before, after, bucket = pool[p, PREV], pool[p, NEXT], pool[p, BUCKET]
+                if index[waits_for, 0] <= w.HASH:
+                    before, after, bucket = pool[p, w.PREV], pool[p, w.NEXT], pool[p, w.BUCKET]
                     if before >= 0:
-                        pool[before, NEXT] = after
+                        pool[before, w.NEXT] = after
                     else:
                         heads[bucket] = after
                     if after >= 0:
-                        pool[after, PREV] = before
+                        pool[after, w.PREV] = before
                     else:
                         tails[bucket] = before
                 else:
-                    leave_heap(p, pool[p, SLOT] * stages + waits_for, pool, roots)
+                    w.leave_heap(p, pool[p, w.SLOT] * stages + waits_for, pool, roots)
                 if not every:
-                    armed[pool[p, SLOT]] = 0  # a pattern that was never matched starts anew
+                    armed[pool[p, w.SLOT]] = 0  # a pattern that was never matched starts anew
                 meta[OLDEST] = pool[p, YOUNGER]
                 if meta[OLDEST] >= 0:
                     pool[meta[OLDEST], OLDER] = -1
                 else:
                     meta[YOUNGEST] = -1
-                pool[p, STATE] = -1
-                pool[p, NEXT] = meta[FREE]
+                pool[p, w.STATE] = -1
+                pool[p, w.NEXT] = meta[FREE]
                 meta[FREE] = p
                 meta[LIVE] -= 1
             if stage == stages:
@@ -142,8 +119,8 @@ def match(
                 armed[slot] = 1
                 if stages > 1:
                     p = meta[FREE]
-                    meta[FREE] = pool[p, NEXT]
-                    pool[p, SLOT], pool[p, FIRST], pool[p, BORN] = slot, now, meta[BIRTHS]
+                    meta[FREE] = pool[p, w.NEXT]
+                    pool[p, w.SLOT], pool[p, FIRST], pool[p, BORN] = slot, now, meta[BIRTHS]
                     meta[BIRTHS] += 1
                     pool[p, OLDER], pool[p, YOUNGER] = meta[YOUNGEST], -1
                     if meta[YOUNGEST] >= 0:
@@ -160,38 +137,38 @@ def match(
                     armed[slot] = 2
             elif meta[LIVE] > 0:
                 kind, skip = index[stage, 0], index[stage, 1]
-                if kind == UNLIKE:
+                if kind == w.UNLIKE:
                     # Those that an equal record has passed by are equal to it: only what came since can be unlike.
                     value = values[conditions[skip, 1], row]
                     at = slot * stages + stage
                     since = marks[at, 1] if marks[at, 0] == value else -1
-                    p = tails[bucket_of(stage, slot, 0, buckets)] if value != NULL else -1
+                    p = tails[w.bucket_of(stage, slot, 0, buckets)] if value != w.NULL else -1
                     while p >= 0:
-                        if pool[p, STATE] == stage and pool[p, SLOT] == slot:
-                            if pool[p, CAME] < since:
+                        if pool[p, w.STATE] == stage and pool[p, w.SLOT] == slot:
+                            if pool[p, w.CAME] < since:
                                 break
                             found[n] = p
                             n += 1
-                        p = pool[p, PREV]
+                        p = pool[p, w.PREV]
                     for j in range(n // 2):
                         found[j], found[n - 1 - j] = found[n - 1 - j], found[j]
-                    if value != NULL:
+                    if value != w.NULL:
                         marks[at, 0], marks[at, 1] = value, meta[ARRIVALS]
                     skip = -1
-                elif kind <= HASH:
-                    value = values[conditions[skip, 1], row] if kind == HASH else 0
-                    if kind == ALL or value > NAN:
-                        p = heads[bucket_of(stage, slot, value, buckets)]
+                elif kind <= w.HASH:
+                    value = values[conditions[skip, 1], row] if kind == w.HASH else 0
+                    if kind == w.ALL or value > w.NAN:
+                        p = heads[w.bucket_of(stage, slot, value, buckets)]
                         while p >= 0:
-                            if pool[p, STATE] == stage and pool[p, SLOT] == slot and pool[p, VALUE] == value:
+                            if pool[p, w.STATE] == stage and pool[p, w.SLOT] == slot and pool[p, w.VALUE] == value:
                                 found[n] = p
                                 n += 1
-                            p = pool[p, NEXT]
+                            p = pool[p, w.NEXT]
                 else:
-                    strictly = conditions[skip, 0] == GT or conditions[skip, 0] == LT
+                    strictly = conditions[skip, 0] == w.GT or conditions[skip, 0] == w.LT
                     value = values[conditions[skip, 1], row]
-                    n = in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
-                    sort(found, n, pool, CAME)
+                    n = w.in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
+                    w.sort(found, n, pool, w.CAME)
             # -- move them on
             for j in range(n):
                 p = found[j]
@@ -200,23 +177,23 @@ def match(
                     for c in range(bounds[stage], bounds[stage + 1]):
                         if c != skip:
                             earlier = values[conditions[c, 3], rows[p, conditions[c, 2]]]
-                            if not holds(conditions[c, 0], values[conditions[c, 1], row], earlier):
+                            if not w.holds(conditions[c, 0], values[conditions[c, 1], row], earlier):
                                 fits = False
                                 break
                     if not fits:
                         continue
-                    if index[stage, 0] <= HASH:
-                        before, after, bucket = pool[p, PREV], pool[p, NEXT], pool[p, BUCKET]
+                    if index[stage, 0] <= w.HASH:
+                        before, after, bucket = pool[p, w.PREV], pool[p, w.NEXT], pool[p, w.BUCKET]
                         if before >= 0:
-                            pool[before, NEXT] = after
+                            pool[before, w.NEXT] = after
                         else:
                             heads[bucket] = after
                         if after >= 0:
-                            pool[after, PREV] = before
+                            pool[after, w.PREV] = before
                         else:
                             tails[bucket] = before
                     else:
-                        leave_heap(p, slot * stages + stage, pool, roots)
+                        w.leave_heap(p, slot * stages + stage, pool, roots)
                 rows[p, stage] = row
                 if stage == stages - 1:
                     meta[LAST_WAITING] -= 1
@@ -234,29 +211,29 @@ def match(
                         pool[younger, OLDER] = older
                     else:
                         meta[YOUNGEST] = older
-                    pool[p, STATE] = -1
-                    pool[p, NEXT] = meta[FREE]
+                    pool[p, w.STATE] = -1
+                    pool[p, w.NEXT] = meta[FREE]
                     meta[FREE] = p
                     meta[LIVE] -= 1
                     continue
                 # -- let it wait for the next stage
-                pool[p, STATE], pool[p, CAME] = stage + 1, meta[ARRIVALS]
+                pool[p, w.STATE], pool[p, w.CAME] = stage + 1, meta[ARRIVALS]
                 meta[ARRIVALS] += 1
                 if stage + 1 == stages - 1:
                     meta[LAST_WAITING] += 1
                 kind, c = index[stage + 1, 0], index[stage + 1, 1]
-                value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
-                if kind <= HASH:
-                    bucket = bucket_of(stage + 1, slot, value, buckets)
-                    pool[p, VALUE], pool[p, BUCKET] = value, bucket
-                    pool[p, NEXT], pool[p, PREV] = -1, tails[bucket]
+                value = 0 if kind <= w.UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+                if kind <= w.HASH:
+                    bucket = w.bucket_of(stage + 1, slot, value, buckets)
+                    pool[p, w.VALUE], pool[p, w.BUCKET] = value, bucket
+                    pool[p, w.NEXT], pool[p, w.PREV] = -1, tails[bucket]
                     if tails[bucket] >= 0:
-                        pool[tails[bucket], NEXT] = p
+                        pool[tails[bucket], w.NEXT] = p
                     else:
                         heads[bucket] = p
                     tails[bucket] = p
                 else:
-                    enter_heap(p, slot * stages + stage + 1, value, kind, pool, roots)
+                    w.enter_heap(p, slot * stages + stage + 1, value, kind, pool, roots)
     return stop, m
 
 
@@ -264,9 +241,9 @@ def match(
 def rehang(order, index, pool, heads, tails):
     """Hang partial matches, in the order given, into new and empty chains."""
     for p in order:
-        if index[pool[p, STATE], 0] <= HASH:
-            bucket = bucket_of(pool[p, STATE], pool[p, SLOT], pool[p, VALUE], len(heads))
-            enter_chain(p, bucket, pool, heads, tails)
+        if index[pool[p, w.STATE], 0] <= w.HASH:
+            bucket = w.bucket_of(pool[p, w.STATE], pool[p, w.SLOT], pool[p, w.VALUE], len(heads))
+            w.enter_chain(p, bucket, pool, heads, tails)
 
 
 @kernel
@@ -275,17 +252,17 @@ def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, p
     stages = rows.shape[1]
     for p in range(len(slots)):
         rows[p] = taken[p]
-        pool[p, STATE], pool[p, SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
-        pool[p, BORN], pool[p, CAME] = p, entries[p]
+        pool[p, w.STATE], pool[p, w.SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
+        pool[p, BORN], pool[p, w.CAME] = p, entries[p]
         pool[p, OLDER], pool[p, YOUNGER] = p - 1, p + 1
         if waits_for[p] == stages - 1:
             meta[LAST_WAITING] += 1
         kind, c = index[waits_for[p], 0], index[waits_for[p], 1]
-        value = 0 if kind <= UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
-        if kind <= HASH:
-            pool[p, VALUE] = value
+        value = 0 if kind <= w.UNLIKE else values[conditions[c, 3], rows[p, conditions[c, 2]]]
+        if kind <= w.HASH:
+            pool[p, w.VALUE] = value
         else:
-            enter_heap(p, slots[p] * stages + waits_for[p], value, kind, pool, roots)
+            w.enter_heap(p, slots[p] * stages + waits_for[p], value, kind, pool, roots)
     if len(slots):
         pool[len(slots) - 1, YOUNGER] = -1
         meta[OLDEST], meta[YOUNGEST] = 0, len(slots) - 1

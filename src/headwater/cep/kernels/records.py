@@ -4,95 +4,17 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
-from headwater.cep.kernels.nfa import (
-    ACCEPT,
-    AND,
-    ATTEMPTS,
-    BIT,
-    BORN,
-    BROKEN,
-    BUSY,
-    BY,
-    CAME,
-    CAP,
-    CLOCK,
-    CONDITION,
-    CONDITIONS_END,
-    COUNT,
-    CREATED,
-    DEADLINE,
-    ENTERED,
-    EVICTED,
-    FIRST,
-    INDEX,
-    IS_WAIT,
-    KEY,
-    KIND,
-    LEAST,
-    LIVE,
-    MATCHES,
-    MOST,
-    NEVER,
-    NONE,
-    NOTHING_YET,
-    OLDEST,
-    OPEN_UNTIL,
-    OR,
-    PASSED,
-    PER_ATTEMPT,
-    PLACES,
-    POS,
-    REBORN,
-    REBORN_AT,
-    SEEN,
-    SEQ,
-    SIDE,
-    SIDES,
-    SPARE,
-    STRICT,
-    WAIT,
-    WAITS,
-    WITHIN,
-    YOUNGER,
-    arm,
-    bear_again,
-    begin,
-    die,
-    leave,
-    leave_places,
-    move_on,
-    restart,
-    stay,
-    stop_waiting,
-    take,
-    wait,
-    wait_in_place,
-)
-from headwater.cep.kernels.waiting import (
-    ALL,
-    GT,
-    HASH,
-    LT,
-    NAN,
-    NEXT,
-    NULL,
-    SLOT,
-    STATE,
-    VALUE,
-    bucket_of,
-    holds,
-    in_reach,
-    sort,
-)
+from headwater.cep.kernels import nfa as k
+from headwater.cep.kernels import waiting as w
 from headwater.data.jit import small_kernel as kernel
 
 
 @kernel
 def _fits(p, side, row, plan, s):
-    for c in range(plan.sides[side, CONDITION], plan.sides[side, CONDITIONS_END]):
+    for c in range(plan.sides[side, k.CONDITION], plan.sides[side, k.CONDITIONS_END]):
         earlier = s.rows[p, plan.conditions[c, 2]]
-        other = s.values[plan.conditions[c, 3], earlier] if earlier >= 0 else NULL
-        if not holds(plan.conditions[c, 0], s.values[plan.conditions[c, 1], row], other):
+        other = s.values[plan.conditions[c, 3], earlier] if earlier >= 0 else w.NULL
+        if not w.holds(plan.conditions[c, 0], s.values[plan.conditions[c, 1], row], other):
             return False
     return True
 
@@ -100,25 +22,25 @@ def _fits(p, side, row, plan, s):
 @kernel
 def _offer(p, pos, i, row, time, passes, plan, s):
     """Offer a record to an attempt at a stage; say whether that was the place for it."""
-    own = s.pool[p, POS] == pos
-    kind = plan.stages[pos, KIND]
-    for side in range(plan.stages[pos, SIDE], plan.stages[pos, SIDE] + plan.stages[pos, SIDES]):
+    own = s.pool[p, k.POS] == pos
+    kind = plan.stages[pos, k.KIND]
+    for side in range(plan.stages[pos, k.SIDE], plan.stages[pos, k.SIDE] + plan.stages[pos, k.SIDES]):
         if not passes[side, i] or not _fits(p, side, row, plan, s):
             continue
-        if plan.sides[side, IS_WAIT]:
-            if not own or s.pool[p, PASSED]:
+        if plan.sides[side, k.IS_WAIT]:
+            if not own or s.pool[p, k.PASSED]:
                 continue
-            if kind == OR:
-                stop_waiting(p, s)  # the other side may still come
+            if kind == k.OR:
+                k.stop_waiting(p, s)  # the other side may still come
             else:
-                die(p, time, True, plan, s)
+                k.die(p, time, True, plan, s)
             return True
-        if kind == ACCEPT:
-            fits = not own or plan.stages[pos, MOST] == NONE or s.pool[p, COUNT] < plan.stages[pos, MOST]
+        if kind == k.ACCEPT:
+            fits = not own or plan.stages[pos, k.MOST] == k.NONE or s.pool[p, k.COUNT] < plan.stages[pos, k.MOST]
         else:
-            fits = not own or s.pool[p, COUNT] & plan.sides[side, BIT] == 0
+            fits = not own or s.pool[p, k.COUNT] & plan.sides[side, k.BIT] == 0
         if fits:
-            take(p, pos, side, row, time, plan, s)
+            k.take(p, pos, side, row, time, plan, s)
             return True
     return False
 
@@ -126,12 +48,12 @@ def _offer(p, pos, i, row, time, passes, plan, s):
 @kernel
 def _show(p, i, row, time, passes, plan, s):
     """Show a record to an attempt: what follows a count that has enough comes first."""
-    pos = s.pool[p, POS]
-    if plan.stages[pos, KIND] == ACCEPT and s.pool[p, COUNT] >= plan.stages[pos, LEAST]:
+    pos = s.pool[p, k.POS]
+    if plan.stages[pos, k.KIND] == k.ACCEPT and s.pool[p, k.COUNT] >= plan.stages[pos, k.LEAST]:
         for later in range(pos + 1, len(plan.stages)):
             if _offer(p, later, i, row, time, passes, plan, s):
                 return
-            if plan.stages[later, KIND] != ACCEPT or plan.stages[later, LEAST] > 0:
+            if plan.stages[later, k.KIND] != k.ACCEPT or plan.stages[later, k.LEAST] > 0:
                 break
     _offer(p, pos, i, row, time, passes, plan, s)
 
@@ -141,43 +63,47 @@ def _candidates(key, i, row, passes, plan, s):
     """Write the attempts that this record could move to `found`, in the order they came to their stages."""
     n = 0
     last = len(plan.sides) - 1
-    sides = range(last, last + 1) if plan.rules[STRICT] else range(last)
-    per = plan.rules[PER_ATTEMPT]
+    sides = range(last, last + 1) if plan.rules[k.STRICT] else range(last)
+    per = plan.rules[k.PER_ATTEMPT]
     for side in sides:
         if side < last and not passes[side, i]:
             continue
-        kind, c = plan.sides[side, INDEX], plan.sides[side, BY]
+        kind, c = plan.sides[side, k.INDEX], plan.sides[side, k.BY]
         before = n
-        if kind <= HASH:
-            value = 0 if kind == ALL else s.values[plan.conditions[c, 1], row]
-            if kind == ALL or value > NAN:
-                link = s.heads[bucket_of(side, key, value, len(s.heads))]
+        if kind <= w.HASH:
+            value = 0 if kind == w.ALL else s.values[plan.conditions[c, 1], row]
+            if kind == w.ALL or value > w.NAN:
+                link = s.heads[w.bucket_of(side, key, value, len(s.heads))]
                 while link >= 0:
-                    if s.links[link, STATE] == side and s.links[link, SLOT] == key and s.links[link, VALUE] == value:
+                    if (
+                        s.links[link, w.STATE] == side
+                        and s.links[link, w.SLOT] == key
+                        and s.links[link, w.VALUE] == value
+                    ):
                         s.found[n] = link
                         n += 1
-                    link = s.links[link, NEXT]
+                    link = s.links[link, w.NEXT]
         else:
             op = plan.conditions[c, 0]
             value = s.values[plan.conditions[c, 1], row]
             at = key * len(plan.sides) + side
-            n += in_reach(at, value, kind, op in (GT, LT), s.links, s.roots, s.found, n)
+            n += w.in_reach(at, value, kind, op in (w.GT, w.LT), s.links, s.roots, s.found, n)
         # an attempt that waits at several sides is found once
         kept = before
         for j in range(before, n):
             p = s.found[j] // per
-            if s.pool[p, SEEN] != s.meta[SEQ]:
-                s.pool[p, SEEN] = s.meta[SEQ]
+            if s.pool[p, k.SEEN] != s.meta[k.SEQ]:
+                s.pool[p, k.SEEN] = s.meta[k.SEQ]
                 s.found[kept] = p
                 kept += 1
         n = kept
-    sort(s.found, n, s.pool, CAME)
+    w.sort(s.found, n, s.pool, k.CAME)
     return n
 
 
 @kernel
 def _has_room(s, matches):
-    return s.meta[LIVE] + SPARE <= len(s.pool) and s.meta[MATCHES] + matches <= len(s.out)
+    return s.meta[k.LIVE] + k.SPARE <= len(s.pool) and s.meta[k.MATCHES] + matches <= len(s.out)
 
 
 @kernel
@@ -186,76 +112,76 @@ def pass_time(time, last, plan, s):
 
     What was born after number `last` waits for nothing any more.
     """
-    s.meta[CLOCK] = max(s.meta[CLOCK], time)
-    within = plan.rules[WITHIN]
+    s.meta[k.CLOCK] = max(s.meta[k.CLOCK], time)
+    within = plan.rules[k.WITHIN]
     while True:
-        deadline, next_ = NEVER, -1
+        deadline, next_ = k.NEVER, -1
         for pos in range(len(plan.stages)):
             p = s.queues[pos, 0]
-            if p >= 0 and s.pool[p, DEADLINE] < deadline:
-                deadline, next_ = s.pool[p, DEADLINE], p
-        too_old = s.pool[s.meta[OLDEST], FIRST] + within + 1 if within >= 0 and s.meta[OLDEST] >= 0 else NEVER
-        if min(deadline, too_old) > s.meta[CLOCK]:
+            if p >= 0 and s.pool[p, k.DEADLINE] < deadline:
+                deadline, next_ = s.pool[p, k.DEADLINE], p
+        too_old = s.pool[s.meta[k.OLDEST], k.FIRST] + within + 1 if within >= 0 and s.meta[k.OLDEST] >= 0 else k.NEVER
+        if min(deadline, too_old) > s.meta[k.CLOCK]:
             return True
         if not _has_room(s, 1):
             return False
         if too_old <= deadline:
-            die(s.meta[OLDEST], too_old, False, plan, s)
+            k.die(s.meta[k.OLDEST], too_old, False, plan, s)
         else:
-            stop_waiting(next_, s)
-            if s.pool[next_, BORN] <= last:
+            k.stop_waiting(next_, s)
+            if s.pool[next_, k.BORN] <= last:
                 _wait_out(next_, deadline, plan, s)
 
 
 @kernel
 def _wait_out(p, time, plan, s):
-    key, pos = s.pool[p, KEY], s.pool[p, POS]
-    leave(p, plan, s)
-    if s.pool[p, FIRST] == NOTHING_YET:
-        begin(p, time, s)  # time is counted from the first thing that happens, here the absence itself
-    if plan.stages[pos, KIND] == AND and s.pool[p, COUNT] == 0:
-        s.pool[p, PASSED] = 1
-        stay(p, plan, s)
+    key, pos = s.pool[p, k.KEY], s.pool[p, k.POS]
+    k.leave(p, plan, s)
+    if s.pool[p, k.FIRST] == k.NOTHING_YET:
+        k.begin(p, time, s)  # time is counted from the first thing that happens, here the absence itself
+    if plan.stages[pos, k.KIND] == k.AND and s.pool[p, k.COUNT] == 0:
+        s.pool[p, k.PASSED] = 1
+        k.stay(p, plan, s)
     else:
-        move_on(p, time, plan, s)
-    restart(key, time, plan, s)
+        k.move_on(p, time, plan, s)
+    k.restart(key, time, plan, s)
 
 
 @kernel
 def _rearm(key, time, plan, s):
     """Let a sequence with `every` start anew when nothing waits at its first place."""
-    if plan.rules[OPEN_UNTIL] == 0 and s.places[key * plan.rules[PLACES]] < 0:
-        p = arm(key, time, plan, s)
-        if s.meta[BROKEN]:
-            bear_again(p, s)
-    s.meta[BROKEN] = 0
+    if plan.rules[k.OPEN_UNTIL] == 0 and s.places[key * plan.rules[k.PLACES]] < 0:
+        p = k.arm(key, time, plan, s)
+        if s.meta[k.BROKEN]:
+            k.bear_again(p, s)
+    s.meta[k.BROKEN] = 0
 
 
 @kernel
 def _show_in_turn(key, i, row, time, n, passes, plan, s):
     """Show a record to all attempts at a sequence, at their last stages first; who does not take it is over."""
     for j in range(n):
-        leave_places(s.found[j], plan, s)
+        k.leave_places(s.found[j], plan, s)
     left_out = False
     for stage in range(len(plan.stages) - 1, -1, -1):
         for j in range(n):
             p = s.found[j]
-            if p < 0 or not s.pool[p, WAITS] >> stage & 1:
+            if p < 0 or not s.pool[p, k.WAITS] >> stage & 1:
                 continue
-            new = s.pool[p, FIRST] == NOTHING_YET
+            new = s.pool[p, k.FIRST] == k.NOTHING_YET
             if _show_at(p, stage, i, row, time, passes, plan, s):
                 s.found[j] = -1
                 left_out |= new and stage > 0
-    if left_out and plan.rules[OPEN_UNTIL] == 0:
+    if left_out and plan.rules[k.OPEN_UNTIL] == 0:
         # an attempt began beyond the first place, where the record may begin another
-        _show_at(arm(key, time, plan, s), 0, i, row, time, passes, plan, s)
+        _show_at(k.arm(key, time, plan, s), 0, i, row, time, passes, plan, s)
     _rearm(key, time, plan, s)
     # the record that broke a sequence may begin the next attempt
-    again, s.meta[REBORN] = s.meta[REBORN], 0
+    again, s.meta[k.REBORN] = s.meta[k.REBORN], 0
     for j in range(again):
-        p = s.meta[REBORN_AT + j]
+        p = s.meta[k.REBORN_AT + j]
         for stage in range(len(plan.stages) - 1, -1, -1):
-            if s.pool[p, WAITS] >> stage & 1 and _show_at(p, stage, i, row, time, passes, plan, s):
+            if s.pool[p, k.WAITS] >> stage & 1 and _show_at(p, stage, i, row, time, passes, plan, s):
                 break
     _rearm(key, time, plan, s)
 
@@ -264,33 +190,33 @@ def _show_in_turn(key, i, row, time, n, passes, plan, s):
 def _show_at(p, stage, i, row, time, passes, plan, s):
     """Show a record to an attempt at one of the stages where it waits; say whether that settles what becomes of it."""
     if _offer(p, stage, i, row, time, passes, plan, s):
-        if s.pool[p, POS] >= 0 and s.pool[p, WAITS] == 0:
-            die(p, time, False, plan, s)  # others wait wherever it would
+        if s.pool[p, k.POS] >= 0 and s.pool[p, k.WAITS] == 0:
+            k.die(p, time, False, plan, s)  # others wait wherever it would
         return True
-    if s.pool[p, WAITS] & ((1 << stage) - 1):
+    if s.pool[p, k.WAITS] & ((1 << stage) - 1):
         return False  # an earlier stage may take it
-    if s.pool[p, FIRST] != NOTHING_YET:
-        die(p, time, True, plan, s)
+    if s.pool[p, k.FIRST] != k.NOTHING_YET:
+        k.die(p, time, True, plan, s)
         return True
-    leave(p, plan, s)
-    stay(p, plan, s)
-    if s.pool[p, WAITS] == 0:
-        die(p, time, False, plan, s)
+    k.leave(p, plan, s)
+    k.stay(p, plan, s)
+    if s.pool[p, k.WAITS] == 0:
+        k.die(p, time, False, plan, s)
     return True
 
 
 @kernel
 def _show_to_all(key, i, row, time, n, passes, plan, s):
-    if plan.rules[STRICT]:
+    if plan.rules[k.STRICT]:
         _show_in_turn(key, i, row, time, n, passes, plan, s)
     else:
         for j in range(n):
             _show(s.found[j], i, row, time, passes, plan, s)
-    while s.meta[BUSY] > plan.rules[CAP]:
-        s.meta[EVICTED] += 1
-        die(s.meta[OLDEST], time, False, plan, s)
-    restart(key, time, plan, s)
-    s.meta[REBORN] = 0
+    while s.meta[k.BUSY] > plan.rules[k.CAP]:
+        s.meta[k.EVICTED] += 1
+        k.die(s.meta[k.OLDEST], time, False, plan, s)
+    k.restart(key, time, plan, s)
+    s.meta[k.REBORN] = 0
 
 
 @kernel
@@ -307,24 +233,24 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
 
     It stops for want of room; what was done by then for that record may be done again.
     """
-    timed = plan.rules[WITHIN] >= 0
+    timed = plan.rules[k.WITHIN] >= 0
     for pos in range(len(plan.stages)):
-        timed |= plan.stages[pos, WAIT] >= 0
+        timed |= plan.stages[pos, k.WAIT] >= 0
     for i in range(start, stop):
-        if timed and not pass_time(times[i], NEVER, plan, s):
+        if timed and not pass_time(times[i], k.NEVER, plan, s):
             return i
         if not _has_room(s, 0):
             return i
         key = slots[i]
-        restart(key, times[i], plan, s)
-        if plan.rules[STRICT]:
+        k.restart(key, times[i], plan, s)
+        if plan.rules[k.STRICT]:
             _rearm(key, times[i], plan, s)
-        s.meta[SEQ] += 1  # marks what this record has found
+        s.meta[k.SEQ] += 1  # marks what this record has found
         n = _candidates(key, i, base + i, passes, plan, s)
-        if not _has_room(s, n + SPARE):
+        if not _has_room(s, n + k.SPARE):
             return i
-        s.meta[CREATED], s.meta[ENTERED] = stamps[i, 0], stamps[i, 1]
-        if plan.rules[STRICT] and n == 1 and s.pool[s.found[0], FIRST] == NOTHING_YET and _suits_none(i, passes):
+        s.meta[k.CREATED], s.meta[k.ENTERED] = stamps[i, 0], stamps[i, 1]
+        if plan.rules[k.STRICT] and n == 1 and s.pool[s.found[0], k.FIRST] == k.NOTHING_YET and _suits_none(i, passes):
             continue  # it changes nothing: the one attempt there is has not begun
         _show_to_all(key, i, base + i, times[i], n, passes, plan, s)
     return stop
@@ -334,22 +260,22 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
 def plant(by_arrival, by_age, by_deadline, plan, s):
     """Put attempts, whose rows of the pool are complete, into all chains, heaps, queues and lists, in these orders."""
     for p in by_age:
-        begin(p, s.pool[p, FIRST], s)
+        k.begin(p, s.pool[p, k.FIRST], s)
     for p in by_deadline:
-        wait(p, s.pool[p, DEADLINE], s)
+        k.wait(p, s.pool[p, k.DEADLINE], s)
     for p in by_arrival:
-        s.keys[s.pool[p, KEY], ATTEMPTS] += 1
-        if plan.rules[STRICT]:
-            wait_in_place(p, plan, s)
+        s.keys[s.pool[p, k.KEY], k.ATTEMPTS] += 1
+        if plan.rules[k.STRICT]:
+            k.wait_in_place(p, plan, s)
         else:
-            stay(p, plan, s)
+            k.stay(p, plan, s)
 
 
 @kernel
 def number_by_age(pool, meta, place):
     """Write to `place` where each attempt stands in the list by age."""
-    p, n = meta[OLDEST], 0
+    p, n = meta[k.OLDEST], 0
     while p >= 0:
         place[p] = n
         n += 1
-        p = pool[p, YOUNGER]
+        p = pool[p, k.YOUNGER]

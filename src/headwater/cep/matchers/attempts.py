@@ -13,8 +13,8 @@ from headwater.cep.kernels import nfa as k
 from headwater.cep.kernels import records as shown
 from headwater.cep.kernels import waiting as w
 from headwater.cep.matchers.comparison import Comparisons, compare
-from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
-from headwater.data.batch import Batch, concat_batches
+from headwater.cep.matchers.compiled import PooledMatcher
+from headwater.data.batch import Batch
 from headwater.data.column import Array
 from headwater.flow.expr import Call, Expr
 from headwater.operators.chunk import Chunk
@@ -29,7 +29,7 @@ _SAVED = {
 
 
 @dataclass(frozen=True)
-class Places:
+class Layout:
     """Where an attempt keeps the records that somebody reads: of each event some of the first and some of the last."""
 
     firsts: dict[str, tuple[int, int]]  #: event → its first column, and how many
@@ -37,7 +37,7 @@ class Places:
     width: int
 
     @classmethod
-    def of(cls, automaton: Automaton, wanted: tuple[s.Attribute, ...]) -> Places | None:
+    def of(cls, automaton: Automaton, wanted: tuple[s.Attribute, ...]) -> Layout | None:
         """Return places for all that is wanted or compared, or None when that is too much."""
         read = [*wanted, *(a for side in automaton.sides() for c in side.cross for a in c.earlier())]
         firsts: dict[str, tuple[int, int]] = {}
@@ -59,7 +59,7 @@ class Places:
         return (self.lasts if index.back else self.firsts)[attribute.ref or ""][0] + index.offset
 
 
-def attempts(automaton: Automaton, places: Places) -> Comparisons | None:
+def attempts(automaton: Automaton, layout: Layout) -> Comparisons | None:
     """Return the tables of a chain, or None when only the interpreter can run it.
 
     That is one with `every` inside, a condition that is no comparison with one earlier record, or a very long sequence.
@@ -68,7 +68,7 @@ def attempts(automaton: Automaton, places: Places) -> Comparisons | None:
         return None
     if any(_minds_missing(condition.expr) for side in automaton.sides() for condition in side.cross):
         return None
-    return compare(automaton, places.place_of)
+    return compare(automaton, layout.place_of)
 
 
 def _minds_missing(expr: Expr) -> bool:
@@ -81,7 +81,7 @@ def _minds_missing(expr: Expr) -> bool:
     return False
 
 
-def _plan(automaton: Automaton, tables: Comparisons, kept: Places, cap: int) -> k.Plan:
+def _plan(automaton: Automaton, tables: Comparisons, kept: Layout, cap: int) -> k.Plan:
     stages = np.zeros((len(automaton.stages), k.STAGE_FIELDS), np.int64)
     known = np.zeros((len(automaton.sides()) + 1, k.SIDE_FIELDS), np.int64)
     places = first_places(automaton.stages)
@@ -140,16 +140,17 @@ def _longer(array: Array, room: int) -> Array:
     return np.concatenate([array, np.full(room - len(array), -1, np.int64)])
 
 
-class AttemptMatcher(PlainMatcher):
+class AttemptMatcher(PooledMatcher):
     """At most `cap` attempts that have taken something, over all keys; the one that began first is evicted first."""
 
+    _columns = (k.POS, k.KEY, k.BORN)
+
     def __init__(
-        self, automaton: Automaton, tables: Comparisons, places: Places, wanted: tuple[s.Attribute, ...], cap: int
+        self, automaton: Automaton, tables: Comparisons, layout: Layout, wanted: tuple[s.Attribute, ...], cap: int
     ) -> None:
-        self._places = places
+        self._layout = layout
         super().__init__(automaton, tables, wanted)
-        self._plan = _plan(automaton, tables, places, cap)
-        self._held = 0  #: records that were in use when they were last tidied up
+        self._plan = _plan(automaton, tables, layout, cap)
         self._begins_with_wait = bool(self._plan.stages[0, k.WAIT] >= 0)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.CLOCK] = k.NOTHING_YET
@@ -158,14 +159,14 @@ class AttemptMatcher(PlainMatcher):
 
     def place_of(self, attribute: s.Attribute) -> int:
         """Return the column of the record that an attribute reads."""
-        return self._places.place_of(attribute)
+        return self._layout.place_of(attribute)
 
     def _empty(self, room: int) -> None:
         """Make room for this many attempts, of which there are none yet."""
         per = int(self._plan.rules[k.PER_ATTEMPT])
         buckets = 1 << (2 * room * per - 1).bit_length()
         self._pool = np.full((room, k.FIELDS), -1, np.int64)
-        self._rows = np.full((room, self._places.width), -1, np.int64)
+        self._rows = np.full((room, self._layout.width), -1, np.int64)
         self._links = np.full((room * per, w.FIELDS), -1, np.int64)
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         self._roots = np.full(self._roots_for(len(self._keys)), -1, np.int64)
@@ -241,7 +242,7 @@ class AttemptMatcher(PlainMatcher):
                 at = shown.match(  # type: ignore[no-untyped-call]
                     at, chunk.length, base, chunk.times, chunk.slots, chunk.stamps, passes, self._plan, state
                 )
-                found += self._taken(state)
+                found += self._matched(state)
                 room = self._more_room(room)
         return found + self.advance(last)
 
@@ -253,64 +254,39 @@ class AttemptMatcher(PlainMatcher):
         while not done:
             state = self._state(room)
             done = bool(shown.pass_time(time, last, self._plan, state))  # type: ignore[no-untyped-call]
-            found += self._taken(state)
+            found += self._matched(state)
             room = room if done else self._more_room(room)
         return found
 
     def _state(self, room: int) -> k.State:
-        out, stamps = np.empty((room, self._places.width), np.int64), np.empty((room, 2), np.int64)
+        out, stamps = np.empty((room, self._layout.width), np.int64), np.empty((room, 2), np.int64)
         self._meta[k.MATCHES] = 0
         return k.State(
             self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._queues,
             self._keys, self._meta, self._found, self.store.values, out, stamps,
         )  # fmt: skip
 
-    def _taken(self, state: k.State) -> list[Batch]:
+    def _matched(self, state: k.State) -> list[Batch]:
         n = int(self._meta[k.MATCHES])
         return [self.results(state.out[:n], state.stamps[:n])] if n else []
 
     def _more_room(self, room: int) -> int:
         """Make room for attempts if there is none left, and return how much there should be for matches."""
         if self._meta[k.LIVE] + k.SPARE > len(self._pool):
-            live = np.flatnonzero(self._pool[:, k.POS] >= 0)
+            live = self._attempts()
             self._plant(self._fields(live), self._rows[live], 2 * len(self._pool))
         return max(room, min(2 * room, int(self._meta[k.BUSY]) + 64))
 
     # -- saving and tidying up ----------------------------------------------------------------------------------------
 
-    def _tidy(self) -> None:
-        """Forget records that no attempt holds, once they are the greater part."""
-        if self.store.length <= COMPACT_ROWS + 2 * self._held:
-            return
-        if self.store.texts > COMPACT_ROWS + 2 * self._held:
-            self._rebuild([self.save(np.arange(len(self._keys)))], len(self._pool))
-        else:
-            live = np.flatnonzero(self._pool[:, k.POS] >= 0)
-            rows = self._rows[live]
-            used = np.zeros(self.store.length + 1, np.bool_)
-            used[rows] = True  # -1, which stands for none, is the last place
-            used[-1] = False
-            self._rows[live] = np.where(rows >= 0, (np.cumsum(used) - 1)[rows], -1)
-            self.store.keep(np.flatnonzero(used))
-        self._held = self.store.length
+    def _start_over(self) -> None:
+        self._rebuild([self.save(np.arange(len(self._keys)))], len(self._pool))
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys as plain arrays; `slot` counts along `slots`."""
-        of = np.full(len(self._keys), -1, np.int64)
-        of[slots] = np.arange(len(slots))
-        live = np.flatnonzero(self._pool[:, k.POS] >= 0)
-        live = live[of[self._pool[live, k.KEY]] >= 0]
-        live = live[np.argsort(self._pool[live, k.BORN])]
-        records, taken = self.saved_records(self._rows[live])
-        return {
-            "records": records,
-            "taken": taken,
-            "done": self._keys[slots, k.DONE],
-            "clock": int(self._meta[k.CLOCK]),
-            "stamp": self._meta[[k.CREATED, k.ENTERED]],
-            **self._fields(live),
-            "slot": of[self._pool[live, k.KEY]],
-        }
+        live, saved = self._saved(slots, len(self._keys))
+        clock, stamp = int(self._meta[k.CLOCK]), self._meta[[k.CREATED, k.ENTERED]]
+        return {**self._fields(live), **saved, "done": self._keys[slots, k.DONE], "clock": clock, "stamp": stamp}
 
     def _fields(self, attempts: Array) -> dict[str, Array]:
         by_age = np.zeros(len(self._pool), np.int64)
@@ -334,15 +310,8 @@ class AttemptMatcher(PlainMatcher):
 
     def _rebuild(self, states: list[dict[str, Any]], room: int) -> None:
         """Start with the attempts of these states, and a new store."""
-        offsets = np.cumsum([0, *(state["records"].length for state in states)])
-        taken = np.concatenate(
-            [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
-        )
-        records = [state["records"] for state in states if state["records"].length] or [states[0]["records"]]
-        self.store = self._new_store()
-        taken = self.restore_records(concat_batches(records), taken)
-        joined = {name: np.concatenate([s[name] for s in states]) for name in ("slot", "begun", *_SAVED)}
-        self._plant(joined, taken, room)
+        rows, fields = self._joined(states, ("slot", "begun", *_SAVED))
+        self._plant(fields, rows, room)
 
     def _plant(self, attempts: dict[str, Array], rows: Array, room: int) -> None:
         """Start with these attempts: the one that began first is the oldest, the one that came first is found first."""

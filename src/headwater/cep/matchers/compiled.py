@@ -1,8 +1,10 @@
-"""Compiled matchers: one loop over a batch, partial matches in arrays; here what they share, and the one of sequences."""
+"""What compiled matchers share: one loop over a batch, attempts in arrays, records in a store."""
 
 from __future__ import annotations
 
 import operator as op
+from abc import abstractmethod
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -13,7 +15,7 @@ from headwater.cep.automaton import Absence, Accept, Automaton, label
 from headwater.cep.kernels.waiting import NULL
 from headwater.cep.matchers.comparison import Comparisons, compare, ordered
 from headwater.cep.matchers.store import EventStore
-from headwater.data.batch import Batch
+from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Column, Text, parts
 from headwater.data.schema import Type
 from headwater.flow.expr import Expr
@@ -23,7 +25,7 @@ from headwater.operators.expression import compiled_mask
 COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidied up
 
 
-class PlainMatcher:
+class CompiledMatcher:
     """What compiled matchers share: the records they keep, and their conditions on single records."""
 
     def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
@@ -95,6 +97,65 @@ class PlainMatcher:
             values[i] = self._coded(read(own), derived.kind)
         base = self.store.append(records.columns, values, records.stamps)
         return np.where(taken >= 0, taken + base, -1)
+
+
+class PooledMatcher(CompiledMatcher):
+    """Keeps attempts in the rows of a pool; here how their records are tidied up, saved and put together again."""
+
+    _pool: Array
+    _rows: Array  #: by attempt, the rows of its records in the store
+    _columns: tuple[int, int, int]  #: of the pool: stage, below 0 where there is no attempt; key; age
+
+    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
+        super().__init__(automaton, tables, wanted)
+        self._held = 0  #: records that were in use when they were last tidied up
+
+    def _attempts(self) -> Array:
+        return np.flatnonzero(self._pool[:, self._columns[0]] >= 0)
+
+    def _taken(self, attempts: Array) -> Array:
+        """Return the rows of the records that attempts hold, -1 for none."""
+        return self._rows[attempts]
+
+    @abstractmethod
+    def _start_over(self) -> None:
+        """Begin with new texts too: most of those known are in no record any more."""
+
+    def _tidy(self) -> None:
+        """Forget records that no attempt holds, once they are the greater part."""
+        if self.store.length <= COMPACT_ROWS + 2 * self._held:
+            return
+        if self.store.texts > COMPACT_ROWS + 2 * self._held:
+            self._start_over()
+        else:
+            attempts = self._attempts()
+            rows = self._taken(attempts)
+            used = np.zeros(self.store.length + 1, np.bool_)
+            used[rows] = True  # -1, which stands for none, is the last place
+            used[-1] = False
+            self._rows[attempts] = np.where(rows >= 0, (np.cumsum(used) - 1)[rows], -1)
+            self.store.keep(np.flatnonzero(used))
+        self._held = self.store.length
+
+    def _saved(self, slots: Array, keys: int) -> tuple[Array, dict[str, Any]]:
+        """Return the attempts of these keys, the oldest first, with their records and keys, which count along `slots`."""
+        _, key, age = self._columns
+        place = np.full(keys, -1, np.int64)
+        place[slots] = np.arange(len(slots))
+        chosen = self._attempts()
+        chosen = chosen[place[self._pool[chosen, key]] >= 0]
+        chosen = chosen[np.argsort(self._pool[chosen, age])]
+        records, taken = self.saved_records(self._taken(chosen))
+        return chosen, {"records": records, "taken": taken, "slot": place[self._pool[chosen, key]]}
+
+    def _joined(self, states: list[dict[str, Any]], names: Iterable[str]) -> tuple[Array, dict[str, Array]]:
+        """Put the records of saved states into a new store; return the rows they got, and the other fields."""
+        offsets = np.cumsum([0, *(state["records"].length for state in states)])
+        taken = [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
+        records = [state["records"] for state in states if state["records"].length] or [states[0]["records"]]
+        self.store = self._new_store()
+        rows = self.restore_records(concat_batches(records), np.concatenate(taken))
+        return rows, {name: np.concatenate([state[name] for state in states]) for name in names}
 
 
 def own_reads(automaton: Automaton) -> list[tuple[int, Expr]]:

@@ -11,21 +11,22 @@ from headwater.cep.automaton import Automaton
 from headwater.cep.kernels import pattern as k
 from headwater.cep.kernels import waiting as w
 from headwater.cep.matchers.comparison import Comparisons
-from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
-from headwater.data.batch import Batch, concat_batches
+from headwater.cep.matchers.compiled import PooledMatcher
+from headwater.data.batch import Batch
 from headwater.data.column import Array
 from headwater.operators.chunk import Chunk
 
 _ROOM = 1024
 
 
-class PatternMatcher(PlainMatcher):
+class PatternMatcher(PooledMatcher):
     """At most `cap` partial matches over all keys; the one that began first is evicted first."""
+
+    _columns = (w.STATE, w.SLOT, k.BORN)
 
     def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...], cap: int) -> None:
         super().__init__(automaton, tables, wanted)
         self._cap = cap
-        self._held = 0  #: records that were in use when they were last tidied up
         self._stages = len(self._sides)
         self._armed = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
@@ -131,52 +132,19 @@ class PatternMatcher(PlainMatcher):
         order = order[np.argsort(pool[order, w.CAME])]
         k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
-    def _tidy(self) -> None:
-        """Forget records that no partial match holds, once they are the greater part."""
-        if self.store.length <= COMPACT_ROWS + 2 * self._held:
-            return
-        if self.store.texts > COMPACT_ROWS + 2 * self._held:
-            self._start_over()
-        else:
-            self._renumber()
-        self._held = self.store.length
-
-    def _renumber(self) -> None:
-        live = np.flatnonzero(self._pool[:, w.STATE] >= 0)
-        taken = np.arange(self._stages) < self._pool[live, w.STATE][:, None]
-        rows = np.where(taken, self._rows[live], 0)
-        used = np.zeros(self.store.length, np.bool_)
-        used[rows[taken]] = True
-        self._rows[live] = np.where(taken, (np.cumsum(used) - 1)[rows], -1)
-        self.store.keep(np.flatnonzero(used))
+    def _taken(self, attempts: Array) -> Array:
+        return np.where(np.arange(self._stages) < self._pool[attempts, w.STATE][:, None], self._rows[attempts], -1)
 
     def _start_over(self) -> None:
-        """Begin with new texts too: most of those known are in no record any more."""
         armed = self._armed.copy()
-        state = self.save(np.arange(len(armed)))
-        self.store = self._new_store()
-        self._rebuild([state])
+        self._rebuild([self.save(np.arange(len(armed)))])
         self._armed = armed
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""
-        of = np.full(len(self._armed), -1, np.int64)
-        of[slots] = np.arange(len(slots))
-        live = np.flatnonzero(self._pool[:, w.STATE] >= 0)
-        live = live[of[self._pool[live, w.SLOT]] >= 0]
-        live = live[np.argsort(self._pool[live, k.BORN])]
-        stage = self._pool[live, w.STATE]
-        taken = np.where(np.arange(self._stages) < stage[:, None], self._rows[live], -1)
-        records, taken = self.saved_records(taken)
-        return {
-            "records": records,
-            "taken": taken,
-            "stage": stage,
-            "slot": of[self._pool[live, w.SLOT]],
-            "first": self._pool[live, k.FIRST],
-            "entry": self._pool[live, w.CAME],
-            "armed": self._armed[slots],
-        }
+        live, saved = self._saved(slots, len(self._armed))
+        fields = {"stage": w.STATE, "first": k.FIRST, "came": w.CAME}
+        return {**saved, **{name: self._pool[live, at] for name, at in fields.items()}, "armed": self._armed[slots]}
 
     def load(self, saved: dict[str, Any], slots: Array) -> None:
         """Add saved partial matches; `slots` are the keys that theirs have here."""
@@ -186,33 +154,23 @@ class PatternMatcher(PlainMatcher):
         own = self.save(np.arange(len(self._armed)))
         armed = self._armed.copy()
         armed[slots] = saved["armed"]
-        self.store = self._new_store()
-        self._rebuild(
-            [own, {**saved, "slot": slots[saved["slot"]], "entry": saved["entry"] + int(self._meta[k.ARRIVALS])}]
-        )
+        later = {"slot": slots[saved["slot"]], "came": saved["came"] + int(self._meta[k.ARRIVALS])}
+        self._rebuild([own, {**saved, **later}])
         self._armed = armed
 
     def _rebuild(self, states: list[dict[str, Any]]) -> None:
         """Start with these partial matches, the one that began first being the oldest."""
-        offsets = np.cumsum([0, *(state["records"].length for state in states)])
-        taken = np.concatenate(
-            [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
-        )
-        joined = {n: np.concatenate([s[n] for s in states]) for n in ("stage", "slot", "first", "entry")}
-        order = np.argsort(joined["first"], kind="stable")
-        taken, joined = taken[order], {name: array[order] for name, array in joined.items()}
+        taken, fields = self._joined(states, ("stage", "slot", "first", "came"))
+        order = np.argsort(fields["first"], kind="stable")
+        taken, fields = taken[order], {name: array[order] for name, array in fields.items()}
         self._empty(max(_ROOM, 1 << (len(order) - 1).bit_length() if len(order) else 0))
-        records = concat_batches(
-            [state["records"] for state in states if state["records"].length] or [states[0]["records"]]
-        )
-        taken = self.restore_records(records, taken)
-        by_entry = np.argsort(joined["entry"], kind="stable")
-        entries = np.empty_like(by_entry)
-        entries[by_entry] = np.arange(len(by_entry))
+        by_arrival = np.argsort(fields["came"], kind="stable")
+        came = np.empty_like(by_arrival)
+        came[by_arrival] = np.arange(len(by_arrival))
         t = self._tables
         k.plant(  # type: ignore[no-untyped-call]
-            joined["slot"], joined["first"], joined["stage"], entries, taken, self.store.values, t.conditions, t.index,
+            fields["slot"], fields["first"], fields["stage"], came, taken, self.store.values, t.conditions, t.index,
             self._pool, self._rows, self._roots, self._meta,
         )  # fmt: skip
-        self._meta[k.ARRIVALS] = len(by_entry)
-        k.rehang(by_entry, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
+        self._meta[k.ARRIVALS] = len(by_arrival)
+        k.rehang(by_arrival, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]

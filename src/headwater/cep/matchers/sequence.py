@@ -10,13 +10,13 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
 from headwater.cep.kernels import sequence as k
 from headwater.cep.matchers.comparison import Comparisons
-from headwater.cep.matchers.compiled import COMPACT_ROWS, PlainMatcher
+from headwater.cep.matchers.compiled import COMPACT_ROWS, CompiledMatcher
 from headwater.data.batch import Batch
 from headwater.data.column import Array
 from headwater.operators.chunk import Chunk
 
 
-class SequenceMatcher(PlainMatcher):
+class SequenceMatcher(CompiledMatcher):
     """Matches sequences: at most one attempt per stage and key, so there is nothing to bound."""
 
     evicted = 0

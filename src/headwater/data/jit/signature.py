@@ -20,6 +20,7 @@ _NAMES: dict[type, str] = {bool: "bool", int: "int64", float: "float64", type(No
 LOOKS: dict[type, Callable[[Any], Any]] = {np.ndarray: attrgetter("dtype", "ndim", "flags.num")} | dict.fromkeys(
     _NAMES, type
 )
+LOOKS[tuple] = lambda values: tuple([LOOKS[type(each)](each) for each in values])
 
 
 def signature_of(args: tuple[Any, ...]) -> Signature | None:

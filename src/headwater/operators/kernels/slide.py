@@ -10,6 +10,8 @@ then replays that.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from headwater.data.jit import kernel
@@ -19,33 +21,28 @@ META = 3
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
+class Moves(NamedTuple):
+    """What happened in a batch: the group and node of each record, and the nodes that left before it."""
+
+    groups: Any
+    node_of: Any
+    ends: Any
+    gone: Any
+    left: Any  #: the groups of those
+
+
 @kernel
-def slide(
-    windows,
-    groups,
-    times,
-    limit,
-    span,
-    following,
-    group,
-    time,
-    born,
-    head,
-    tail,
-    count,
-    meta,
-    node_of,
-    ends,
-    gone,
-    left,
-):
+def slide(windows, groups, times, limit, span, pool, moves):
     """Let records enter their windows: the last `limit` ones (0 for any number) of the last `span` (0 for any age)."""
+    following, group, time, born, head, tail, count, meta = pool
+    _, node_of, ends, gone, left = moves
     n = 0
     for i in range(len(windows)):
         w = windows[i]
-        now = times[i] if tail[w] < 0 else max(times[i], time[tail[w]])  # time does not run back in a window
+        # time does not run back in a window
+        now = times[i] if tail[w] < 0 else max(times[i], time[tail[w]])
         while head[w] >= 0 and ((limit > 0 and count[w] >= limit) or (span > 0 and time[head[w]] <= now - span)):
-            n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
+            n = _leave(w, pool, gone, left, n)
         ends[i] = n
         node = meta[FREE]
         meta[FREE] = following[node]
@@ -64,7 +61,8 @@ def slide(
 
 
 @kernel
-def _leave(w, following, group, head, tail, count, meta, gone, left, n):
+def _leave(w, pool, gone, left, n):
+    following, group, _, _, head, tail, count, meta = pool
     node = head[w]
     head[w] = following[node]
     if head[w] < 0:
@@ -78,17 +76,19 @@ def _leave(w, following, group, head, tail, count, meta, gone, left, n):
 
 
 @kernel
-def sweep(now, span, following, group, time, head, tail, count, meta, gone, left):
+def sweep(now, span, pool, gone, left):
     """Let everything leave that is older than `span`, in all windows."""
+    time, head = pool[2], pool[4]
     n = 0
     for w in range(len(head)):
         while head[w] >= 0 and time[head[w]] <= now - span:
-            n = _leave(w, following, group, head, tail, count, meta, gone, left, n)
+            n = _leave(w, pool, gone, left, n)
     return n
 
 
 @kernel
-def count_along(groups, node_of, ends, gone, left, counts, out):
+def count_along(moves, counts, out):
+    groups, _, ends, gone, left = moves
     done = 0
     for i in range(len(groups)):
         while done < ends[i]:
@@ -132,24 +132,9 @@ def _uncarry(x, g, totals, carried):
 
 
 @kernel
-def sum_ints(
-    values,
-    there,
-    groups,
-    node_of,
-    ends,
-    gone,
-    left,
-    kept,
-    kept_there,
-    totals,
-    carried,
-    seen,
-    out,
-    out_carried,
-    out_seen,
-):
+def sum_ints(values, there, moves, kept, kept_there, totals, carried, seen, out, out_carried, out_seen):
     """Follow the sum of whole numbers, exactly: it is `totals` and as many times 2**64 as were `carried`."""
+    groups, node_of, ends, gone, left = moves
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
@@ -204,7 +189,8 @@ def _with_odd(total, g, odd):
 
 
 @kernel
-def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):
+def _adjust(x, sign, g, sums):
+    shift, totals, lost, squares, lost_squares, odd, _ = sums
     if not np.isfinite(x):
         _count_odd(x, sign, g, odd)
         return
@@ -214,31 +200,13 @@ def _adjust(x, sign, g, shift, totals, lost, squares, lost_squares, odd):
 
 
 @kernel
-def sum_floats(
-    values,
-    there,
-    groups,
-    node_of,
-    ends,
-    gone,
-    left,
-    kept,
-    kept_there,
-    shift,
-    totals,
-    lost,
-    squares,
-    lost_squares,
-    odd,
-    seen,
-    deviation,
-    out,
-    out_seen,
-):
+def sum_floats(values, there, moves, kept, kept_there, sums, deviation, out, out_seen):
     """Follow the sum, or with `deviation` the standard deviation of the window as a whole population.
 
     Only the deviation is taken from a shifted origin, each time a group begins: no cancellation when the mean is large.
     """
+    groups, node_of, ends, gone, left = moves
+    shift, totals, lost, squares, lost_squares, odd, seen = sums
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
@@ -251,7 +219,7 @@ def sum_floats(
                     totals[g] = lost[g] = squares[g] = lost_squares[g] = 0.0
                     odd[g] = 0
                 else:
-                    _adjust(kept[node], -1, g, shift, totals, lost, squares, lost_squares, odd)
+                    _adjust(kept[node], -1, g, sums)
             done += 1
         if i == len(groups):
             break
@@ -260,7 +228,7 @@ def sum_floats(
             if seen[g] == 0:
                 shift[g] = values[i] if deviation and np.isfinite(values[i]) else 0.0
             seen[g] += 1
-            _adjust(values[i], 1, g, shift, totals, lost, squares, lost_squares, odd)
+            _adjust(values[i], 1, g, sums)
         if node >= 0:
             kept[node], kept_there[node] = values[i], there[i]
         total = totals[g] + lost[g]
@@ -277,26 +245,9 @@ def sum_floats(
 
 
 @kernel
-def extreme(
-    values,
-    there,
-    groups,
-    node_of,
-    ends,
-    gone,
-    left,
-    kept,
-    before,
-    after,
-    first,
-    last,
-    best,
-    seen,
-    largest,
-    out,
-    out_seen,
-):
+def extreme(values, there, moves, kept, before, after, first, last, best, seen, largest, out, out_seen):
     """Follow the smallest (or largest) value: a group's candidates form a list in which values only grow (or shrink)."""
+    groups, node_of, ends, gone, left = moves
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
@@ -339,8 +290,9 @@ def extreme(
 
 
 @kernel
-def distinct(codes, there, groups, node_of, ends, gone, left, kept, uses, found, out):
+def distinct(codes, there, moves, kept, uses, found, out):
     """Follow the number of different values; equal values of a group have equal codes, a missing one is -1 in `kept`."""
+    groups, node_of, ends, gone, left = moves
     done = 0
     for i in range(len(groups) + 1):
         end = ends[i] if i < len(groups) else len(gone)
