@@ -1,8 +1,11 @@
 """The experiment on MQTT, in small: its load recognises what comes back, and what does not."""
 
+import sys
+
 import numpy as np
 import pytest
 
+from headwater.errors import RunError
 from headwater_bench.experiments import mqtt
 from headwater_bench.experiments.mqtt_flows import lines_for, running
 from headwater_bench.experiments.mqtt_kernels import BASE, messages, results
@@ -40,3 +43,47 @@ def test_a_rate_counts_only_when_all_below_it_are_kept():
 
     assert mqtt._said([step(10), step(20), step(30, p99_ms=200.0)])["rate"] == 20
     assert mqtt._said([step(10, lost=1)]) | {"rate": 0} == mqtt._said([step(10, lost=1)])
+
+
+#: speaks as much of eKuiper's REST interface as the experiment uses, and echoes once it has a stream and a rule
+FAKE_EKUIPER = """#!{python}
+import json, os, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from headwater_bench.experiments.mqtt_flows import _echo
+asked = {{}}
+
+class Rest(BaseHTTPRequestHandler):
+    def answer(self, code):
+        self.send_response(code)
+        self.end_headers()
+    def do_GET(self):
+        self.answer(200)
+    def do_DELETE(self):
+        self.answer(404)
+    def do_POST(self):
+        asked[self.path] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if len(asked) == 2:
+            server = asked["/rules"]["actions"][0]["mqtt"]["server"]
+            assert server == os.environ["MQTT_SOURCE__DEFAULT__SERVER"]
+            for _ in range(2):
+                threading.Thread(target=_echo, args=(int(server.rpartition(":")[2]),), daemon=True).start()
+        self.answer(201)
+    def log_message(self, *_):
+        pass
+
+HTTPServer(("127.0.0.1", int(os.environ["KUIPER__BASIC__RESTPORT"])), Rest).serve_forever()
+"""
+
+
+def test_ekuiper_is_given_the_filter_as_a_rule(tmp_path):
+    (tmp_path / "bin").mkdir()
+    server = tmp_path / "bin" / "kuiperd"
+    server.write_text(FAKE_EKUIPER.format(python=sys.executable))
+    server.chmod(0o755)
+    steps = mqtt._climb("eKuiper", 0, (1000,), 0.2, [], folder=tmp_path)
+    assert [step.lost for step in steps] == [0]
+
+
+def test_a_folder_without_ekuiper_is_told(tmp_path):
+    with pytest.raises(RunError, match=r"expected bin/kuiperd there"):
+        mqtt._climb("eKuiper", 0, (1000,), 0.2, [], folder=tmp_path)

@@ -101,9 +101,10 @@ def mqtt(
     output: Output = None,
     as_json: JSON = False,
     seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+    ekuiper: Annotated[Path | None, typer.Option(help="folder of an eKuiper release, to measure it too")] = None,
 ) -> None:
     """MQTT in and out: the highest rates of a filter, a mean per sensor and ETL, straight and through mosquitto."""
-    _report("mqtt", quick, output, as_json, seconds=seconds)
+    _report("mqtt", quick, output, as_json, seconds=seconds, ekuiper=ekuiper)
 
 
 @app.command("aels-cases")

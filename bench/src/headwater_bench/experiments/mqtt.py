@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from headwater_bench.experiments.broker import broker
+from headwater_bench.experiments.mqtt_ekuiper import ekuiper as ekuiper_running
 from headwater_bench.experiments.mqtt_flows import TASKS, lines_for, running
 from headwater_bench.experiments.mqtt_load import Load, Step
 from headwater_bench.experiments.rows import text_table, write_rows
@@ -42,8 +43,10 @@ _TRIES = 3  # at each rate: the machine may be shared, and a pause of another's 
 _CONNECTIONS = {"echo": 1}  # two for all others: one reads, one publishes
 
 
-def run(quick: bool = False, output: Path | None = None, *, seconds: float = 2.0) -> dict[str, Any]:
-    """Climb the rates for each task, straight and through mosquitto, and for an echo in its place."""
+def run(
+    quick: bool = False, output: Path | None = None, *, seconds: float = 2.0, ekuiper: Path | None = None
+) -> dict[str, Any]:
+    """Climb the rates for each task, straight and through mosquitto, for an echo in its place, and for eKuiper if given."""
     rates, span_s = (_QUICK_RATES, 0.5) if quick else (_RATES, seconds)
     rows: list[dict[str, Any]] = []
     answer: dict[str, Any] = {"machine": machine(), "load_average": [round(load, 2) for load in os.getloadavg()]}
@@ -53,6 +56,9 @@ def run(quick: bool = False, output: Path | None = None, *, seconds: float = 2.0
     answer["filter"] |= {f"qos1_{key}": value for key, value in _said(flown).items()}
     echo = _said(_climb("echo", 0, rates, span_s, rows))
     answer["generator"] = echo | {"headroom": _ratio(echo["rate"], answer["filter"]["rate"])}
+    if ekuiper is not None:
+        theirs = _said(_climb("eKuiper", 0, rates, span_s, rows, folder=ekuiper))
+        answer["ekuiper"] = theirs | {"filter_over": _ratio(answer["filter"]["rate"], theirs["rate"])}
     if shutil.which("mosquitto"):
         ours, theirs = _side_by_side(rates if quick else _THROUGH_RATES, span_s, rows)
         answer["mosquitto"] = {"filter": ours, "echo": theirs, "of_echo": _ratio(ours["rate"], theirs["rate"])}
@@ -68,6 +74,7 @@ def table(answer: dict[str, Any]) -> str:
     rows = [(task, _shown(answer[task])) for task in TASKS]
     qos1 = {key.removeprefix("qos1_"): value for key, value in answer["filter"].items() if key.startswith("qos1_")}
     rows += [("filter, QoS 1", _shown(qos1)), ("echo", _shown(answer["generator"]))]
+    rows += [("filter in eKuiper", _shown(answer["ekuiper"]))] if "ekuiper" in answer else []
     if "mosquitto" in answer:
         rows += [(f"{name} through mosquitto", _shown(answer["mosquitto"][name])) for name in ("filter", "echo")]
     lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *shown) for name, shown in rows])
@@ -77,10 +84,18 @@ def table(answer: dict[str, Any]) -> str:
     return "\n".join([*lines, f"{answer['machine']}, load average {answer['load_average'][0]}"])
 
 
-def _climb(task: str, qos: int, rates: tuple[int, ...], span_s: float, rows: list[dict[str, Any]]) -> list[Step]:
-    """Offer rising rates until one is not kept; return the last try of each."""
+def _climb(
+    task: str,
+    qos: int,
+    rates: tuple[int, ...],
+    span_s: float,
+    rows: list[dict[str, Any]],
+    *,
+    folder: Path | None = None,
+) -> list[Step]:
+    """Offer rising rates until one is not kept; return the last try of each. `folder` is where eKuiper is."""
     steps: list[Step] = []
-    with _loaded(task, qos) as load:
+    with _loaded(task, qos, folder) as load:
         for rate in rates:
             steps.append(_offered(load, rate, span_s, rows, task=task, qos=qos, through=""))
             if not steps[-1].kept:
@@ -111,25 +126,24 @@ def _offered(load: Load, rate: float, span_s: float, rows: list[dict[str, Any]],
 
 
 @contextmanager
-def _loaded(task: str, qos: int) -> Iterator[Load]:
+def _loaded(task: str, qos: int, folder: Path | None = None) -> Iterator[Load]:
     """Start a system under test with a load that is its broker."""
-    load = Load(lines_for("filter" if task == "echo" else task), qos=qos)
-    with running(task, load.port, qos):
+    with (
+        closing(Load(lines_for(task), qos=qos)) as load,
+        running(task, load.port, qos) if folder is None else ekuiper_running(folder, load.port),
+    ):
         load.wait_for(_CONNECTIONS.get(task, 2))
         load.await_answer()
         yield load
-    load.close()
 
 
 @contextmanager
 def _behind_mosquitto(task: str) -> Iterator[Load]:
-    with broker() as url:
-        load = Load(lines_for("filter"), broker=int(url.rpartition(":")[2]))
+    with broker() as url, closing(Load(lines_for("filter"), broker=int(url.rpartition(":")[2]))) as load:
         load.join()
         with running(task, load.port):
             load.await_answer()
             yield load
-        load.close()
 
 
 def _said(steps: list[Step]) -> dict[str, Any]:
