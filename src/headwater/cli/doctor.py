@@ -66,8 +66,8 @@ def _print(checks: list[Check]) -> None:
 _PACKAGES: tuple[tuple[str, str, bool, str], ...] = (
     ("numpy", "", True, "columns"),
     ("numba", "", True, "compiled kernels"),
-    ("pyarrow", "", True, "files and borders"),
     ("msgspec", "", True, "JSON and snapshots"),
+    ("pyarrow", "arrow", False, "Parquet files, Spark"),
     ("matplotlib", "plots", False, "plots"),
     ("prometheus-client", "prometheus", False, "metrics for Prometheus"),
     ("ortools", "plan", False, "exact placement"),

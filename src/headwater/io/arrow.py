@@ -6,13 +6,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Column, Text, column_of, nullable, parts
 from headwater.data.schema import DTYPES, Schema, Type
-from headwater.errors import InputError, listed
+from headwater.errors import FlowError, InputError, listed
 from headwater.io.records import json_texts
+
+try:
+    import pyarrow as pa
+    from pyarrow import ArrowInvalid as ArrowInvalid
+except ImportError:
+    raise FlowError("Parquet and Arrow need the package pyarrow: pip install 'headwater[arrow]'") from None
 
 #: What each type is in Arrow; `any` is JSON text in a field that is marked.
 ARROW: dict[Type, Any] = {
@@ -25,6 +30,13 @@ ARROW: dict[Type, Any] = {
     "any": pa.string(),
 }
 _MARK = {b"headwater": b"any"}
+
+
+def parquet() -> Any:
+    """Return Arrow's module for Parquet; importing it takes a while."""
+    import pyarrow.parquet as pq
+
+    return pq
 
 
 def arrow_schema(schema: Schema) -> Any:

@@ -146,9 +146,9 @@ class ParquetWriter:
     """An open Parquet file that gathers records into row groups."""
 
     def __init__(self, path: str | Path, schema: Schema) -> None:
-        import pyarrow.parquet as pq
+        from headwater.io.arrow import arrow_schema, parquet
 
-        from headwater.io.arrow import arrow_schema
+        pq = parquet()
 
         self._path, self._schema = Path(path), schema
         self._hidden = self._path.with_name(f".{self._path.name}.part")
@@ -228,14 +228,13 @@ def _held(hidden: Path, path: str | Path) -> IO[bytes]:
 
 
 def _opened(path: str | Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from headwater.io import arrow
 
     try:
         if os.path.isdir(path):
             raise IsADirectoryError(EISDIR, "")
-        return pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
+        return arrow.parquet().ParquetFile(path)
+    except arrow.ArrowInvalid as error:
         raise InputError(f"cannot read {path}: it is no Parquet file, or a damaged one ({error})") from None
     except OSError as error:
         raise explained(error, path, "read") from error

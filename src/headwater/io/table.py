@@ -129,10 +129,9 @@ class TableWriter:
 
 def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, name: str) -> list[tuple[str, Array]]:
     """Write records to one file in each of the folders they belong to, all or none; return the folders and their rows."""
-    import pyarrow.parquet as pq
+    from headwater.io.arrow import parquet, table_of
 
-    from headwater.io.arrow import table_of
-
+    pq = parquet()
     kept = schema.only(tuple(column for column in schema if column not in by))
     written: list[tuple[str, Array]] = []
     try:

@@ -31,12 +31,19 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "gt": op.gt,
     "ge": op.ge,
 }
+#: What a column of results is, where it is not text.
+_MADE: dict[str, type] = {"length": np.int64} | dict.fromkeys(
+    ("contains", "starts_with", "ends_with", "eq", "ne", "lt", "le", "gt", "ge"), np.bool_
+)
 #: Arrow knows one capital letter for each small one, so `ß` has none; of ASCII it knows what Python knows.
 _ASCII_ONLY = ("upper", "lower")
 
 
 def text_function(name: str, constants: list[Any]) -> Callable[..., Any]:
-    """Return the function of columns (`Text`) and single texts; `constants` are the arguments known beforehand."""
+    """Return the function of columns (`Text`) and single texts; `constants` are the arguments known beforehand.
+
+    Where Arrow is not installed, texts are taken one by one.
+    """
     meaning = _MEANING[name]
     arrow = None if name == "replace" and constants[1] == "" else _arrow(name, constants)
 
@@ -46,7 +53,8 @@ def text_function(name: str, constants: list[Any]) -> Callable[..., Any]:
             return meaning(*args)
         if arrow is None or (name in _ASCII_ONLY and not _is_ascii(columns[0])):
             rows = [arg.tolist() if isinstance(arg, Text) else [arg] * len(columns[0]) for arg in args]
-            return Text.of([meaning(*row) for row in zip(*rows, strict=True)])
+            made = [meaning(*row) for row in zip(*rows, strict=True)]
+            return np.array(made, _MADE[name]) if name in _MADE else Text.of(made)
         return _from_arrow(arrow(*args))
 
     return run
@@ -57,9 +65,12 @@ def _is_ascii(column: Text) -> bool:
     return not len(used) or bool(used.max() < 128)
 
 
-def _arrow(name: str, constants: list[Any]) -> Callable[..., Any]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _arrow(name: str, constants: list[Any]) -> Callable[..., Any] | None:
+    try:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+    except ImportError:
+        return None
 
     functions: dict[str, Callable[..., Any]] = {
         "upper": pc.utf8_upper,
