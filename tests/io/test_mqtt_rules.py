@@ -333,6 +333,19 @@ def test_a_reader_that_is_full_stays_connected(script, opened, monkeypatch):
     assert read(reader, 4) == [1, 2, 3, 4]
 
 
+def test_a_session_is_kept_unless_it_is_not_wanted(script, opened):
+    def asked(**options):
+        opened(pytest.fail, **options)
+        body = script.let_in()
+        expiry = int.from_bytes(body[12:16]) if script.version == 5 else None  # the first of the properties
+        return bool(body[7] & 2), expiry
+
+    five = script.version == 5
+    assert asked(qos=0) == (True, 0 if five else None)
+    assert asked(qos=1, session="60 s") == (False, 60 if five else None)
+    assert asked(qos=1, session="0 s") == (True, 0 if five else None)
+
+
 def test_a_will_and_a_name_are_in_the_first_packet(script, opened):
     from headwater.io import Will
 

@@ -40,9 +40,10 @@ class Mqtt:
     for the one text column of `schema`. `topic_column` adds the topic of each message. A record was created
     when it arrived, unless `created` names the time column that says so. With QoS 1 the broker keeps what
     comes while the flow is away, under a client id that stays the same between runs (with MQTT 5 for as long as
-    `session`), and a message is acknowledged only after the flow took it. QoS 2 does that too, and neither end
-    has a message twice. Where few messages come, they gather for `linger`. At most `buffer` messages wait;
-    beyond, reading stops with QoS 1 and 2, and with QoS 0 messages are dropped and counted (the reader's `dropped`).
+    `session`; "0 s" keeps nothing, in either version), and a message is acknowledged only after the flow took it.
+    QoS 2 does that too, and neither end has a message twice. Where few messages come, they gather for `linger`. At
+    most `buffer` messages wait; beyond, reading stops with QoS 1 and 2, and with QoS 0 messages are dropped and
+    counted (the reader's `dropped`).
 
     Publishing. Each record is a message: a JSON object, or with `payload="text"` the one text column.
     `topic` may hold column names: `city/{sensor}/out`. A value is one level of the topic, so that a record with
@@ -162,7 +163,7 @@ class Mqtt:
         return Hello(
             self.name_for(purpose),
             self.version,
-            keep,
+            keep and self.session_s > 0,
             _KEEP_ALIVE_S,
             self.address.username,
             self.address.password,
