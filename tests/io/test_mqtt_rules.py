@@ -333,6 +333,22 @@ def test_a_reader_that_is_full_stays_connected(script, opened, monkeypatch):
     assert read(reader, 4) == [1, 2, 3, 4]
 
 
+def test_a_broker_that_stopped_sending_is_not_made_to_wait(script, opened):
+    reader = opened(pytest.fail, qos=1)
+    script.let_in()
+    subscribed(script)
+    for number in range(1, 5):
+        script.publish(number, b'{"n": 1}')
+    assert len(read(reader, 4)) == 4
+    assert not reader.awaits_commit  # so few may be all there are
+    for number in range(5, 11):
+        script.publish(number, b'{"n": 1}')
+    wait_until(lambda: reader.waiting == 6)
+    time.sleep(0.02)
+    assert len(read(reader, 6)) == 6
+    assert reader.awaits_commit
+
+
 def test_a_session_is_kept_unless_it_is_not_wanted(script, opened):
     def asked(**options):
         opened(pytest.fail, **options)

@@ -107,7 +107,7 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self._inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0 if self._inner or awaits_commit(reader) else options.linger_s)
+        linger = Linger(0.0 if self._inner else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, _MOST)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
@@ -132,7 +132,7 @@ class SourceThread:
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
             chunk = linger.next_chunk(options.chunk, most)
-            pause_s = linger.pause_s(now_ns())
+            pause_s = 0.0 if awaits_commit(reader) else linger.pause_s(now_ns())
             if pause_s:
                 stopping.wait(pause_s)
         return False

@@ -17,7 +17,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
-| `awaits_commit` | true where its sender has only so much on its way until that is committed, so that nobody must dawdle |
+| `awaits_commit` | true while its sender sends no more until what it sent is committed, so that nobody must dawdle |
 | `dropped` | how many records it had no room for, a number that only grows: its sender cannot be made to wait |
 
 | a sink may have | which says |

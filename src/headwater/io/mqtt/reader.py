@@ -7,6 +7,7 @@ from threading import Event
 
 import numpy as np
 
+from headwater.clock import now_ns
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Array, Column, Text, parts
 from headwater.flow.endpoints import Reject
@@ -25,6 +26,8 @@ from headwater.io.records import Refuse
 log = logging.getLogger(__name__)
 
 _NO_LIMIT = 2**62
+#: A broker that sent so many, and then nothing for a while, may have stopped; for so long nobody makes it wait then.
+_MANY, _STOPPED_NS, _HURRY_NS = 5, 5_000_000, 1_000_000_000
 
 
 class MqttReader:
@@ -43,7 +46,7 @@ class MqttReader:
         self.states = self._inbox.states
         self._commits_itself = True
         self._asked = self._stopped = False
-        self.awaits_commit = source.qos > 0  #: a broker has only so many messages on their way
+        self._hurry_ns = 0  # until when the broker is taken for one that waits for acknowledgements
         self.subscribed = Event()  #: the broker sends what is published from now on
         self.dropped = 0  #: messages of QoS 0 that came while the buffer was full
         self._connection = Connection(
@@ -55,6 +58,11 @@ class MqttReader:
     def position(self) -> int:
         """How many messages were handed out, since the reader was opened; the broker knows what was acknowledged before."""
         return self._inbox.position
+
+    @property
+    def awaits_commit(self) -> bool:
+        """Whether the broker seems to have as many messages on their way as it will before they are acknowledged."""
+        return now_ns() < self._hurry_ns
 
     @property
     def waiting(self) -> int:
@@ -71,6 +79,10 @@ class MqttReader:
                 self._connection.check()
                 changed.wait_for(lambda: self._inbox.waiting, timeout_s)
             messages = self._inbox.take(limit)
+            if messages is not None and self._source.qos and len(messages) >= _MANY:
+                now = now_ns()
+                if now - int(messages.arrived_ns[-1]) > _STOPPED_NS:
+                    self._hurry_ns = now + _HURRY_NS
             if self._stopped:
                 self._connection.wake()
         return Batch.none(self._schema) if messages is None else self._batch(messages)
