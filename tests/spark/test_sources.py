@@ -1,6 +1,5 @@
 """Ranges give what the source itself gives, however they are cut; the log gives back what it took, whatever happens."""
 
-import os
 import threading
 import time
 from typing import Any
@@ -17,15 +16,15 @@ from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.ranges import Sizes, Wanted, ranges_of
+from headwater.io.log import Log
 from headwater.operators.operator import DEAD
 from headwater.spark import sources
-from headwater.spark.sources import log as logs
 from headwater.spark.sources import open_source
 from headwater.spark.sources.control import Control
 from headwater.spark.sources.data_source import plain
 from headwater.spark.sources.kafka import records, rows_from
-from headwater.spark.sources.log import LogWriter, Place
 from headwater.spark.sources.logged import LoggedRanges, Receiver
+from headwater.spark.sources.rounds import batches_of, entries, last_in, packed
 from headwater_bench.experiments.broker import broker
 from headwater_bench.riot.sources import MessageFile, Messages
 
@@ -168,53 +167,70 @@ def batch_of(*numbers):
 
 
 def read_log(folder):
-    end = logs.end_of(folder)
-    return [
-        (port, batch["n"].tolist())
-        for span in logs.spans(folder, Place(0, 0), end.place, 100)
-        for port, batch in logs.entries(logs.read_span(folder, span))
-    ]
+    return [(port, batch["n"].tolist()) for entry in entries(folder, 0) for port, batch in batches_of(entry.data)]
+
+
+def say(log, port, batch, position):
+    log.append(packed([(port, batch)], position, ended=False))
+
+
+def segments(folder):
+    return sorted(folder.glob("*.log"))
 
 
 def test_a_log_gives_back_what_is_safe_and_nothing_before_that(tmp_path):
-    writer = LogWriter(tmp_path, segment_bytes=200)
+    log = Log(tmp_path, segment_bytes=200)
     for n in range(10):
-        writer.append(0, batch_of(n, n + 1), n)
-        writer.sync()
-    writer.append(0, batch_of(99), 10)
+        say(log, 0, batch_of(n, n + 1), n)
+        log.sync()
+    say(log, 0, batch_of(99), 10)
     assert read_log(tmp_path) == [(0, [n, n + 1]) for n in range(10)]
-    assert len(logs.segments(tmp_path)) > 2
+    assert len(segments(tmp_path)) > 2
+    log.close()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "none"])
 def test_a_log_goes_on_after_its_last_whole_entry(tmp_path, damage):
-    writer = LogWriter(tmp_path)
-    writer.append(0, batch_of(1), "one")
-    writer.sync()
-    before = logs.end_of(tmp_path)
-    writer.append(DEAD, batch_of(2), "two")
-    writer.close()  # without sync, as after a kill
-    path = tmp_path / "00000000.log"
+    log = Log(tmp_path)
+    say(log, 0, batch_of(1), "one")
+    log.sync()
+    say(log, DEAD, batch_of(2), "two")
+    log._let_go()  # without sync, as after a kill
+    (path,) = segments(tmp_path)
     data = bytearray(path.read_bytes())
     if damage == "cut":
         data = data[:-1]
     elif damage == "flip":
         data[-1] ^= 1
     path.write_bytes(data)
-    again = LogWriter(tmp_path)
-    assert again.end.position == ("two" if damage == "none" else "one")
-    assert (again.end.place == before.place) == (damage != "none")
-    again.append(0, batch_of(3), "three")
+    again = Log(tmp_path)
+    assert last_in(tmp_path, again.end).position == ("two" if damage == "none" else "one")
+    assert again.end == (2 if damage == "none" else 1)
+    say(again, 0, batch_of(3), "three")
     again.sync()
     kept = [(DEAD, [2])] if damage == "none" else []
     assert read_log(tmp_path) == [(0, [1]), *kept, (0, [3])]
+    again.close()
+
+
+def test_a_round_of_letters_and_records_is_there_as_a_whole_or_not_at_all(tmp_path):
+    """Else a source would go on after records that no longer are in its log."""
+    log = Log(tmp_path)
+    log.append(packed([(DEAD, batch_of(1)), (0, batch_of(2))], "after both", ended=False))
+    log._let_go()
+    (path,) = segments(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    again = Log(tmp_path)
+    assert last_in(tmp_path, again.end).position is None
+    assert read_log(tmp_path) == []
+    again.close()
 
 
 def test_a_damaged_range_is_not_read_as_if_it_were_shorter(tmp_path):
-    writer = LogWriter(tmp_path)
-    writer.append(0, batch_of(1), None)
-    writer.sync()
-    path = tmp_path / "00000000.log"
+    log = Log(tmp_path)
+    say(log, 0, batch_of(1), None)
+    log.close()
+    (path,) = segments(tmp_path)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -222,11 +238,20 @@ def test_a_damaged_range_is_not_read_as_if_it_were_shorter(tmp_path):
         read_log(tmp_path)
 
 
+def test_a_file_of_the_log_that_is_missing_is_told(tmp_path):
+    log = Log(tmp_path, segment_bytes=100)
+    for n in range(6):
+        say(log, 0, batch_of(n), n)
+    log.close()
+    segments(tmp_path)[0].unlink()
+    with pytest.raises(InputError, match="was the checkpoint copied in part"):
+        read_log(tmp_path)
+
+
 def test_a_received_source_is_taken_up_where_it_was_left(tmp_path):
     first = io.Items([{"n": n} if n != 5 else {"n": "five"} for n in range(40)], {"n": int})
     receiver = Receiver("numbers", first, tmp_path, until_idle=False)
-    while not logs.end_of(tmp_path).ended:
-        pass
+    wait_for(lambda: last_in(tmp_path).ended)
     receiver.close()
     rows, rejects = by_ranges(LoggedRanges(tmp_path, TINY, broadcast=False))
     assert [row["n"] for row in rows] == [n for n in range(40) if n != 5]
@@ -237,16 +262,17 @@ def test_a_received_source_is_taken_up_where_it_was_left(tmp_path):
 
 
 def test_what_was_read_is_removed_from_the_log(tmp_path):
-    writer = LogWriter(tmp_path, segment_bytes=100)
-    for n in range(6):
-        writer.append(0, batch_of(n), n)
-        writer.sync()
+    log = Log(tmp_path, segment_bytes=100)
+    for n in range(60):
+        say(log, 0, batch_of(n), n)
+    log.sync()
     ranges = LoggedRanges(tmp_path, TINY, broadcast=False)
     end = ranges.advance(ranges.advance(ranges.start()))
-    before = len(os.listdir(tmp_path))
+    before = len(segments(tmp_path))
     ranges.forget(end)
-    assert len(os.listdir(tmp_path)) < before
+    assert len(segments(tmp_path)) < before
     assert ranges.advance(end) != end
+    log.close()
 
 
 def test_a_source_that_cannot_be_opened_says_so_before_anything_starts(spark, tmp_path):
@@ -350,20 +376,20 @@ class Held:
 def test_what_is_not_safe_in_the_log_is_not_acknowledged(tmp_path, monkeypatch):
     source = Held(50)
     with monkeypatch.context() as patch:
-        patch.setattr(LogWriter, "append", full_disk)
+        patch.setattr(Log, "append", full_disk)
         receiver = Receiver("levels", source, tmp_path, until_idle=False)
         wait_for(lambda: receiver.error)
         receiver.close()
     assert "source 'levels' stopped: the disk is full" in str(receiver.error)
     assert source.committed == 0
     again = Receiver("levels", source, tmp_path, until_idle=False)
-    wait_for(lambda: logs.end_of(tmp_path).ended)
+    wait_for(lambda: last_in(tmp_path).ended)
     again.close()
     assert numbers_in(tmp_path) == list(range(50))
     assert source.committed == 50
 
 
-def full_disk(writer, *entry):
+def full_disk(log, *entry, **options):
     raise InputError("the disk is full")
 
 

@@ -153,10 +153,15 @@ class Log:
             until=lambda: self.synced,
             disk=self._disk,
             reading=self._nothing_dropped,
-            removed=self._look_again,
+            removed=self.look_again,
         )
         self._consumers.append(consumer)
         return consumer
+
+    def look_again(self) -> None:
+        """See what is left on disk: a consumer in another process may have released some."""
+        with self._explained("look at the log in"), self._changed:
+            self._sealed.look(self._tail.segment)
 
     def expire(self) -> None:
         """Drop the segments in which all entries are too old; appending does so too."""
@@ -210,7 +215,7 @@ class Log:
             if known_safe:
                 log.warning("log: no entries are left in %s, which had %d; was it copied in part?", folder, known_safe)
             self._tail.start(known_safe)
-        self._look_again()
+        self.look_again()
         self._publish()
 
     def _tell(self, segment: Segment, found: Found) -> None:
@@ -323,7 +328,7 @@ class Log:
         for consumer in self._consumers:
             consumer.sync()
         reclaim(self._disk, self._folder, last_too=True)
-        self._look_again()
+        self.look_again()
 
     def _roll(self) -> None:
         """Go on in a new segment; the old one is safe."""
@@ -338,7 +343,7 @@ class Log:
     def _begin(self) -> None:
         self._sealed.forget(self._tail.segment)  # it may be cut
         self._tail.begin()
-        self._look_again()
+        self.look_again()
         self._publish()
 
     def _expire(self) -> None:
@@ -368,9 +373,6 @@ class Log:
         with self._changed:
             reader.stay_among([*self._sealed.segments, self._tail.segment])
             yield
-
-    def _look_again(self) -> None:
-        self._sealed.look(self._tail.segment)
 
     def _no_room(self, size: int) -> InputError:
         return InputError(

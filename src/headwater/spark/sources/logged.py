@@ -11,9 +11,9 @@ from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Reader, Reject, Source, commit, dropped_by, opened, position_of
 from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
+from headwater.io.log import Consumer, Entry, Log
 from headwater.operators.operator import DEAD, rejected
-from headwater.spark.sources import log as logs
-from headwater.spark.sources.log import LogWriter, Place
+from headwater.spark.sources.rounds import batches_of, entries, last_in, last_of, packed
 
 log = logging.getLogger(__name__)
 
@@ -30,19 +30,14 @@ class LoggedRanges(Ranges):
 
     def start(self) -> Offset:
         """Return the first entry."""
-        return {"segment": 0, "byte": 0, "ended": False}
+        return {"position": 0, "ended": False}
 
     def advance(self, at: Offset) -> Offset:
         """Return how far the log is safe on disk, at most a micro-batch further."""
-        (segment, byte), _, ended = logs.end_of(self._folder)
-        start, end = _place(at), Place(segment, byte)
-        if end == start:
-            return {**at, "ended": ended}
-        found = logs.spans(self._folder, start, end, self._sizes.batch_bytes)
-        if not found:  # a new file was begun, with nothing in it yet
-            return {"segment": segment, "byte": byte, "ended": True} if ended else at
-        number, _, stop = found[0]
-        return {"segment": number, "byte": stop, "ended": ended and (number, stop) == end}
+        found = entries(self._folder, at["position"], most_bytes=self._sizes.batch_bytes)
+        if not found:
+            return at
+        return {"position": found[-1].position + 1, "ended": last_of(found[-1].data).ended}
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Go on: what is in the log was read already, and is processed however the run ends."""
@@ -50,27 +45,39 @@ class LoggedRanges(Ranges):
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return the ranges of entries between two places."""
-        first, last = _place(start), _place(end)
-        found = logs.spans(self._folder, first, last, self._sizes.piece_bytes)
-        size = sum(stop - begin for _, begin, stop in found)
-        count = self._sizes.pieces(size, self._sizes.piece_bytes)
-        found = logs.spans(self._folder, first, last, -(-size // count)) if size else []
-        return [(logs.read_span(self._folder, span),) if self._ship else span for span in found]
+        found = entries(self._folder, start["position"], end["position"])
+        size = sum(entry.nbytes for entry in found)
+        share = -(-size // self._sizes.pieces(size, self._sizes.piece_bytes))
+        pieces: list[list[Entry]] = []
+        room = 0
+        for entry in found:
+            if room <= 0:
+                pieces.append([])
+                room = share
+            pieces[-1].append(entry)
+            room -= entry.nbytes
+        if self._ship:
+            return [tuple(entry.data for entry in piece) for piece in pieces]
+        return [(piece[0].position, piece[-1].position + 1) for piece in pieces]
 
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some entries; dead letters are rejected once more, as they were."""
-        data = piece[0] if self._ship else logs.read_span(self._folder, piece)
-        for port, batch in logs.entries(data):
-            if port == DEAD:
-                for letter in batch.rows():
-                    reject(letter["record"], letter["error"])
-                yield Batch.mark(batch.watermark)
-            else:
-                yield batch
+        for data in piece if self._ship else [entry.data for entry in entries(self._folder, *piece)]:
+            for port, batch in batches_of(data):
+                if port == DEAD:
+                    for letter in batch.rows():
+                        reject(letter["record"], letter["error"])
+                    yield Batch.mark(batch.watermark)
+                else:
+                    yield batch
 
     def forget(self, end: Offset) -> None:
         """Remove what was read and will not be asked for again."""
-        logs.trim(self._folder, _place(end))
+        consumer = Consumer(self._folder, "spark")
+        try:
+            consumer.release(end["position"])
+        finally:
+            consumer.close()
 
 
 class Receiver:
@@ -82,13 +89,17 @@ class Receiver:
         self._stopping = Event()
         self.error: HeadwaterError | None = None  #: why it ended early, if it did
         self.dropped = 0  #: messages that the reader had no room for
-        self._log = LogWriter(folder)
+        self._log = Log(folder)
         self._reader: Reader | None = None
-        if not self._log.end.ended:
-            self._reader = opened(source, self._reject, self._log.end.position)
-            commit(
-                self._reader, position_of(self._reader)
-            )  # from now on nothing is acknowledged but what is in the log
+        try:
+            last = last_in(folder, self._log.end)
+            if not last.ended:
+                self._reader = opened(source, self._reject, last.position)
+                # from now on nothing is acknowledged but what is in the log
+                commit(self._reader, position_of(self._reader))
+        except BaseException:
+            self._log.close()
+            raise
         self._thread = Thread(target=self._run, name=f"read {step}", daemon=True)
         self._thread.start()
 
@@ -103,7 +114,7 @@ class Receiver:
             if reader is not None:
                 self._read_all(reader)
         except HeadwaterError as error:
-            self.error = RunError(f"source {self._step!r} stopped: {error}", step=self._step)
+            self._stopped(error)
         except Exception as error:
             log.exception("source %s broke", self._step)
             self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
@@ -111,10 +122,17 @@ class Receiver:
             if reader is not None:
                 reader.close()
                 self.dropped = dropped_by(reader)  # since it was last read
-            self._log.close()
+            try:
+                self._log.close()
+            except HeadwaterError as error:
+                self._stopped(error)
+
+    def _stopped(self, error: HeadwaterError) -> None:
+        self.error = self.error or RunError(f"source {self._step!r} stopped: {error}", step=self._step)
 
     def _read_all(self, reader: Reader) -> None:
         while not self._stopping.is_set():
+            self._log.look_again()
             if self._log.nbytes > _MOST_BYTES:
                 self._stopping.wait(_PATIENCE_S)
                 continue
@@ -125,18 +143,14 @@ class Receiver:
             self._letters.clear()
             if batch is not None and batch.length:
                 found.append((0, batch))
-            for port, each in found:
-                self._log.append(port, each, position)
             ended = batch is None or (self._until_idle and not found)
             if found or ended:
-                self._log.sync(ended=ended)
+                records = sum(each.length for _, each in found)
+                self._log.append(packed(found, position, ended=ended), records=records)
+                self._log.sync()
                 commit(reader, position)
             if ended:
                 return
 
     def _reject(self, text: str, error: str) -> None:
         self._letters.append(rejected(self._step, text, error))
-
-
-def _place(offset: Offset) -> Place:
-    return Place(offset["segment"], offset["byte"])
