@@ -155,7 +155,7 @@ class ChainReader:
                     raise error_at(self._text, event.at, f"the name {event.ref!r} is used twice; names must be unique")
                 self._refs[event.ref] = (event.stream, event.times is not None)
 
-    def _stream(self, name: str, at: s.Place) -> int:
+    def _stream(self, name: str, at: s.Position) -> int:
         if name not in self._known:
             raise unknown_stream(self._text, at, name, self._known)
         if name not in self._streams:
@@ -307,7 +307,23 @@ def column_type(text: str, attribute: s.Attribute, stream: str, schema: Schema) 
     return schema[attribute.name]
 
 
-def unknown_stream(text: str, at: s.Place, name: str, known: Mapping[str, Schema]) -> QueryError:
+def owner(text: str, attribute: s.Attribute, schemas: Mapping[str, Schema], what: str, of: str = "") -> str:
+    """Return the event, or the side of a join, that an attribute is of: the one it names, or the only one that has it."""
+    ref, name = attribute.ref, attribute.name
+    if ref is None:
+        holding = [each for each, schema in schemas.items() if name in schema]
+        if len(holding) == 1:
+            return holding[0]
+        those = " or ".join(f"{each}.{name}" for each in holding)
+        fix = f"did you mean {those}?" if holding else f"{what}s are {listed(schemas)}"
+        raise error_at(text, attribute.at, f"of which {what} is {name!r}; {fix}")
+    if ref not in schemas:
+        near = suggestion(ref, schemas) or f"; {what}s are {listed(schemas)}"
+        raise error_at(text, attribute.at, f"there is no {what} {ref!r}{of}{near}")
+    return ref
+
+
+def unknown_stream(text: str, at: s.Position, name: str, known: Mapping[str, Schema]) -> QueryError:
     """Return the complaint about a stream that nobody defined."""
     near = suggestion(name, known) or f"; streams are {listed(known)}"
     return error_at(text, at, f"there is no stream {name!r}{near}")

@@ -1,4 +1,4 @@
-"""What someone probably meant who wrote a text that does not parse."""
+"""Messages about a query text: the line, the column, the text with the wrong part marked, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from headwater.cep.syntax import Place
+from headwater.cep.syntax import Position
 from headwater.errors import QueryError, suggestion
 
 _WORDS = {
@@ -15,35 +15,14 @@ _WORDS = {
     "or", "of", "is", "null", "window",
 }  # fmt: skip
 _SIGNS = {
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "LSQB": "'['",
-    "RSQB": "']'",
-    "COMMA": "','",
-    "SEMICOLON": "';'",
-    "EQUAL": "'='",
-    "HASH": "'#'",
-    "DOT": "'.'",
-    "COLON": "':'",
-    "NAME": "a name",
-    "INT": "a number",
-    "REAL": "a number",
-    "TEXT": "a text",
-    "$END": "the end",
-    "COMPARE": "a comparison",
-    "PLUS": "'+' or '-'",
-    "TIMES": "'*', '/' or '%'",
-    "LOGIC": "'and' or 'or'",
-    "LESSTHAN": "'<'",
-    "MORETHAN": "'>'",
-    "QMARK": "'?'",
-    "STAR": "'*'",
-    "MINUS": "'-'",
-    "__ANON_0": "'->'",
-}
+    "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "COMMA": "','", "SEMICOLON": "';'", "EQUAL": "'='",
+    "HASH": "'#'", "DOT": "'.'", "COLON": "':'", "NAME": "a name", "INT": "a number", "REAL": "a number", "TEXT": "a text",
+    "$END": "the end", "COMPARE": "a comparison", "PLUS": "'+' or '-'", "TIMES": "'*', '/' or '%'", "LOGIC": "'and' or 'or'",
+    "LESSTHAN": "'<'", "MORETHAN": "'>'", "QMARK": "'?'", "STAR": "'*'", "MINUS": "'-'", "__ANON_0": "'->'",
+}  # fmt: skip
 
 
-def error_at(text: str, at: Place, message: str) -> QueryError:
+def error_at(text: str, at: Position, message: str) -> QueryError:
     r"""Return an error that points at a place of the text.
 
     >>> print(error_at("from a\nselect b", (14, 15), "a has no b"))

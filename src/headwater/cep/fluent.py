@@ -57,7 +57,7 @@ class Taken(_Record):
 
 @dataclass(frozen=True, slots=True)
 class Event(_Record):
-    """A place of a pattern; `e1[condition]` must hold, `e1.height` and `e1[-1].height` are columns of what it took."""
+    """An event of a pattern; `e1[condition]` must hold, `e1.height` and `e1[-1].height` are columns of what it took."""
 
     _data: s.Event
 
@@ -106,10 +106,10 @@ class Stream(_Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
-    """Two windows that are joined."""
+class Selectable:
+    """Two windows that are joined, a pattern or a sequence: something to select from."""
 
-    data: s.Join
+    data: s.Join | s.Chain
 
     def select(self, *values: Any, **named: Any) -> Result:
         """Choose the columns of the result; nothing means all of them."""
@@ -124,21 +124,10 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Unnamed:
     """A part of a pattern that is no single event: an absence, or two events joined by `and` or `or`."""
 
     data: s.Absent | s.Both
-
-
-@dataclass(frozen=True, slots=True)
-class Chained:
-    """A pattern or a sequence."""
-
-    data: s.Chain
-
-    def select(self, *values: Any, **named: Any) -> Result:
-        """Choose the columns of the result; nothing means all of them."""
-        return _selected(self.data, values, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +162,7 @@ def stream(name: str) -> Stream:
 
 
 def event(name: str | None, of: str | Stream) -> Event:
-    """Name a place of a pattern that takes a record of a stream; None when nobody reads it."""
+    """Name an event of a pattern, which takes a record of a stream; None when nobody reads it."""
     if isinstance(of, Stream):
         if of._data.window is not None or of._data.alias is not None:
             raise QueryError("a window cannot stand in a pattern; put it in a query of its own")
@@ -188,35 +177,35 @@ def join(
     *,
     kind: Literal["inner", "left", "right", "full"] = "inner",
     unidirectional: Literal["", "left", "right"] = "",
-) -> Paired:
+) -> Selectable:
     """Pair the records of two windows; `unidirectional` names the side whose records alone give results."""
     word: Any = "join" if kind == "inner" else f"{kind} outer join"
-    return Paired(s.Join(left._data, right._data, word, None if on is None else value_of(on), unidirectional))
+    return Selectable(s.Join(left._data, right._data, word, None if on is None else value_of(on), unidirectional))
 
 
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
-Place = Event | Part | Linked
+Part = Event | Unnamed | Linked  #: of a pattern
 
 
-def pattern(*places: Place, within: Duration | None = None) -> Chained:
-    """Match places one after the other; other records may lie between (`->`)."""
-    return Chained(s.Chain("pattern", tuple(map(_link, places)), None if within is None else _span(within)))
+def pattern(*parts: Part, within: Duration | None = None) -> Selectable:
+    """Match parts one after the other; other records may lie between (`->`)."""
+    return Selectable(s.Chain("pattern", tuple(map(_link, parts)), None if within is None else _span(within)))
 
 
-def sequence(*places: Place, within: Duration | None = None) -> Chained:
-    """Match places one after the other, without a gap (`,`)."""
-    return Chained(s.Chain("sequence", tuple(map(_link, places)), None if within is None else _span(within)))
+def sequence(*parts: Part, within: Duration | None = None) -> Selectable:
+    """Match parts one after the other, without a gap (`,`)."""
+    return Selectable(s.Chain("sequence", tuple(map(_link, parts)), None if within is None else _span(within)))
 
 
-def every(*places: Place) -> Linked:
-    """Start anew with each record that the place takes, or each time that all of several places were passed."""
-    return Linked(replace(_link(places[0] if len(places) == 1 else group(*places)), every=True))
+def every(*parts: Part) -> Linked:
+    """Start anew with each record that the event takes, or each time that all of several parts were passed."""
+    return Linked(replace(_link(parts[0] if len(parts) == 1 else group(*parts)), every=True))
 
 
-def group(*places: Place) -> Linked:
-    """Put places into parentheses."""
-    return Linked(s.Link(s.Group(tuple(map(_link, places)))))
+def group(*parts: Part) -> Linked:
+    """Put parts into parentheses."""
+    return Linked(s.Link(s.Group(tuple(map(_link, parts)))))
 
 
 def times(of: Event, least: int, most: int | None) -> Event:
@@ -226,19 +215,19 @@ def times(of: Event, least: int, most: int | None) -> Event:
     return Event(replace(of._data, times=s.Times(least, most)))
 
 
-def absent(what: Stream, wait: Duration | None = None) -> Part:
+def absent(what: Stream, wait: Duration | None = None) -> Unnamed:
     """Be passed when no such record comes for a time; without one, before the event that it is joined to by `both`."""
-    return Part(s.Absent(what._data.stream, what._data.filters, None if wait is None else _span(wait)))
+    return Unnamed(s.Absent(what._data.stream, what._data.filters, None if wait is None else _span(wait)))
 
 
-def both(left: Event | Part, right: Event | Part) -> Part:
+def both(left: Event | Unnamed, right: Event | Unnamed) -> Unnamed:
     """Take two events in any order (`and`)."""
-    return Part(s.Both("and", _side(left), _side(right)))
+    return Unnamed(s.Both("and", _side(left), _side(right)))
 
 
-def either(left: Event | Part, right: Event | Part) -> Part:
+def either(left: Event | Unnamed, right: Event | Unnamed) -> Unnamed:
     """Take one of two events (`or`)."""
-    return Part(s.Both("or", _side(left), _side(right)))
+    return Unnamed(s.Both("or", _side(left), _side(right)))
 
 
 def missing(of: Event) -> Expr:
@@ -285,17 +274,17 @@ def _selected(source: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Re
     return Result(s.Query(source, (*chosen, *(renamed(value, name) for name, value in named.items()))))
 
 
-def _link(place: Place) -> s.Link:
-    match place:
+def _link(part: Part) -> s.Link:
+    match part:
         case Linked(data):
             return data
-        case Event(data) | Part(data):
+        case Event(data) | Unnamed(data):
             return s.Link(data)
-    raise QueryError(f"a pattern is made of events, such as event('e1', 'levels'); got {place!r}")
+    raise QueryError(f"a pattern is made of events, such as event('e1', 'levels'); got {part!r}")
 
 
-def _side(place: Event | Part) -> s.Event | s.Absent:
-    data = place._data if isinstance(place, Event) else place.data
+def _side(part: Event | Unnamed) -> s.Event | s.Absent:
+    data = part._data if isinstance(part, Event) else part.data
     if isinstance(data, s.Both):
         raise QueryError("both() and either() join two events; three do not fit")
     return data

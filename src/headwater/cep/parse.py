@@ -71,11 +71,11 @@ def _grammar() -> Lark:
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def _place(meta: Meta) -> s.Place:
+def _position(meta: Meta) -> s.Position:
     return (meta.start_pos, meta.end_pos)
 
 
-def _token_place(token: Token) -> s.Place:
+def _token_position(token: Token) -> s.Position:
     return (token.start_pos or 0, token.end_pos or 0)
 
 
@@ -92,14 +92,14 @@ class _Reader(Transformer[Token, Any]):
         return s.App(tuple(items))
 
     def define(self, meta: Meta, items: list[Any]) -> s.Define:
-        return s.Define(str(items[0]), tuple(items[1:]), _token_place(items[0]))
+        return s.Define(str(items[0]), tuple(items[1:]), _token_position(items[0]))
 
     def field(self, meta: Meta, items: list[Any]) -> tuple[str, str]:
         return str(items[0]), str(items[1])
 
     def partition(self, meta: Meta, items: list[Any]) -> s.Partition:
         keys = tuple(item for item in items if isinstance(item, tuple))
-        return s.Partition(keys, tuple(item for item in items if isinstance(item, s.Query)), _place(meta))
+        return s.Partition(keys, tuple(item for item in items if isinstance(item, s.Query)), _position(meta))
 
     def key(self, meta: Meta, items: list[Any]) -> tuple[str, str]:
         return str(items[0]), str(items[1])
@@ -110,7 +110,7 @@ class _Reader(Transformer[Token, Any]):
         rest = dict(items[1:])
         source = items[0]
         return s.Query(
-            source, rest["select"], rest.get("group", ()), rest.get("having"), rest.get("into"), _place(meta)
+            source, rest["select"], rest.get("group", ()), rest.get("having"), rest.get("into"), _position(meta)
         )
 
     def all(self, meta: Meta, items: list[Any]) -> tuple[str, Any]:
@@ -120,7 +120,7 @@ class _Reader(Transformer[Token, Any]):
         return "select", tuple(items)
 
     def selected(self, meta: Meta, items: list[Any]) -> s.Selected:
-        return s.Selected(items[0], str(items[1]) if len(items) > 1 else None, _place(meta))
+        return s.Selected(items[0], str(items[1]) if len(items) > 1 else None, _position(meta))
 
     def group_by(self, meta: Meta, items: list[Any]) -> tuple[str, Any]:
         return "group", tuple(items)
@@ -152,7 +152,7 @@ class _Reader(Transformer[Token, Any]):
 
     def _chain(self, kind: Any, meta: Meta, items: list[Any]) -> s.Chain:
         within = items.pop() if isinstance(items[-1], s.Span) else None
-        return s.Chain(kind, tuple(self._windowless(link) for link in items), within, _place(meta))
+        return s.Chain(kind, tuple(self._windowless(link) for link in items), within, _position(meta))
 
     def _windowless(self, link: s.Link) -> s.Link:
         what: Any = link.what  # while reading, an event may stand there with its window
@@ -172,10 +172,10 @@ class _Reader(Transformer[Token, Any]):
         return True
 
     def link(self, meta: Meta, items: list[Any]) -> s.Link:
-        return s.Link(items[-1], len(items) > 1, _place(meta))
+        return s.Link(items[-1], len(items) > 1, _position(meta))
 
     def pattern_group(self, meta: Meta, items: list[Any]) -> s.Group:
-        return s.Group(tuple(self._windowless(link) for link in items), _place(meta))
+        return s.Group(tuple(self._windowless(link) for link in items), _position(meta))
 
     def sequence_group(self, meta: Meta, items: list[Any]) -> s.Group:
         group = self.pattern_group(meta, items)
@@ -184,11 +184,11 @@ class _Reader(Transformer[Token, Any]):
 
     def both(self, meta: Meta, items: list[Any]) -> s.Both:
         left, op, right = (self._windowless(s.Link(i)).what if not isinstance(i, Token) else i for i in items)
-        return s.Both(op=str(op), left=left, right=right, at=_place(meta))  # type: ignore[arg-type]
+        return s.Both(op=str(op), left=left, right=right, at=_position(meta))  # type: ignore[arg-type]
 
     def absent(self, meta: Meta, items: list[Any]) -> s.Absent:
         wait = items.pop() if isinstance(items[-1], s.Span) else None
-        return s.Absent(str(items[0]), tuple(items[1:]), wait, _place(meta))
+        return s.Absent(str(items[0]), tuple(items[1:]), wait, _position(meta))
 
     def wait(self, meta: Meta, items: list[Any]) -> s.Span:
         return items[0]  # type: ignore[no-any-return]
@@ -199,7 +199,7 @@ class _Reader(Transformer[Token, Any]):
         times = next((item for item in items if isinstance(item, s.Times)), None)
         filters = tuple(i for i in items if not isinstance(i, Token | s.Window | s.Times))
         ref = str(names[0]) if len(names) > 1 else None
-        event = s.Event(str(names[-1]), ref, filters, times, _token_place(names[-1]))
+        event = s.Event(str(names[-1]), ref, filters, times, _token_position(names[-1]))
         if window is not None and (ref or times):
             raise error_at(self._text, window.at, "a window cannot stand in a pattern; put it in a query of its own")
         return event if window is None else (event, window)
@@ -208,7 +208,7 @@ class _Reader(Transformer[Token, Any]):
         return items[0]  # type: ignore[no-any-return]
 
     def window(self, meta: Meta, items: list[Any]) -> s.Window:
-        return s.Window(str(items[0]), tuple(items[1:]), _place(meta))
+        return s.Window(str(items[0]), tuple(items[1:]), _position(meta))
 
     def between(self, meta: Meta, items: list[Any]) -> s.Times:
         return self._times(meta, _whole(items[0]), _whole(items[1]))
@@ -223,20 +223,20 @@ class _Reader(Transformer[Token, Any]):
         return self._times(meta, _whole(items[0]), _whole(items[0]))
 
     def some(self, meta: Meta, items: list[Any]) -> s.Times:
-        return s.Times(1, None, _place(meta))
+        return s.Times(1, None, _position(meta))
 
     def any(self, meta: Meta, items: list[Any]) -> s.Times:
-        return s.Times(0, None, _place(meta))
+        return s.Times(0, None, _position(meta))
 
     def maybe(self, meta: Meta, items: list[Any]) -> s.Times:
-        return s.Times(0, 1, _place(meta))
+        return s.Times(0, 1, _position(meta))
 
     def _times(self, meta: Meta, least: int, most: int | None) -> s.Times:
         if most is not None and (most < least or most == 0):
             wrong = f"a count takes at least {least} and at most {most} records"
             fix = f"did you mean <{most}:{least}>?" if most else "the upper bound must be above 0"
-            raise error_at(self._text, _place(meta), f"{wrong}; {fix}")
-        return s.Times(least, most, _place(meta))
+            raise error_at(self._text, _position(meta), f"{wrong}; {fix}")
+        return s.Times(least, most, _position(meta))
 
     # -- joins --------------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class _Reader(Transformer[Token, Any]):
         one_way = next((i for i, item in enumerate(items) if item is None), None)
         direction = "" if one_way is None else "left" if one_way < at else "right"
         on = next((item[1] for item in items if isinstance(item, tuple)), None)
-        return s.Join(sides[0], sides[1], kind, on, direction, _place(meta))  # type: ignore[arg-type]
+        return s.Join(sides[0], sides[1], kind, on, direction, _position(meta))  # type: ignore[arg-type]
 
     def side(self, meta: Meta, items: list[Any]) -> s.Source:
         event, window = items[0] if isinstance(items[0], tuple) else (items[0], None)
@@ -280,24 +280,24 @@ class _Reader(Transformer[Token, Any]):
         parts = []
         for count, unit in zip(items[::2], items[1::2], strict=True):
             if unit.lower() not in _UNITS:
-                raise error_at(self._text, _token_place(unit), _no_unit(unit))
+                raise error_at(self._text, _token_position(unit), _no_unit(unit))
             parts.append((_whole(count), _UNITS[unit.lower()]))
-        return s.Span(tuple(parts), _place(meta))
+        return s.Span(tuple(parts), _position(meta))
 
     def unitless(self, meta: Meta, items: list[Any]) -> s.Span:
-        raise error_at(self._text, _token_place(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?")
+        raise error_at(self._text, _token_position(items[0]), f"a time needs a unit; did you mean '{items[0]} sec'?")
 
     def either(self, meta: Meta, items: list[Any]) -> s.Operation:
-        return s.Operation("or", tuple(items), _place(meta))
+        return s.Operation("or", tuple(items), _position(meta))
 
     def both_values(self, meta: Meta, items: list[Any]) -> s.Operation:
-        return s.Operation("and", tuple(items), _place(meta))
+        return s.Operation("and", tuple(items), _position(meta))
 
     def negated(self, meta: Meta, items: list[Any]) -> s.Operation:
-        return s.Operation("not", tuple(items), _place(meta))
+        return s.Operation("not", tuple(items), _position(meta))
 
     def compared(self, meta: Meta, items: list[Any]) -> s.Operation:
-        return s.Operation(str(items[1]), (items[0], items[2]), _place(meta))
+        return s.Operation(str(items[1]), (items[0], items[2]), _position(meta))
 
     calculated = compared
 
@@ -306,39 +306,39 @@ class _Reader(Transformer[Token, Any]):
         if isinstance(only, s.Constant) and type(only.value) in (int, float):
             between = self._text[meta.start_pos + 1 : only.at[0]]
             if not between.strip():  # -(1) stays an operation, -1 is a number
-                return s.Constant(-only.value, _place(meta))  # type: ignore[operator]
-        return s.Operation("-", (only,), _place(meta))
+                return s.Constant(-only.value, _position(meta))  # type: ignore[operator]
+        return s.Operation("-", (only,), _position(meta))
 
     def is_null(self, meta: Meta, items: list[Any]) -> s.IsNull:
-        return s.IsNull(items[0], _place(meta))
+        return s.IsNull(items[0], _position(meta))
 
     def whole(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(_whole(items[0]), _place(meta))
+        return s.Constant(_whole(items[0]), _position(meta))
 
     def real(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(float(items[0].rstrip("dDfF")), _place(meta))
+        return s.Constant(float(items[0].rstrip("dDfF")), _position(meta))
 
     def text(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(str(items[0][1:-1]), _place(meta))
+        return s.Constant(str(items[0][1:-1]), _position(meta))
 
     def true(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(True, _place(meta))
+        return s.Constant(True, _position(meta))
 
     def false(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(False, _place(meta))
+        return s.Constant(False, _position(meta))
 
     def function(self, meta: Meta, items: list[Any]) -> s.Function:
         names = [str(item) for item in items if isinstance(item, Token)]
-        return s.Function(":".join(names), tuple(items[len(names) :]), _place(meta))
+        return s.Function(":".join(names), tuple(items[len(names) :]), _position(meta))
 
     def plain(self, meta: Meta, items: list[Any]) -> s.Attribute:
-        return s.Attribute(str(items[0]), at=_place(meta))
+        return s.Attribute(str(items[0]), at=_position(meta))
 
     def of_event(self, meta: Meta, items: list[Any]) -> s.Attribute:
-        return s.Attribute(str(items[1]), str(items[0]), at=_place(meta))
+        return s.Attribute(str(items[1]), str(items[0]), at=_position(meta))
 
     def of_indexed(self, meta: Meta, items: list[Any]) -> s.Attribute:
-        return s.Attribute(str(items[2]), str(items[0]), items[1], _place(meta))
+        return s.Attribute(str(items[2]), str(items[0]), items[1], _position(meta))
 
     def from_first(self, meta: Meta, items: list[Any]) -> s.Index:
         return s.Index(False, _whole(items[0]))

@@ -13,7 +13,7 @@ from headwater.cep.fluent import Statement
 from headwater.cep.fluent import text as written
 from headwater.cep.match import DEFAULT_CAP
 from headwater.cep.parse import parse
-from headwater.cep.planning.order import Place, in_order, places
+from headwater.cep.planning.order import Node, in_order, nodes
 from headwater.cep.planning.selection import Selection, Selector
 from headwater.cep.planning.window import Extent, extent
 from headwater.data.schema import Schema, Type
@@ -90,21 +90,21 @@ class Planner:
 
     def plan(self, app: s.App) -> Stream:
         """Add all queries and return the stream of the last."""
-        queries = places(app)
+        queries = nodes(app)
         if not queries:
             raise error_at(self.text, (0, 1), "there is no query here; one begins with 'from'")
         for statement in app.statements:
             if isinstance(statement, s.Define):
                 self._check_definition(statement)
-        found = {place: self._place(place, queries) for place in in_order(self.text, queries)}
+        found = {node: self._add_node(node, queries) for node in in_order(self.text, queries)}
         return found[queries[-1]] if queries[-1].into is None else self.streams[queries[-1].into]
 
-    def _place(self, place: Place, queries: list[Place]) -> Stream:
-        if place.partition is not None:
-            self._enter_partition(place)
-        made = self._add(place, queries)
-        if place.into is not None:
-            self._insert(place, made, queries)
+    def _add_node(self, node: Node, queries: list[Node]) -> Stream:
+        if node.partition is not None:
+            self._enter_partition(node)
+        made = self._add(node, queries)
+        if node.into is not None:
+            self._insert(node, made, queries)
         self._keys, self._partition = {}, ()
         for inner in [name for name in self.streams if name.startswith("#") and " of " not in name]:
             del self.streams[inner]
@@ -140,8 +140,8 @@ class Planner:
         """Return the columns of all streams that can be read so far."""
         return {name: stream.schema for name, stream in self.streams.items()}
 
-    def _enter_partition(self, place: Place) -> None:
-        partition = place.partition
+    def _enter_partition(self, node: Node) -> None:
+        partition = node.partition
         assert partition is not None
         for column, stream in partition.keys:
             if stream not in self.streams:
@@ -159,10 +159,10 @@ class Planner:
             )
         for name in [name for name in self.streams if name.startswith("#")]:
             inner = name.partition(" of ")[0]
-            if place.name_of(inner) == name:
+            if node.name_of(inner) == name:
                 self.streams[inner], self._keys[inner] = self.streams[name], self._partition
 
-    def keys_of(self, streams: Mapping[str, s.Place]) -> tuple[tuple[str, ...], ...]:
+    def keys_of(self, streams: Mapping[str, s.Position]) -> tuple[tuple[str, ...], ...]:
         """Return by which columns the partition, if any, tells each stream's records apart.
 
         Those of a stream that has none there go to every key.
@@ -183,11 +183,11 @@ class Planner:
         """Return how far records of these streams may lie behind the watermark although they are not late."""
         return max(lag_of(self.flow, stream.step) for stream in streams)
 
-    def _add(self, place: Place, queries: list[Place]) -> Stream:
-        query, is_last = place.query, place is queries[-1]
+    def _add(self, node: Node, queries: list[Node]) -> Stream:
+        query, is_last = node.query, node is queries[-1]
         if not is_last and query.into is None:
             raise error_at(self.text, query.at, "nothing reads this query; add 'insert into' and a name")
-        name = self._name_of(place, queries)
+        name = self._name_of(node, queries)
         match query.source:
             case s.Source():
                 return self._add_source(name, query, query.source)
@@ -200,16 +200,16 @@ class Planner:
 
                 return add_join(self, name, query, query.source)
 
-    def _name_of(self, place: Place, queries: list[Place]) -> str:
+    def _name_of(self, node: Node, queries: list[Node]) -> str:
         """Return what a query's step is called: one of several that insert into a stream has a number."""
-        together = [other for other in queries if place.into is not None and other.into == place.into]
+        together = [other for other in queries if node.into is not None and other.into == node.into]
         if len(together) > 1:
-            return f"{self._name}.{place.query.into} {together.index(place) + 1}"
-        return self._name if place is queries[-1] else f"{self._name}.{place.query.into}"
+            return f"{self._name}.{node.query.into} {together.index(node) + 1}"
+        return self._name if node is queries[-1] else f"{self._name}.{node.query.into}"
 
-    def _insert(self, place: Place, made: Stream, queries: list[Place]) -> None:
+    def _insert(self, node: Node, made: Stream, queries: list[Node]) -> None:
         """Let a stream be read once the last query that inserts into it has been planned."""
-        into, query = place.into, place.query
+        into, query = node.into, node.query
         assert into is not None
         if into in self._given:
             raise error_at(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
@@ -217,7 +217,7 @@ class Planner:
             raise error_at(
                 self.text, query.at, f"{query.into!r} is a stream of each key; select {listed(self._partition)} too"
             )
-        if into != query.into and place.partition is None:
+        if into != query.into and node.partition is None:
             raise error_at(self.text, query.at, f"{query.into!r}, a stream of each key, belongs into a partition")
         parts = self._parts.setdefault(into, [])
         if parts and parts[0].schema != made.schema:

@@ -6,21 +6,9 @@ from headwater.cep import syntax as s
 
 #: How tightly operators bind; a part that binds less than its surroundings goes into parentheses.
 _BINDING = {
-    "or": 1,
-    "and": 2,
-    "not": 3,
-    "==": 4,
-    "!=": 4,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "%": 6,
-}
+    "or": 1, "and": 2, "not": 3, **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), 4), "+": 5, "-": 5,
+    "*": 6, "/": 6, "%": 6,
+}  # fmt: skip
 _ATOM = 9
 _MINUS = 7
 

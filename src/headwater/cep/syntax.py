@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Place = tuple[int, int]  #: first character and the one after the last
-NOWHERE: Place = (0, 0)
+Position = tuple[int, int]  #: first character and the one after the last
+NOWHERE: Position = (0, 0)
 
 
-def _at() -> Place:
+def _at() -> Position:
     return field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -25,7 +25,7 @@ class Constant:
     """A number, a text or a truth value."""
 
     value: int | float | str | bool
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Attribute:
     name: str
     ref: str | None = None
     index: Index | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Operation:
 
     op: str
     args: tuple[Value, ...]
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Function:
 
     name: str
     args: tuple[Value, ...] = ()
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class IsNull:
     """Whether a value, or a whole event of an `or`, is missing."""
 
     value: Value
-    at: Place = _at()
+    at: Position = _at()
 
 
 Value = Constant | Attribute | Operation | Function | IsNull
@@ -80,7 +80,7 @@ class Span:
     """A length of time, as it was written: `1 min 30 sec`."""
 
     parts: tuple[tuple[int, str], ...]
-    at: Place = _at()
+    at: Position = _at()
 
     @property
     def us(self) -> int:
@@ -106,7 +106,7 @@ class Window:
 
     kind: str
     args: tuple[Value | Span, ...]
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Source:
     filters: tuple[Value, ...] = ()
     window: Window | None = None
     alias: str | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 JoinKind = Literal["join", "left outer join", "right outer join", "full outer join"]
@@ -132,7 +132,7 @@ class Join:
     kind: JoinKind = "join"
     on: Value | None = None
     unidirectional: Literal["", "left", "right"] = ""
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Times:
 
     least: int
     most: int | None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Event:
     ref: str | None = None
     filters: tuple[Value, ...] = ()
     times: Times | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Absent:
     stream: str
     filters: tuple[Value, ...] = ()
     wait: Span | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Both:
     op: Literal["and", "or"]
     left: Event | Absent
     right: Event | Absent
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Group:
     """Several links in parentheses, so that `every` can stand before all of them."""
 
     links: tuple[Link, ...]
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Link:
 
     what: Event | Absent | Both | Group
     every: bool = False
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Chain:
     kind: Literal["pattern", "sequence"]
     links: tuple[Link, ...]
     within: Span | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Selected:
 
     value: Value
     name: str | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Query:
     group_by: tuple[Attribute, ...] = ()
     having: Value | None = None
     into: str | None = None
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Define:
 
     stream: str
     fields: tuple[tuple[str, str], ...]
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Partition:
 
     keys: tuple[tuple[str, str], ...]  #: column, stream
     queries: tuple[Query, ...]
-    at: Place = _at()
+    at: Position = _at()
 
 
 @dataclass(frozen=True, slots=True)

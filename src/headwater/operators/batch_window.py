@@ -1,4 +1,9 @@
-"""Batch windows: `lengthBatch`, `timeBatch`, `externalTimeBatch` and `session`; a result per group when one is complete."""
+"""Batch windows: `lengthBatch`, `timeBatch`, `externalTimeBatch` and `session`; a result per group when one is complete.
+
+These are the windows of queries, and mean what they mean in Siddhi: a batch of time begins with its first record, and
+groups share the batch of their key. A flow's `Tumbling` is cut at whole multiples of its size, its `Session` joins what a
+late record connects, and late records go elsewhere; its `Count` has one group per key, which needs no cells.
+"""
 
 from __future__ import annotations
 

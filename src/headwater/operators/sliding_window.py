@@ -1,4 +1,9 @@
-"""Sliding windows: `length`, `time`, `externalTime`, and aggregates without a window; a result for each record."""
+"""Sliding windows: `length`, `time`, `externalTime`, and aggregates without a window; a result for each record.
+
+These are the windows of queries, and mean what they mean in Siddhi. A flow's `Count(size, every=…)` has a result only once
+it is full, NaN makes its extremes NaN, and it takes functions of all values; a flow's `Sliding` has one when the watermark
+passes its end. So those have operators of their own, over the same keys and aggregates.
+"""
 
 from __future__ import annotations
 

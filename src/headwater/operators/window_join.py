@@ -1,4 +1,8 @@
-"""The step that joins two windows: a record of either side meets the records in the other's window."""
+"""The step that joins two windows: a record of either side meets the records in the other's window.
+
+A query's join takes records in one order and its windows end at the newest record. A flow's `join` pairs what lies within a
+span of event time, whichever side comes first, until the watermark has passed; hence `JoinOperator`.
+"""
 
 from __future__ import annotations
 

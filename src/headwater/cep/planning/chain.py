@@ -16,12 +16,12 @@ from headwater.cep.automaton import (
     events_of,
     indexed,
     label,
+    owner,
 )
 from headwater.cep.diagnostics import error_at
 from headwater.cep.match import MatchPlan
 from headwater.cep.planning.selection import Selection, Selector
 from headwater.data.schema import Schema, Type
-from headwater.errors import listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.stream import Stream
 
@@ -87,27 +87,15 @@ class _Chaining:
 
     def _of_event(self, attribute: s.Attribute) -> s.Attribute:
         refs, streams = self._refs, self._planner.streams
-        if attribute.ref is None:
-            holding = [ref for ref, (stream, _) in refs.items() if attribute.name in streams[stream].schema]
-            if len(holding) != 1:
-                fix = (
-                    f"did you mean {' or '.join(f'{ref}.{attribute.name}' for ref in holding)}?"
-                    if holding
-                    else f"events are {listed(refs)}"
-                )
-                raise error_at(self._text, attribute.at, f"of which event is {attribute.name!r}; {fix}")
-            attribute = replace(attribute, ref=holding[0])
-        if attribute.ref not in refs:
-            near = suggestion(attribute.ref or "", refs) or f"; events are {listed(refs)}"
-            raise error_at(self._text, attribute.at, f"there is no event {attribute.ref!r}{near}")
-        assert attribute.ref is not None
-        if attribute.index is not None and not refs[attribute.ref][1]:
+        schemas = {ref: streams[stream].schema for ref, (stream, _) in refs.items()}
+        ref = owner(self._text, attribute, schemas, "event")
+        if attribute.index is not None and not refs[ref][1]:
             raise error_at(
                 self._text,
                 attribute.at,
-                f"{attribute.ref!r} takes one record; leave the index out, or count it, such as <1:5>",
+                f"{ref!r} takes one record; leave the index out, or count it, such as <1:5>",
             )
-        return indexed(attribute, refs)
+        return indexed(replace(attribute, ref=ref), refs)
 
     def _all_events(self) -> list[tuple[str, Expr, Type]]:
         found: list[tuple[str, Expr, Type]] = []

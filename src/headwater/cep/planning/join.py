@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import column_type
+from headwater.cep.automaton import column_type, owner
 from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator, conjuncts, renamed
 from headwater.cep.planning.selection import Selector
 from headwater.cep.planning.window import extent
 from headwater.data.schema import NUMERIC, Schema, Type
-from headwater.errors import listed, suggestion
 from headwater.flow.expr import Call, Column, Expr
 from headwater.flow.stream import Stream
 from headwater.operators.window_join import JoinPlan
@@ -115,20 +114,8 @@ class _Joining:
         return [(column.replace(".", "_"), Column(column), kind) for column, kind in self._paired().items()]
 
     def _resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
-        ref = attribute.ref
-        if ref is None:
-            holding = [n for n, sc in zip(self._names, self._schemas, strict=True) if attribute.name in sc]
-            if len(holding) != 1:
-                fix = (
-                    f"did you mean {' or '.join(f'{n}.{attribute.name}' for n in holding)}?"
-                    if holding
-                    else f"sides are {listed(self._names)}"
-                )
-                raise error_at(self._text, attribute.at, f"of which side is {attribute.name!r}; {fix}")
-            ref = holding[0]
-        if ref not in self._names:
-            near = suggestion(ref, self._names) or f"; sides are {listed(self._names)}"
-            raise error_at(self._text, attribute.at, f"there is no side {ref!r} of this join{near}")
+        schemas = dict(zip(self._names, self._schemas, strict=True))
+        ref = owner(self._text, attribute, schemas, "side", " of this join")
         side = self._names.index(ref)
         kind = column_type(self._text, attribute, self._sides[side].stream, self._schemas[side])
         return f"{ref}.{attribute.name}", kind

@@ -11,7 +11,7 @@ from headwater.errors import listed
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Node:
     """A query and the partition in which it stands, if any."""
 
     query: s.Query
@@ -33,23 +33,23 @@ class Place:
         return f"{stream} of {id(self.partition)}" if stream.startswith("#") else stream
 
 
-def places(app: s.App) -> list[Place]:
+def nodes(app: s.App) -> list[Node]:
     """Return all queries of a text as they stand."""
-    found: list[Place] = []
+    found: list[Node] = []
     for statement in app.statements:
         if isinstance(statement, s.Query):
-            found.append(Place(statement))
+            found.append(Node(statement))
         elif isinstance(statement, s.Partition):
-            found += [Place(query, statement) for query in statement.queries]
+            found += [Node(query, statement) for query in statement.queries]
     return found
 
 
-def in_order(text: str, queries: list[Place]) -> list[Place]:
+def in_order(text: str, queries: list[Node]) -> list[Node]:
     """Return queries in an order in which each reads complete streams, or complain that there is none."""
     left, found = list(queries), []
     while left:
-        missing = {place.into for place in left}
-        ready = next((place for place in left if not place.reads & missing), None)
+        missing = {node.into for node in left}
+        ready = next((node for node in left if not node.reads & missing), None)
         if ready is None:
             raise _circle(text, left, missing)
         left.remove(ready)
@@ -57,11 +57,11 @@ def in_order(text: str, queries: list[Place]) -> list[Place]:
     return found
 
 
-def _circle(text: str, left: list[Place], missing: set[str | None]) -> Exception:
-    itself = next((place for place in left if place.into in place.reads), None)
+def _circle(text: str, left: list[Node], missing: set[str | None]) -> Exception:
+    itself = next((node for node in left if node.into in node.reads), None)
     if itself is not None:
         return error_at(text, itself.query.at, f"this query reads {itself.query.into!r}, into which it inserts")
-    names = sorted({place.query.into or "" for place in left if place.into in missing})
+    names = sorted({node.query.into or "" for node in left if node.into in missing})
     return error_at(text, left[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
 
 
