@@ -22,19 +22,24 @@ PREFIX = Struct("<II")  #: bytes that follow the prefix, and how many of them ar
 
 _pack_header = msgspec.msgpack.Encoder().encode
 _unpack_header = msgspec.msgpack.Decoder().decode
-_PADDING = bytes(7)
+_PADDING = np.zeros(7, np.uint8)
 
 
 def pack(batch: Batch) -> bytes:
     """Return the batch as one frame: its columns, stamps and watermark."""
-    pieces: list[bytes] = [np.ascontiguousarray(batch.stamps).tobytes()]
+    return b"".join(pieces_of(batch))
+
+
+def pieces_of(batch: Batch) -> list[Array]:
+    """Return the frame of a batch in pieces, bytes each, of which most are the memory of its columns itself."""
+    pieces = [_bytes(batch.stamps)]
     columns = [[name, *_pack_column(name, column, pieces)] for name, column in batch.columns.items()]
-    header = _pack_header([VERSION, batch.length, batch.watermark, columns])
-    padded = [_padded(piece) for piece in (header, *pieces)]
+    header = np.frombuffer(_pack_header([VERSION, batch.length, batch.watermark, columns]), np.uint8)
+    padded = [part for piece in (header, *pieces) for part in (piece, _PADDING[: -len(piece) % 8])]
     body = sum(map(len, padded))
     if body >= 2**32:
         raise InputError(f"a batch of {body:,} bytes does not fit a frame, which holds 4 GB; use smaller batches")
-    return b"".join([PREFIX.pack(body, len(header)), *padded])
+    return [np.frombuffer(PREFIX.pack(body, len(header)), np.uint8), *padded]
 
 
 def unpack(body: Array, header_length: int) -> Batch:
@@ -60,25 +65,25 @@ def unpack_frame(frame: bytes) -> Batch:
     return unpack(np.frombuffer(bytearray(memoryview(frame)[PREFIX.size :]), np.uint8), header_length)
 
 
-def _pack_column(name: str, column: Column, pieces: list[bytes]) -> tuple[str, int, bool]:
+def _pack_column(name: str, column: Column, pieces: list[Array]) -> tuple[str, int, bool]:
     """Add a column's memory to the pieces; return its form, its values' bytes, and if it has a mask."""
     values, valid = parts(column)
     if isinstance(values, Text):
         start, stop = int(values.offsets[0]), int(values.offsets[-1])
-        pieces += [(values.offsets - np.int32(start)).tobytes(), values.data[start:stop].tobytes()]
+        pieces += [_bytes(values.offsets - np.int32(start)), _bytes(values.data[start:stop])]
         form = "text"
     elif values.dtype.kind == "O":
         try:
-            pieces.append(encode_all(values.tolist()))
+            pieces.append(np.frombuffer(encode_all(values.tolist()), np.uint8))
         except TypeError as error:
             raise InputError(f"column {name!r}: {error}") from None
         form = "any"
     else:
-        pieces.append(values.tobytes())
+        pieces.append(_bytes(values))
         form = values.dtype.str
     size = len(pieces[-1])
     if valid is not None:
-        pieces.append(valid.tobytes())
+        pieces.append(_bytes(valid))
     return form, size, valid is not None
 
 
@@ -106,5 +111,5 @@ class _Pieces:
         return piece
 
 
-def _padded(piece: bytes) -> bytes:
-    return piece + _PADDING[: -len(piece) % 8]
+def _bytes(values: Array) -> Array:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

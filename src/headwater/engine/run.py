@@ -42,6 +42,7 @@ class EngineRun(ABC):
     """
 
     runner = ""
+    most = 2000  #: records that a source with a backlog hands over at once, unless `chunk` is more
 
     def __init__(self, flow: Flow, options: Options) -> None:
         self.flow, self.options = flow, options

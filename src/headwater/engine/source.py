@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see whether the run is stopping
 _QUIET_S = 10.0  #: between two warnings of one source
-_MOST = 2000  #: records that a source with a backlog hands over at once, unless `chunk` is more
 
 
 class SourceThread:
@@ -108,7 +107,7 @@ class SourceThread:
         stopping = self.run.done if self._inner else self.run.stopping
         assert reader is not None
         linger = Linger(0.0 if self._inner else options.linger_s)
-        chunk, most = options.chunk, max(options.chunk, _MOST)
+        chunk, most = options.chunk, max(options.chunk, self.run.most)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()

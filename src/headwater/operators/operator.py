@@ -95,8 +95,8 @@ def spread(batch: Batch, keys: Sequence[str], of: int) -> list[Batch | None]:
     """Cut a batch by the partitions of its keys, each in the batch's order; None for one that gets no record."""
     columns = [batch.columns[name] for name in keys]
     parts = partitions([column.values if isinstance(column, Nullable) else column for column in columns], of)
-    order = np.argsort(parts, kind="stable")
-    bounds = np.searchsorted(parts[order], np.arange(of + 1)).tolist()
+    order = np.argsort(parts.astype(np.uint16) if of <= 2**16 else parts, kind="stable")  # short ones by radix
+    bounds = [0, *np.cumsum(np.bincount(parts, minlength=of)).tolist()]
     return [batch.take(order[start:stop]) if stop > start else None for start, stop in pairwise(bounds)]
 
 

@@ -167,7 +167,8 @@ def running(tmp_path):
             env={**os.environ, "PYTHONPATH": os.pathsep.join(source)},
         )  # fmt: skip
         started.append(process)
-        while not (tmp_path / "out.csv").exists() or not (tmp_path / "out.csv").stat().st_size:
+        written = tmp_path / "out.csv"
+        while not written.exists() or written.stat().st_size < 10_000:  # by then signals are heard
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         return process

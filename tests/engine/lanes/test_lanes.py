@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater import Batch, Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine.lanes.layout import laid_out
 from headwater.errors import FlowError, InputError, RunError
-from headwater.flow.steps import Process, WindowAggregate
+from headwater.flow.steps import Input, Process, WindowAggregate, Write
 from headwater.operators import Operator
 from strategies import build, flows, records
 
@@ -239,6 +239,24 @@ def test_a_table_that_many_may_write_is_written_by_every_lane(tmp_path):
     assert len({file.name.rpartition("-")[0] for file in files}) == 2  # each has a stem of its own
     assert sorted(n for file in files for n in pq.read_table(file)["n"].to_pylist()) == list(range(3000))
     assert report.last.records_out == {"w": 3000}
+
+
+def test_a_sink_that_every_lane_has_also_takes_what_is_made_in_one(tmp_path):
+    class Passes(Operator):
+        stateless = False
+
+        def process(self, batch, port):
+            return batch
+
+    def make(flow):
+        stream = flow.read("r", readings(3000)).map("m", lambda r: r)
+        once = stream.apply("once", Passes)
+        inputs = tuple(Input(each.step, each.port, each.schema) for each in (stream, once))
+        flow.add("w", Write(io.Discard()), inputs=inputs)
+
+    report = both(make)[-1]
+    assert report.last.records_out == {"w": 6000}
+    assert report.last.steps["w"].instances == 2
 
 
 def test_records_larger_than_a_ring_pass():

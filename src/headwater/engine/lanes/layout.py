@@ -102,11 +102,10 @@ class _Planner:
 
     def _place_sink(self, step: Step) -> None:
         assert isinstance(step.kind, Write)
-        if apart(step.kind.sink):
-            wheres = {self.where[given.step] for given in step.inputs}
-            if "one" not in wheres:
-                self.where[step.name] = "key" if "key" in wheres else "blocks"
-                return
+        wheres = {self.where[given.step] for given in step.inputs}
+        if apart(step.kind.sink) and wheres != {"one"}:  # in lane 0 it also takes what is only there
+            self.where[step.name] = "key" if "key" in wheres else "blocks"
+            return
         self._in_one(step, "its sink takes one writer, or is in this process")
 
     def _place_free(self, step: Step) -> None:

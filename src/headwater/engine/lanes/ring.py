@@ -12,15 +12,16 @@ import select
 from collections import deque
 from contextlib import suppress
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from headwater.data.batch import END, Batch
-from headwater.data.frames import PREFIX, pack, unpack
+from headwater.data.column import Array
+from headwater.data.frames import PREFIX, pieces_of, unpack
 from headwater.errors import RunError
 
-CAPACITY = 2**21  #: bytes that may be on their way in one ring
+CAPACITY = 2**23  #: bytes that may be on their way to one lane at one place
 _COUNTERS = 64  #: bytes in front for the counters
 _WRITTEN, _READ, _RECORDS_IN, _RECORDS_OUT = range(4)
 _HEADER = Struct("<qqqq")  #: block, watermark, records, bytes of the frame
@@ -92,25 +93,25 @@ class Ring:
         shared = mmap.mmap(-1, _COUNTERS + capacity)  # pages are had when they are first written
         self._counters = np.frombuffer(shared, np.int64, _COUNTERS // 8)
         self._bytes = np.frombuffer(shared, np.uint8, capacity, _COUNTERS)
-        self._left: np.ndarray[Any, Any] | None = None  #: what is still to be written of a message
+        self._left: Array | None = None  #: what is still to be written of a message
         self._header: tuple[int, int, int, int] | None = None  #: of the message that is being read
         self._frame = np.empty(0, np.uint8)
         self._got = 0
 
     def offer(self, message: Message) -> bool:
         """Take a message if all of it fits now."""
-        data = _encoded(message)
-        if self._capacity - self._used() < len(data):
+        pieces = _encoded(message)
+        if self._capacity - self._used() < sum(map(len, pieces)):
             return False
-        self._write(data)
+        self._write(pieces)
         self._sent(message)
         return True
 
     def push(self, message: Message) -> bool:
         """Take what fits of a message that may be larger than the ring."""
-        left = _encoded(message) if self._left is None else self._left
+        left = np.concatenate(_encoded(message)) if self._left is None else self._left
         fits = min(len(left), self._capacity - self._used())
-        self._write(left[:fits])
+        self._write([left[:fits]])
         self._left = left[fits:] if fits < len(left) else None
         if self._left is not None:
             if fits:
@@ -124,12 +125,14 @@ class Ring:
         if self._header is None:
             if self._used() < _HEADER.size:
                 return None
-            self._header = _HEADER.unpack(self._read(_HEADER.size).data)
+            header = np.empty(_HEADER.size, np.uint8)
+            self._read(header)
+            self._header = _HEADER.unpack(header.data)
             self._frame, self._got = np.empty(self._header[3], np.uint8), 0
         missing = len(self._frame) - self._got
         if missing:
             there = min(missing, self._used())
-            self._frame[self._got : self._got + there] = self._read(there)
+            self._read(self._frame[self._got : self._got + there])
             self._got += there
             self._room.ring()
             if there < missing:
@@ -155,19 +158,23 @@ class Ring:
     def _used(self) -> int:
         return int(self._counters[_WRITTEN] - self._counters[_READ])
 
-    def _write(self, data: np.ndarray[Any, Any]) -> None:
-        at = int(self._counters[_WRITTEN]) % self._capacity
-        first = min(len(data), self._capacity - at)
-        self._bytes[at : at + first] = data[:first]
-        self._bytes[: len(data) - first] = data[first:]
-        self._counters[_WRITTEN] += len(data)  # last: what it counts must be there
+    def _write(self, pieces: list[Array]) -> None:
+        written = int(self._counters[_WRITTEN])
+        for piece in pieces:
+            at = written % self._capacity
+            first = min(len(piece), self._capacity - at)
+            self._bytes[at : at + first] = piece[:first]
+            if first < len(piece):
+                self._bytes[: len(piece) - first] = piece[first:]
+            written += len(piece)
+        self._counters[_WRITTEN] = written  # last: what it counts must be there
 
-    def _read(self, count: int) -> np.ndarray[Any, Any]:
+    def _read(self, into: Array) -> None:
         at = int(self._counters[_READ]) % self._capacity
-        first = min(count, self._capacity - at)
-        found = np.concatenate([self._bytes[at : at + first], self._bytes[: count - first]])
-        self._counters[_READ] += count
-        return found
+        first = min(len(into), self._capacity - at)
+        into[:first] = self._bytes[at : at + first]
+        into[first:] = self._bytes[: len(into) - first]
+        self._counters[_READ] += len(into)
 
 
 class Shortcut:
@@ -209,7 +216,8 @@ def _size(message: Message) -> int:
     return 0 if message.batch is None else message.batch.nbytes
 
 
-def _encoded(message: Message) -> np.ndarray[Any, Any]:
-    frame = pack(message.batch) if message.batch is not None and message.batch.length else b""
-    records = message.records if frame else 0
-    return np.frombuffer(_HEADER.pack(message.block, message.watermark, records, len(frame)) + frame, np.uint8)
+def _encoded(message: Message) -> list[Array]:
+    batch = message.batch
+    frame = pieces_of(batch) if batch is not None and batch.length else []
+    header = _HEADER.pack(message.block, message.watermark, message.records if frame else 0, sum(map(len, frame)))
+    return [np.frombuffer(header, np.uint8), *frame]

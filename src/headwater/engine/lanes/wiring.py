@@ -10,7 +10,7 @@ from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.layout import Layout, Where
 from headwater.engine.lanes.outlet import How, Outlet
-from headwater.engine.lanes.ring import Bell, Path, Ring, Shortcut
+from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
 from headwater.operators.time import EventTimeOperator
@@ -50,7 +50,8 @@ class Crossing:
         for sender in self.senders:
             for receiver in self.receivers:
                 make = Shortcut if sender == receiver else Ring
-                self.paths[sender, receiver] = make(self.bells["data", receiver], self.bells["room", sender])
+                bells = self.bells["data", receiver], self.bells["room", sender]
+                self.paths[sender, receiver] = make(*bells, CAPACITY // len(self.senders))
 
     def outlet(self, lane: int) -> Outlet:
         """Return the end at which a lane sends."""
@@ -142,15 +143,20 @@ class Wiring:
         for step in self._flow.steps.values():
             where = self._layout.where[step.name]
             if (where != "one" or lane == 0) and step.name not in self._of_source:
-                steps.append(self._step(step, where))
+                steps.append(self._step(step, where, lane))
         return Flow.of_steps(self._flow.name, steps)
 
     def _readers(self, source: Step) -> list[str]:
         readers = self._flow.readers_of(source.name)
         return [step.name for step in readers for given in step.inputs if given.step == source.name]
 
-    def _step(self, step: Step, where: Where) -> Step:
-        inputs = tuple(self._moved(step, port) or self._given(given) for port, given in enumerate(step.inputs))
+    def _step(self, step: Step, where: Where, lane: int) -> Step:
+        inputs = tuple(
+            self._moved(step, port) or self._given(given)
+            for port, given in enumerate(step.inputs)
+            # a sink that every lane has may take something that is made in lane 0 alone
+            if lane == 0 or not step.is_sink or self._layout.where[given.step] != "one"
+        )
         kind: Kind = step.kind
         if isinstance(kind, EventTime) and where == "blocks":
             # time is told where the records leave the blocks; here they are only looked at
