@@ -27,7 +27,7 @@ _PADDING = np.zeros(7, np.uint8)
 
 def pack(batch: Batch) -> bytes:
     """Return the batch as one frame: its columns, stamps and watermark."""
-    return b"".join(pieces_of(batch))
+    return b"".join([piece.data for piece in pieces_of(batch)])
 
 
 def pieces_of(batch: Batch) -> list[Array]:

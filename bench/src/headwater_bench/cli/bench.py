@@ -226,6 +226,21 @@ def log(quick: Quick = False, output: Output = None, as_json: JSON = False) -> N
 
 
 @app.command()
+def lanes(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[
+        list[str] | None, typer.Option(help="etl, stats, pred, 'etl wide' or 'stats wide'; several by repeating")
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="messages of one run [default: 2000000]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="runs of each [default: 5]")] = None,
+) -> None:
+    """What a second lane gains: RIoTBench's flows in one process and in two, with the same results."""
+    _report("lanes", quick, output, as_json, flows=flow, messages=messages, repeats=repeats)
+
+
+@app.command()
 def length(
     quick: Quick = False,
     output: Output = None,

@@ -1,0 +1,169 @@
+"""What a second lane gains: RIoTBench's flows at full speed in one lane and in two, source and sinks counted in.
+
+Before that both are given the same messages, and must say the same of them. On a machine that others use, what time on
+the wall says is mostly about them; so processor time is told too: that of one lane over that of the busier of two is what
+two cores of one's own would gain.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headwater import engine, io
+from headwater.errors import RunError, listed, suggestion
+from headwater.flow import Flow
+from headwater.flow.endpoints import Sink
+from headwater_bench.experiments.rows import text_table, write_rows
+from headwater_bench.experiments.trial import machine
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import generated
+from headwater_bench.riot.stats import stats
+
+#: those with a row for each message are as RIoTBench has them but for that, and give the same results
+FLOWS = ("etl", "stats", "pred", "etl wide", "stats wide")
+_COMPARED = 20_000  #: messages that both must say the same of
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One run at full speed."""
+
+    flow: str
+    lanes: int
+    rate_hz: float
+    #: processor time of a message, in this process and in the one forked from it
+    own_us: float
+    forked_us: float
+
+
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    flows: Sequence[str] | None = None,
+    messages: int | None = None,
+    repeats: int | None = None,
+) -> dict[str, Any]:
+    """Run each flow in one lane and in two, by turns."""
+    chosen = list(flows or FLOWS)
+    for name in chosen:
+        if name not in FLOWS:
+            raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
+    count, times = messages or (200_000 if quick else 2_000_000), repeats or (1 if quick else 5)
+    laps: list[Lap] = []
+    answer: dict[str, Any] = {}
+    for name in chosen:
+        _check_same(name, min(_COMPARED, count))
+        mine = [_lap(name, lanes, count) for _ in range(times) for lanes in (1, 2)]
+        laps += mine
+        answer[name] = _answer(mine)
+    answer |= {"machine": machine(), "load": round(os.getloadavg()[0], 1), "messages": count, "repeats": times}
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_rows([asdict(lap) for lap in laps], output / "lanes.csv")
+        (output / "lanes.txt").write_text(table(answer) + "\n")
+    return answer
+
+
+def _flow(name: str, count: int, publish: Sink | None) -> Flow:
+    source = generated("CITY", 1e9, count=count)
+    one = {"publish": 1}  # several instances of a sink would have no order even in one lane
+    if name == "pred":
+        return pred(source, publish=publish, instances=one)
+    make = etl if name.startswith("etl") else stats
+    return make(source, publish=publish, wide=name.endswith("wide"), instances=one)
+
+
+def _check_same(name: str, count: int) -> None:
+    """Raise unless two lanes publish what one publishes, in the same order for each sensor where the flow has one."""
+    said = []
+    for lanes in (1, 2):
+        sink = io.Collect()
+        engine.run(_flow(name, count, sink), lanes=lanes)
+        said.append(sink.records)
+    one, two = ([_determined(name, row) for row in rows] for rows in said)
+    if Counter(one) != Counter(two):
+        raise AssertionError(f"{name}: two lanes published something else than one")
+    if name in ("stats", "stats wide") and _by_sensor(said[0]) != _by_sensor(said[1]):
+        raise AssertionError(f"{name}: two lanes published the results of a sensor in another order than one")
+
+
+def _determined(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what of a result does not depend on which step was faster, as the error beside the latest average does."""
+    chance = name == "pred" and row["kind"] == "MLR"
+    return tuple(str(value) for column, value in row.items() if not (chance and column == "result"))
+
+
+def _by_sensor(rows: list[dict[str, Any]]) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[row[CITY.id], row.get("obs"), row["kind"]].append(row["msg"])
+    return found
+
+
+def _lap(name: str, lanes: int, count: int) -> Lap:
+    before = _spent_s()
+    report = engine.run(_flow(name, count, None), lanes=lanes)
+    own, forked = (1e6 * (after - early) / count for early, after in zip(before, _spent_s(), strict=True))
+    if report.dead_letters or report.left or report.last.records_in != count:
+        raise AssertionError(f"{name}: {report.last.records_in} in, {report.dead_letters} dead, {report.left} left")
+    return Lap(name, lanes, round(count / report.seconds, 1), round(own, 4), round(forked, 4))
+
+
+def _spent_s() -> tuple[float, float]:
+    """Return the processor time of this process, and that of those forked from it."""
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, forked = (each.ru_utime + each.ru_stime for each in spent)
+    return own, forked
+
+
+def _answer(laps: list[Lap]) -> dict[str, Any]:
+    one, two = ([lap for lap in laps if lap.lanes == lanes] for lanes in (1, 2))
+    rates = [statistics.median(lap.rate_hz for lap in those) for those in (one, two)]
+    cost = statistics.median(lap.own_us for lap in one)
+    own, forked = (statistics.median(getattr(lap, name) for lap in two) for name in ("own_us", "forked_us"))
+    return {
+        "two_over_one": round(rates[1] / rates[0], 3),
+        "by_processor_time": round(cost / max(own, forked), 3),
+        "one_hz": round(rates[0]),
+        "two_hz": round(rates[1]),
+        "one_us": round(cost, 3),
+        "two_us": [round(own, 3), round(forked, 3)],
+        "cases": [asdict(lap) for lap in laps],
+    }
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer for people."""
+    head = (
+        "flow",
+        "one lane/s",
+        "two/s",
+        "two over one",
+        "µs one",
+        "µs two, lane 0 and 1",
+        "over one by processor time",
+    )
+    rows = [
+        (
+            name,
+            f"{found['one_hz']:,}",
+            f"{found['two_hz']:,}",
+            found["two_over_one"],
+            found["one_us"],
+            " ".join(map(str, found["two_us"])),
+            found["by_processor_time"],
+        )
+        for name, found in ((name, answer[name]) for name in FLOWS if name in answer)
+    ]
+    said = f"{answer['messages']:,} messages, {answer['repeats']} times; {answer['machine']}; load {answer['load']}"
+    return "\n".join([*text_table(head, rows), said])
