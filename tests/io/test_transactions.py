@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import sqlite3
 
@@ -140,6 +141,27 @@ def release(sink, kind):
         sink.close()
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "table"])
+def test_a_part_that_was_prepared_and_is_committed_is_there_after_the_power_went(tmp_path, monkeypatch, kind):
+    """What it is committed to is synced before what it was kept in is gone: SQLite's log, the folders that name files."""
+    synced = set()
+
+    def fsync(fd, sync=os.fsync):
+        synced.add(os.fstat(fd).st_ino)
+        sync(fd)
+
+    run = Checkpoints(KINDS[kind][0], tmp_path)
+    monkeypatch.setattr(os, "fsync", fsync)
+    run.write(9)
+    run.prepare()
+    synced.clear()
+    run.complete(told=True)
+    places = [tmp_path / "out-wal"] if kind == "sqlite" else [tmp_path / "out", *(tmp_path / "out").glob("city=*")]
+    assert len(places) == (1 if kind == "sqlite" else 4)
+    assert {path.stat().st_ino for path in places} <= synced
+    run.sink.close()
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "parquet", "table"])
 def test_nobody_sees_a_part_before_it_is_committed(tmp_path, kind):
     make, numbers = KINDS[kind]
@@ -210,8 +232,6 @@ def test_what_gathers_records_has_brought_them_to_its_place_when_a_part_is_prepa
 
 
 def test_a_pipe_is_no_transaction(tmp_path):
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     for sink in (io.JsonLines(tmp_path / "pipe"), io.Csv("-")):
         assert delivery_of(sink) == "neither"

@@ -89,7 +89,7 @@ def write_all(sink, batch_id, kill_at, monkeypatch):
             raise Killed
         if kill_at == "in commit":
             with monkeypatch.context() as patch:
-                patch.setattr(TableParts, "_publish", lambda self, part: (_ for _ in ()).throw(Killed))
+                patch.setattr(TableParts, "_publish", lambda self, part, safe: (_ for _ in ()).throw(Killed))
                 sink.commit(batch_id)
         else:
             sink.commit(batch_id)

@@ -17,6 +17,7 @@ from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, 
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.io.fields import column_of_texts
+from headwater.io.files import explained, sync
 from headwater.io.records import guessed_kind, json_texts
 from headwater.io.sifting import attempted
 
@@ -228,6 +229,17 @@ class SqliteWriter:
             connection.execute(_BATCHES)
             found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
             return -1 if found is None else int(found[0])
+
+    def make_safe(self) -> None:
+        """Have what is committed there after the power went: until it is moved over, it is in the log beside the file."""
+        log = Path(f"{self._sink.path}-wal")
+        try:
+            sync(log)
+            sync(log.parent)
+        except FileNotFoundError:
+            pass  # all of it was moved over
+        except OSError as error:
+            raise explained(error, log, "write") from error
 
     def commit(self, writer: str, number: int) -> None:
         """End the transaction; `number` is written with it, so that one is there exactly if the other is."""

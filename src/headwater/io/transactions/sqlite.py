@@ -57,7 +57,8 @@ class SqliteTable(Transaction):
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one in the table, and its number with them."""
-        if number not in self._prepared:
+        prepared = number in self._prepared
+        if not prepared:
             self._prepared[number] = self._part
             self._part = []
         due = [part for part in self._prepared if part <= number]
@@ -65,6 +66,8 @@ class SqliteTable(Transaction):
             self._insert(self._prepared[part])
         self._writer.commit(self._ledger.name, number)
         self._committed = number
+        if prepared:
+            self._writer.make_safe()  # before the files that it was kept in are gone
         for part in due:
             del self._prepared[part]
             self._file(part).unlink(missing_ok=True)
@@ -95,6 +98,7 @@ class SqliteTable(Transaction):
             for part in sorted(part for part in kept if self._committed < part <= after):
                 self._insert(list(batches_in(kept[part], kept[part].stat().st_size)))
             self._writer.commit(self._ledger.name, after)
+            self._writer.make_safe()
             self._committed = after
         for path in kept.values():
             path.unlink()

@@ -70,7 +70,7 @@ class TableParts(Transaction):
             for _, name in files:
                 (self._place / name).unlink(missing_ok=True)
         for part in self._journal.parts:
-            self._publish(part)
+            self._publish(part, safe=True)
         self._sweep()
 
     @property
@@ -95,11 +95,12 @@ class TableParts(Transaction):
 
     def commit(self, number: int) -> None:
         """Let all files of the parts up to this one appear."""
+        prepared = number in self._journal.parts
         for part in self._journal.parts:
             if self.committed < part < number:
-                self._publish(part)  # while the journal still names its files
-        self._journal.commit(number, None if number in self._journal.parts else self._ended(number))
-        self._publish(number)
+                self._publish(part, safe=prepared)  # while the journal still names its files
+        self._journal.commit(number, None if prepared else self._ended(number))
+        self._publish(number, safe=prepared)
         self._sweep()
 
     def rollback(self) -> None:
@@ -124,16 +125,20 @@ class TableParts(Transaction):
         self._staged, self._waiting = [], []
         return files
 
-    def _publish(self, part: int) -> None:
-        """Give the files of a part their places; done before, it does nothing."""
+    def _publish(self, part: int, *, safe: bool) -> None:
+        """Give the files of a part their places, there after the power went if `safe`; done before, it does nothing."""
+        folders: set[Path] = set()
         for staged, name in self._journal.parts[part]:
             source, target = self.staging.folder / staged, self._place / name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if source.exists() or not target.exists():
                     os.replace(source, target)
+                    folders.update(folder for folder in target.parents if folder.is_relative_to(self._place))
             except OSError as error:
                 raise explained(error, target, "write") from error
+        for folder in folders if safe else ():  # the journal may only forget a part whose files have their names
+            sync(folder)
 
     def _sweep(self) -> None:
         """Remove what attempts have left that came to nothing; prepared parts stay."""
