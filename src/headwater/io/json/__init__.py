@@ -1,4 +1,4 @@
-"""JSON objects as columns without an object for each: `scan` reads the usual forms of them, `texts` writes them.
+"""JSON objects as columns without an object for each: `columns` reads them, by the kernel of `scan`; `texts` writes.
 
 Whatever is unusual goes through `headwater.io.records`, record by record, which also says what is wrong with it.
 """
