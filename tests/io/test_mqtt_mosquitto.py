@@ -27,6 +27,20 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture
+def another(tmp_path):
+    """Start brokers of one's own, which are stopped after the test, whatever came of it."""
+    brokers = []
+
+    def start(*lines, scheme="mqtt"):
+        brokers.append(Mosquitto(tmp_path, *lines, scheme=scheme))
+        return brokers[-1].start()
+
+    yield start
+    for broker in brokers:
+        broker.stop()
+
+
+@pytest.fixture
 def topic():
     return f"mosquitto/{next(names)}"
 
@@ -156,10 +170,10 @@ def polled(reader):
 
 @pytest.mark.parametrize("qos", [1, 2])
 @every_version
-def test_a_session_goes_on_after_the_broker_was_killed(opened, tmp_path, topic, qos, version):
+def test_a_session_goes_on_after_the_broker_was_killed(opened, another, tmp_path, topic, qos, version):
     store = f"persistence_location {tmp_path}/"
     lines = ["persistence true", store, "autosave_interval 1", "autosave_on_changes true", "max_queued_messages 0"]
-    broker = Mosquitto(tmp_path, *lines).start()
+    broker = another(*lines)
     reader = reading(opened, broker, topic, qos=qos, version=version)
     writer = opened(Mqtt(broker.url, topic, qos=qos, version=version, retry="50 ms", client_id=f"w{qos}"), SCHEMA)
     writer.write(numbers(*range(300)))
@@ -175,7 +189,6 @@ def test_a_session_goes_on_after_the_broker_was_killed(opened, tmp_path, topic, 
         assert time.monotonic() < end, f"{len(set(range(600)) - set(got))} are missing"
         got += polled(reader)
     wait_until(lambda: not writer.waiting)
-    broker.stop()
 
 
 def settled(file):
@@ -220,10 +233,10 @@ def certificate(tmp_path_factory):
     return pem, key
 
 
-def test_tls_carries_many_records_both_ways_and_asks_for_our_certificate(opened, tmp_path, certificate, topic):
+def test_tls_carries_many_records_both_ways_and_asks_for_our_certificate(opened, another, certificate, topic):
     pem, key = certificate
     lines = [f"cafile {pem}", f"certfile {pem}", f"keyfile {key}", "require_certificate true", "max_queued_messages 0"]
-    broker = Mosquitto(tmp_path, *lines, scheme="mqtts").start()
+    broker = another(*lines, scheme="mqtts")
     files = {"ca": pem, "certificate": pem, "key": key}
     reader = reading(opened, broker, topic, qos=1, **files)
     writer = opened(Mqtt(broker.url, topic, qos=1, **files), SCHEMA)
@@ -234,29 +247,26 @@ def test_tls_carries_many_records_both_ways_and_asks_for_our_certificate(opened,
     wait_until(lambda: stranger._connection.refused)
     with pytest.raises(InputError, match="its certificate is not trusted"):
         stranger.read(1, 0)
-    broker.stop()
 
 
 @every_version
-def test_a_wrong_password_is_told(opened, tmp_path, topic, version):
+def test_a_wrong_password_is_told(opened, another, tmp_path, topic, version):
     passwords = tmp_path / "passwords"
     subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "me", "right"], check=True)
     passwords.chmod(0o644)
-    broker = Mosquitto(tmp_path, f"password_file {passwords}").start()
+    broker = another(f"password_file {passwords}")
     reading(opened, broker, topic, username="me", password="right", version=version).close()
     wrong = opened(Mqtt(broker.url, topic, SCHEMA, username="me", password="left", version=version), pytest.fail)
     wait_until(lambda: wrong._connection.refused)
     with pytest.raises(InputError, match=r"refuses the connection: Not authorized; are user and password right"):
         wrong.read(1, 0)
-    broker.stop()
 
 
-def test_a_message_that_the_broker_finds_too_large_is_refused_alone(opened, tmp_path, topic):
-    broker = Mosquitto(tmp_path, "max_packet_size 1000").start()
+def test_a_message_that_the_broker_finds_too_large_is_refused_alone(opened, another, topic):
+    broker = another("max_packet_size 1000")
     schema = Schema.of({"text": str})
     writer = opened(Mqtt(broker.url, topic, payload="text", version="5"), schema)
     wait_until(writer._connection.connected.is_set)
     refused = writer.write(Batch.of({"text": ["a", "x" * 2000, "b"]}, schema))
     assert list(refused) == [1]
     assert "at most" in refused[1]
-    broker.stop()
