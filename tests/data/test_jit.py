@@ -151,6 +151,28 @@ print(sys.getrefcount(values) - held, grown < 50_000)
     assert called(loops, code) == "0 True"
 
 
+def test_kernels_take_their_arrays_as_named_tuples_and_are_kept_all_the_same(loops):
+    (loops / "named.py").write_text(
+        "from typing import NamedTuple\n"
+        "import numpy as np\n"
+        "from headwater.data.jit import kernel\n"
+        "class Inner(NamedTuple):\n    scale: int\n"
+        "class State(NamedTuple):\n    values: np.ndarray\n    inner: Inner\n"
+        "@kernel\n"
+        "def total(state):\n"
+        "    found = 0\n"
+        "    for value in state.values:\n        found += state.inner.scale * value\n"
+        "    return found\n"
+    )
+    code = (
+        "import sys\nimport numpy as np\nfrom named import *\n"
+        "print(*[total(State(np.arange(4), Inner(n))) for n in (2, 3)], 'numba' in sys.modules)"
+    )
+    assert called(loops, code) == "12 18 False"
+    assert len(kept(loops)) == 1
+    assert called(loops, code) == "12 18 False"
+
+
 def test_a_kernel_of_a_script_is_compiled_by_the_script_itself(loops):
     assert called(loops, LOOPS + "print(doubled(np.arange(3)).tolist())") == "[0, 2, 4]"
 

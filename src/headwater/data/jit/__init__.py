@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
 
-__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel"]
+__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel", "wait_until_compiled"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,3 +34,10 @@ def small_kernel(function: F) -> F:
     dozen arrays, that takes four fifths of the time, so it is left out: the arrays are the caller's throughout.
     """
     return cast(F, Kernel(function, small=True)) if COMPILED else function
+
+
+def wait_until_compiled() -> None:
+    """Wait until all kernels that were called so far are compiled: before something is timed."""
+    from headwater.data.jit import service
+
+    service.wait_until_compiled()

@@ -53,12 +53,20 @@ def _compile(kernel: Kernel, signature: Signature) -> Any:
 
 def _numba_type(name: Any) -> Any:
     if not isinstance(name, str):
-        return types.Tuple(tuple(map(_numba_type, name)))
+        return _numba_tuple(name)
     kind, _, form = name.partition(" ")
     if form:
         ndim, layout, marks = int(form[0]), form[1], form[2:]
         return types.Array(from_dtype(np.dtype(kind)), ndim, layout, readonly="r" in marks, aligned="u" not in marks)
     return types.none if kind == "none" else from_dtype(np.dtype(kind))
+
+
+def _numba_tuple(names: Signature) -> Any:
+    if not (names and isinstance(names[0], str) and names[0].startswith("=")):
+        return types.Tuple(tuple(map(_numba_type, names)))
+    module, _, called = names[0][1:].partition(" ")[0].partition(":")
+    kind = getattr(importlib.import_module(module), called)
+    return types.BaseTuple.from_types(tuple(map(_numba_type, names[1:])), kind)
 
 
 def _keep(kernel: Kernel, signature: Signature, result: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.data.jit.signature import LOOKS, Signature, signature_of
+from headwater.data.jit.signature import LOOKS, Signature, learn, signature_of
 
 _thread = threading.local()
 
@@ -87,8 +87,8 @@ class Kernel:
             return self.plain(*args)
         if form is None:
             form = service.wait_for(self, signature)
-        if all(type(each) in LOOKS for each in args):
-            self._forms[tuple([LOOKS[type(each)](each) for each in args])] = form
+        learn(args)
+        self._forms[tuple([LOOKS[type(each)](each) for each in args])] = form
         return form(*args)
 
     def _completed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -73,6 +73,12 @@ def is_compiling(thread: threading.Thread) -> bool:
     return thread is _thread
 
 
+def wait_until_compiled() -> None:
+    """Wait until all that was asked for so far is compiled: before something is timed."""
+    for request in list(_requests.values()):
+        request.done.wait()
+
+
 def numba_form(kernel: Kernel) -> Form:
     """Return the form that Numba itself chooses among, and compiles when it is called."""
     from headwater.data.jit.compiler import dispatcher_of

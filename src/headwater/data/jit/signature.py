@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-#: one name for each argument: `<f4 1C` (an array of one dimension, in order), `int64`, or a tuple of names
+#: one name for each argument: `<f4 1C` (an array of one dimension, in order), `int64`, or a tuple of names, which begins
+#: with the name of its class if it has one
 Signature = tuple[Any, ...]
 
 _NUMBERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float32, np.float64)
@@ -23,6 +24,19 @@ LOOKS: dict[type, Callable[[Any], Any]] = {np.ndarray: attrgetter("dtype", "ndim
 LOOKS[tuple] = lambda values: tuple([LOOKS[type(each)](each) for each in values])
 
 
+def learn(args: tuple[Any, ...]) -> None:
+    """Have `LOOKS` know the named tuples among some arguments, and in them."""
+    for each in args:
+        if isinstance(each, tuple):
+            learn(each)
+            if type(each) not in LOOKS and hasattr(each, "_fields"):
+                LOOKS[type(each)] = _look_of_named
+
+
+def _look_of_named(values: Any) -> Any:
+    return type(values), *[LOOKS[type(each)](each) for each in values]
+
+
 def signature_of(args: tuple[Any, ...]) -> Signature | None:
     """Return the types of some arguments; None if one of them is of a kind that only Numba itself knows."""
     names = tuple(map(_name, args))
@@ -32,9 +46,17 @@ def signature_of(args: tuple[Any, ...]) -> Signature | None:
 def _name(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _array(value)
-    if isinstance(value, tuple) and type(value) is tuple:
-        return signature_of(value)
+    if isinstance(value, tuple):
+        names = signature_of(tuple(value))
+        return names if names is None or type(value) is tuple else _named(type(value), names)
     return _NAMES.get(type(value))
+
+
+def _named(kind: Any, names: Signature) -> Signature | None:
+    """Return the name of a named tuple: its class, the names of its fields, and their types."""
+    if "." in kind.__qualname__ or not hasattr(kind, "_fields"):
+        return None
+    return f"={kind.__module__}:{kind.__qualname__} {' '.join(kind._fields)}", *names
 
 
 def _array(array: np.ndarray[Any, Any]) -> str | None:
