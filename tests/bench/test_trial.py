@@ -25,6 +25,10 @@ def test_the_sustained_rate_is_the_highest_that_most_repeats_kept():
     assert sustained_hz([]) == 0
 
 
+def test_a_rate_is_not_sustained_where_a_lower_one_is_not():
+    assert sustained_hz([trial(100), trial(200, 500, 200), trial(300)]) == 100
+
+
 def test_configurations_take_turns_and_who_fails_twice_is_driven_no_further():
     asked = []
 

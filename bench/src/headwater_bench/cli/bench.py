@@ -281,3 +281,22 @@ def kills(
 ) -> None:
     """The engine killed with SIGKILL at random moments: what sinks lack in the end, and what they have twice."""
     _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel)
+
+
+@app.command()
+def curve(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    flow: Annotated[list[str] | None, typer.Option(help="etl, etl_wide, stats, stats_wide or pred; several")] = None,
+    on: Annotated[list[str] | None, typer.Option(help="engine, threads or both [default: engine]")] = None,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
+) -> None:
+    """From 5 % to 120 % of the highest sustained rate: what is delivered, how late, and at what cost per record."""
+    _report("curve", quick, output, as_json, flows=flow, on=on, seconds=seconds)
+
+
+@app.command()
+def footprint(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What Headwater takes: memory, processor time when little happens, disk, and the time to a first result."""
+    _report("footprint", quick, output, as_json)

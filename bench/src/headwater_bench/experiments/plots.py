@@ -48,11 +48,12 @@ def throughput_latency(points: list[tuple[str, str, float, float, float, float]]
 
 
 def over_time(series: dict[str, dict[str, tuple[list[float], list[float]]]], path: Path, title: str) -> None:
-    """Draw measurements over time, one panel per measurement, one line per runner."""
+    """Draw measurements over time, one panel per measurement, one line per runner, and a dashed one for what is offered."""
     fig, axes = figure(len(series), 1, 9, 2.8 * len(series))
     for (measure, lines), row in zip(series.items(), axes, strict=True):
         for (name, (times, values)), colour in zip(lines.items(), ("#1f77b4", "#d62728", "#2ca02c"), strict=False):
-            row[0].plot(times, values, label=name, color=colour, linewidth=1.6)
+            look = {"color": "#888888", "linestyle": "--"} if name == "offered" else {"color": colour}
+            row[0].plot(times, values, label=name, linewidth=1.6, **look)
         row[0].set(xlabel="seconds", ylabel=measure)
         if "latency" in measure:
             row[0].set_yscale("log")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.data.jit import wait_until_compiled
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink
@@ -152,7 +153,8 @@ class _Bench:
 
     def capacity_hz(self, seconds: float) -> float:
         """Return how many messages per second the engine takes when there are always more."""
-        engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5)  # compiles what is not compiled yet
+        engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5)
+        wait_until_compiled()
         report = engine.run(self.flow(1e7), seconds=max(seconds, 1.0))
         self.check(report)
         return report.last.records_in / report.seconds

@@ -129,13 +129,17 @@ def of(trials: Iterable[Trial], config: str, **fields: Any) -> list[Trial]:
 
 
 def sustained_hz(trials: Sequence[Trial]) -> float:
-    """Return the highest rate that came through within the latency bound, in the median of repeats; 0 for none."""
+    """Return the highest rate that came through within the latency bound, in the median of repeats, as all lower ones did.
+
+    0 for none.
+    """
     best = 0.0
     for rate_hz in sorted({trial.offered_hz for trial in trials}):
         at = [trial for trial in trials if trial.offered_hz == rate_hz]
         p99 = statistics.median(trial.p99_ms for trial in at)
-        if p99 <= BOUND_MS and statistics.median(trial.out_hz for trial in at) >= _KEPT * rate_hz:
-            best = rate_hz
+        if p99 > BOUND_MS or statistics.median(trial.out_hz for trial in at) < _KEPT * rate_hz:
+            break
+        best = rate_hz
     return best
 
 

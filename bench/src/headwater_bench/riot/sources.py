@@ -25,7 +25,8 @@ from headwater.io.text_file import TextFile
 
 MESSAGES = Schema.of({"msg": int, "message": str})
 
-_PREPARED = 2**14  # messages made before a run starts, to be sent over and over
+#: messages made before a run starts, to be sent over and over: those of some seconds, within bounds
+_FEWEST, _MOST, _SECONDS = 2**11, 2**14, 4
 
 
 def repeated(
@@ -55,7 +56,8 @@ def generated(
     """
     from headwater_bench.riot.generate import messages, stream
 
-    return repeated(messages(stream(name, seed), 0, _PREPARED), rate, count=count, duration=duration)
+    prepared = min(_MOST, max(_FEWEST, int(_SECONDS * rate))) if isinstance(rate, int | float) else _MOST
+    return repeated(messages(stream(name, seed), 0, prepared), rate, count=count, duration=duration)
 
 
 class Messages(PacedSource):

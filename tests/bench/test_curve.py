@@ -1,0 +1,53 @@
+"""The highest sustained rate is one below which every rate was kept; a footprint counts what a base install needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater_bench.experiments.curve import LOADS, Point, climbed, rise
+from headwater_bench.experiments.footprint import install_bytes
+
+
+def point(**fields):
+    usual = {"flow": "etl", "on": "engine", "load": 0.5, "offered_hz": 100.0, "out_hz": 100.0, "p50_ms": 1, "p99_ms": 2}
+    return Point(**{**usual, "cpu_us": 3.0, **fields})
+
+
+@pytest.mark.parametrize("limit_hz", [300, 7_000, 5_000_000])
+def test_the_climb_ends_close_below_the_first_rate_that_is_not_kept(limit_hz):
+    found = climbed(lambda rate_hz: rate_hz <= limit_hz, 5_000)
+    assert 0.85 * limit_hz <= found <= limit_hz
+
+
+def test_the_climb_does_not_jump_over_a_valley():
+    assert climbed(lambda rate_hz: rate_hz < 8_000 or rate_hz > 12_000, 5_000) < 8_000
+
+
+def test_where_no_rate_is_kept_the_highest_is_none():
+    assert climbed(lambda rate_hz: False, 5_000) == 0
+
+
+def test_one_bad_moment_does_not_end_the_climb():
+    tried: list[float] = []
+
+    def is_kept(rate_hz: float) -> bool:
+        tried.append(rate_hz)
+        return rate_hz <= 20_000 and len(tried) != 3
+
+    assert climbed(is_kept, 5_000) > 15_000
+
+
+def test_a_rate_is_kept_when_nearly_all_of_it_comes_out_in_time():
+    assert point(out_hz=99.5).is_kept
+    assert not point(out_hz=98).is_kept
+    assert not point(p99_ms=500).is_kept
+
+
+def test_costs_that_fall_with_load_do_not_rise():
+    assert rise([30.0, 20.0, 10.0]) < 1
+    assert list(LOADS) == sorted(LOADS)
+    assert len(LOADS) == 12
+
+
+def test_an_install_is_at_least_what_it_is_built_on():
+    assert install_bytes("headwater") > install_bytes("numpy") + install_bytes("numba") > 50e6
