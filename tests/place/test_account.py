@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.errors import PlacementError
-from headwater.place import Budget, Constraints, Objective, strategy, violations, wished
+from headwater.place import Budget, Constraints, Objective, constrain, strategy, violations
 from headwater.place.account import account
 from headwater.place.explain import explain
 from headwater.place.fleet import Fleet, uses
@@ -64,7 +64,7 @@ def test_the_next_best_alternative_is_not_better_and_a_forbidden_one_says_why():
 
 
 def test_a_battery_shows_its_hours_and_binds_when_it_is_nearly_empty():
-    problem = wished(cep_problem(5, size=6), Constraints(pins={"q1": "field/0"}))
+    problem = constrain(cep_problem(5, size=6), Constraints(pins={"q1": "field/0"}))
     document = account(strategy("exact")(problem, None))
     hours = [row["hours_to_empty"] for row in document["devices"] if row.get("hours_to_empty")]
     assert hours
@@ -221,7 +221,7 @@ def test_a_fleet_mends_the_flows_of_a_lost_device():
     lost = min(hosts) if hosts else 4
     mended = fleet.lose(net.device_name(lost))
     assert set(mended) == ({"one"} if hosts else set())
-    assert lost not in fleet.placed["one"].device
+    assert lost not in fleet.placements["one"].device
 
 
 @pytest.mark.parametrize("make", [queue_problem, cep_problem])

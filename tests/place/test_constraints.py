@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.errors import NetError, PlacementError
-from headwater.place import Budget, Constraints, strategy, violations, wished
+from headwater.place import Budget, Constraints, constrain, strategy, violations
 
 from .strategies import queue_problem, seeds
 
@@ -41,7 +41,7 @@ def trust_of(problem, device: int) -> str:
 @pytest.mark.parametrize("name", [*GREEDY, "best", "exact", "anneal", "genetic", "random", "brute-force"])
 def test_a_confined_stream_stays_in_its_zone_until_it_is_anonymised(name):
     net = guarded_net()
-    problem = wished(chain(net), Constraints(keep={"s0": "inside"}, anonymise=frozenset({"s2"})))
+    problem = constrain(chain(net), Constraints(keep={"s0": "inside"}, anonymise=frozenset({"s2"})))
     found = strategy(name)(problem, Budget(time_s=5))
     if found.device is None:  # these want the cloud for a step whose sink is there, and cannot keep it inside
         assert name in ("cloud-only", "tcep", "aels-rp", "aels-rp-la")
@@ -53,13 +53,13 @@ def test_a_confined_stream_stays_in_its_zone_until_it_is_anonymised(name):
 def test_without_an_anonymising_step_nothing_downstream_may_leave():
     net = guarded_net()
     inside_only = chain(net, pinned=np.array([net.device("site-0/0"), -1, -1, -1, net.device("site-1/2")]))
-    found = strategy("best")(wished(inside_only, Constraints(keep={"s0": "inside"})), Budget(time_s=5))
+    found = strategy("best")(constrain(inside_only, Constraints(keep={"s0": "inside"})), Budget(time_s=5))
     assert {trust_of(inside_only, int(d)) for d in found.device} == {"inside"}
 
 
 def test_the_verifier_sees_a_step_outside_its_trust_zone():
     net = guarded_net()
-    problem = wished(chain(net), Constraints(keep={"s0": "inside"}, anonymise=frozenset({"s2"})))
+    problem = constrain(chain(net), Constraints(keep={"s0": "inside"}, anonymise=frozenset({"s2"})))
     device = np.array([net.device("site-0/0"), 0, net.device("site-0/0"), 0, net.device("cloud-1")])
     assert [v.kind for v in violations(problem, device.tolist())] == ["zone"]
 
@@ -83,12 +83,12 @@ CONTRADICTIONS = {
 def test_a_contradicting_wish_is_refused_with_its_reason(what):
     constraints, message = CONTRADICTIONS[what]
     with pytest.raises(PlacementError, match=message):
-        wished(chain(guarded_net()), constraints)
+        constrain(chain(guarded_net()), constraints)
 
 
 def test_a_pin_to_an_unknown_device_names_it():
     with pytest.raises(NetError, match="no device 'site-9/0'"):
-        wished(chain(guarded_net()), Constraints(pins={"s1": "site-9/0"}))
+        constrain(chain(guarded_net()), Constraints(pins={"s1": "site-9/0"}))
 
 
 @given(seeds)
@@ -109,7 +109,7 @@ def test_greedy_strategies_keep_pins_closures_and_company(seed):
 
 def test_a_step_that_must_join_a_pinned_one_is_pinned_with_it():
     net = guarded_net()
-    problem = wished(chain(net), Constraints(together=(("s2", "s4"),)))
+    problem = constrain(chain(net), Constraints(together=(("s2", "s4"),)))
     assert problem.pinned[2] == problem.pinned[4] == net.device("cloud-1")
     for name in (*GREEDY, "best"):
         found = strategy(name)(problem, Budget(time_s=2))

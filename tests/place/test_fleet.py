@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.net.device import DeviceClass
-from headwater.place import Budget, Constraints, Model, Problem, Taken, strategy, violations, wished
+from headwater.place import Budget, Constraints, Model, Problem, Taken, constrain, strategy, violations
 from headwater.place.fleet import Fleet, uses
 
 from .strategies import queue_problem, seeds
@@ -33,11 +33,11 @@ def flow(name: str, model: Model, *, rate: float, service_s: float, steps: int =
         stream_bytes=np.full(steps, 10.0),
         pinned=np.full(n, -1),
     )
-    return wished(problem, Constraints(pins={"source": at}, **changes))
+    return constrain(problem, Constraints(pins={"source": at}, **changes))
 
 
 def pinned_to(problem: Problem, device: str) -> Problem:
-    return wished(problem, Constraints(pins=dict.fromkeys(problem.steps, device)))
+    return constrain(problem, Constraints(pins=dict.fromkeys(problem.steps, device)))
 
 
 def test_flows_that_together_break_round_robin_are_not_put_on_one_device():
@@ -80,27 +80,27 @@ def test_a_later_flow_does_not_break_an_earlier_ones_target(model):
     refused = fleet.add(stuck, budget)
     assert refused.device is None
     assert "would break flow 'promised': critical is" in refused.reason
-    assert "stuck" not in fleet.placed
+    assert "stuck" not in fleet.placements
 
 
 def test_a_flow_knows_what_came_after_it():
     fleet, budget = Fleet(NET), Budget(time_s=1)
     fleet.add(pinned_to(flow("one", Model.SHARED, rate=100, service_s=2e-3), "field/0"), budget)
-    alone = fleet.placed["one"].value
+    alone = fleet.placements["one"].value
     assert alone == pytest.approx(2e-3 / 0.8)
     fleet.add(pinned_to(flow("two", Model.SHARED, rate=100, service_s=2e-3), "field/0"), budget)
-    assert fleet.placed["one"].value == pytest.approx(2e-3 / 0.6)
+    assert fleet.placements["one"].value == pytest.approx(2e-3 / 0.6)
     fleet.remove("two")
-    assert fleet.placed["one"].value == pytest.approx(alone)
+    assert fleet.placements["one"].value == pytest.approx(alone)
 
 
 def test_a_loss_is_mended_without_breaking_those_who_stay():
     fleet, budget = Fleet(NET), Budget(time_s=1)
     fleet.add(pinned_to(flow("stays", Model.SHARED, rate=100, service_s=2e-3, at_most={"critical": 2.6e-3}), "field/1"))
     moving = dataclasses.replace(flow("moves", Model.SHARED, rate=100, service_s=2e-3), pinned=np.full(2, -1))
-    moving = wished(moving, Constraints(closed=frozenset({"vm"})))
+    moving = constrain(moving, Constraints(closed=frozenset({"vm"})))
     fleet.add(moving, budget)
-    assert set(fleet.placed["moves"].by_name.values()) == {"field/0"}
+    assert set(fleet.placements["moves"].by_name.values()) == {"field/0"}
     mended = fleet.lose("field/0", budget)["moves"]
     assert mended.device is None  # only where it would make the other one late
     assert "would break flow 'stays'" in mended.reason
@@ -118,7 +118,7 @@ def test_all_flows_together_are_one_valid_placement(seed):
         fleet.add(dataclasses.replace(problem, name=f"flow {number}"), Budget(time_s=0.2))
     assert all(not broken for broken in fleet.violations().values())
     whole = fleet.taken()
-    for name, placement in fleet.placed.items():
+    for name, placement in fleet.placements.items():
         own = uses(placement.problem, placement.device)
         for device, use in own.items():
             rest = fleet.taken(but=name).get(device, Taken())

@@ -80,7 +80,7 @@ def test_copies_share_the_records_and_make_an_impossible_step_possible():
     found = exact.solve(shared)
     assert found.status == "optimal"
     assert found.by_name["work #1"] != found.by_name["work #2"]
-    played = sim.run_queues(shared, found.device, sim.Options(seconds=20)).extra["sinks"]["out"]
+    played = sim.run_queues(shared, found.device, sim.QueueOptions(seconds=20)).extra["sinks"]["out"]
     assert played["simulated_s"] == pytest.approx(played["predicted_s"], rel=0.05)
 
 

@@ -15,11 +15,11 @@ from headwater.cli import add_commands, app
 from headwater.cli.locate import find_flow
 from headwater.errors import HeadwaterError, PlacementError
 from headwater.net.edit import with_devices
-from headwater.place import Budget, Constraints, Model, Objective, best, exact, score, violations, wished
+from headwater.place import Budget, Constraints, Model, Objective, best, constrain, exact, score, violations
 from headwater.place.explain import slower
 from headwater.place.fleet import Fleet
 from headwater.place.from_flow import problem_of
-from headwater.place.joined import joined
+from headwater.place.merge import merge
 from headwater.place.repair import repair
 from headwater.place.what_if import front, headroom
 from headwater.place.why import why
@@ -220,7 +220,7 @@ def both(net, rate=RATE):
 def test_several_flows_are_placed_together_and_as_well_as_can_be(farm):
     ran = plan("--json", flow=BOTH, pins=BOTH_PINS)
     assert ran.exit_code == 0, ran.output
-    document, whole = json.loads(ran.stdout), joined(both(farm))
+    document, whole = json.loads(ran.stdout), merge(both(farm))
     goal = Objective.parse(document["objective"])
     least, _ = min(everything(whole, goal), key=lambda found: found[0])
     assert document["value"] == pytest.approx(least, rel=1e-6)
@@ -234,7 +234,7 @@ def test_together_is_never_worse_than_one_after_the_other(farm):
     fleet = Fleet(farm)
     values = [fleet.add(p, Budget(time_s=5)).device for p in (tanks, silos)]
     one_by_one = np.concatenate(values)
-    whole = joined([tanks, silos])
+    whole = merge([tanks, silos])
     found = best.solve(whole, Budget(time_s=5))
     assert found.value <= found.objective.value(score(whole, one_by_one)) * (1 + 1e-9)
 
@@ -273,7 +273,7 @@ def test_a_loss_moves_only_what_must_move(farm):
     ran = plan("--from", "old.json", "--lost", "barn/1", "--json", pins=pins)
     assert ran.exit_code == 0, ran.output
     document = json.loads(ran.stdout)
-    asked = wished(problem(farm, pins={"levels": "barn/0"}), Constraints(closed=frozenset({"barn/1"})))
+    asked = constrain(problem(farm, pins={"levels": "barn/0"}), Constraints(closed=frozenset({"barn/1"})))
     before = np.array([farm.device(was[s]) for s in asked.steps])
     fewest = min(int((d != before).sum()) for _, d in everything(asked, Objective.parse("critical")))
     assert len(document["moves"]) == fewest

@@ -32,7 +32,7 @@ def flow(service, edges, rates, stream_hz, *, device_bytes=0.0, model=Model.QUEU
 
 
 def agreement(problem, device, seconds, **options):
-    report = sim.run_queues(problem, np.array(device), sim.Options(seconds=seconds, **options))
+    report = sim.run_queues(problem, np.array(device), sim.QueueOptions(seconds=seconds, **options))
     return {name: row["simulated_s"] / row["predicted_s"] for name, row in report.extra["sinks"].items()}, report
 
 
@@ -78,7 +78,7 @@ def test_evenly_spaced_records_and_constant_service_never_wait():
     report = sim.run_queues(
         problem,
         np.array([0, 0]),
-        sim.Options(seconds=5.0, arrivals=sim.Constant(), service=sim.Service.CONSTANT),
+        sim.QueueOptions(seconds=5.0, arrivals=sim.Constant(), service=sim.Service.CONSTANT),
     )
     assert report.extra["sinks"]["s1"]["simulated_s"] == pytest.approx(0.8e-3)
     assert report.last.records_in == 5_000
@@ -90,7 +90,7 @@ def test_recorded_arrivals_are_played_as_they_were():
     report = sim.run_queues(
         problem,
         np.array([0, 0]),
-        sim.Options(1.0, arrivals=sim.Recorded(moments), service=sim.Service.CONSTANT, warm_up=0.0),
+        sim.QueueOptions(1.0, arrivals=sim.Recorded(moments), service=sim.Service.CONSTANT, warm_up=0.0),
     )
     assert report.extra["sinks"]["s1"]["simulated_s"] == pytest.approx((1e-3 + 2e-3 + 1e-3) / 3)
     with pytest.raises(RunError, match="in order"):
@@ -99,21 +99,21 @@ def test_recorded_arrivals_are_played_as_they_were():
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another():
     problem = flow([0, 0.7e-3], [(0, 1)], [1000, 1000], [1000])
-    a, b, c = (sim.run_queues(problem, np.array([0, 0]), sim.Options(5.0, seed=s)).to_json() for s in (1, 1, 2))
+    a, b, c = (sim.run_queues(problem, np.array([0, 0]), sim.QueueOptions(5.0, seed=s)).to_json() for s in (1, 1, 2))
     assert a == b
     assert a["extra" if "extra" in a else "sinks"] != c["extra" if "extra" in c else "sinks"]
 
 
 def test_thinning_and_doubling_keep_the_rates_of_streams():
     problem = flow([0, 1e-5, 1e-5], [(0, 1), (1, 2)], [1000, 2500, 250], [2500, 250])
-    report = sim.run_queues(problem, np.array([0] * 3), sim.Options(100.0))
+    report = sim.run_queues(problem, np.array([0] * 3), sim.QueueOptions(100.0))
     assert report.last.steps["s1"].records_in == pytest.approx(250_000, rel=0.02)
     assert report.last.steps["s2"].records_in == pytest.approx(25_000, rel=0.05)
 
 
 def test_round_robin_takes_one_turn_of_all_steps_on_the_device():
     problem = flow([0, 1e-4, 2e-4], [(0, 1), (1, 2)], [10, 10, 10], [10, 10], model=Model.ROUND_ROBIN)
-    report = sim.run_queues(problem, np.array([0] * 3), sim.Options(200.0, arrivals=sim.Constant()))
+    report = sim.run_queues(problem, np.array([0] * 3), sim.QueueOptions(200.0, arrivals=sim.Constant()))
     assert report.extra["sinks"]["s2"]["simulated_s"] == pytest.approx(2 * 3e-4, rel=1e-6)
 
 
@@ -172,4 +172,4 @@ def test_merging_keeps_every_record_in_order_of_time(a, b):
 )
 def test_impossible_options_are_refused(options, message):
     with pytest.raises(RunError, match=message):
-        sim.Options(**options)
+        sim.QueueOptions(**options)

@@ -20,8 +20,8 @@ from headwater.net.edit import with_devices
 from headwater.net.net import Net
 from headwater.place import Budget, Placement, Problem, strategy
 from headwater.place.account import account
-from headwater.place.compared import compared, mended, tell_compared, tell_mended
-from headwater.place.joined import parted
+from headwater.place.comparison import compare, repair_account, tell_comparison, tell_repair
+from headwater.place.merge import by_flow
 from headwater.place.render import render
 from headwater.place.repair import repair
 from headwater.place.strategies import MODULES
@@ -110,10 +110,10 @@ def plan(
             old = read_placement(before, first)
             first = _with_sources_at(first, old)
             found = repair(first, old, budget)
-            document = account(found) | mended(old, found)
+            document = account(found) | repair_account(old, found)
         elif add:
             found = solve(question.on(larger, numbers, constraints), budget)
-            document = compared(solve(first, budget), found) | {"added": add}
+            document = compare(solve(first, budget), found) | {"added": add}
         else:
             found = solve(first, budget)
             document = account(found)
@@ -121,7 +121,7 @@ def plan(
         if why and found.device is not None:
             document["why"] = [dataclasses.asdict(reason) for reason in reasons(found)]
     if len(flows) > 1:
-        document["flows"] = parted(found, (flow.name for flow in question.flows))
+        document["flows"] = by_flow(found, (flow.name for flow in question.flows))
     if output is not None and found.device is not None:
         assert net is not None
         question.plan(found, flows[0], net, numbers).save(output)
@@ -170,10 +170,10 @@ def with_added(net: Net, texts: list[str]) -> Net:
 def _told(document: dict[str, Any]) -> list[str]:
     lines = []
     if "before" in document:
-        lines += [f"with {', '.join(document['added'])}", *tell_compared(document), ""]
+        lines += [f"with {', '.join(document['added'])}", *tell_comparison(document), ""]
         lines.append(render(document["after"] | {k: document[k] for k in ("explanation",) if k in document}))
     else:
-        lines += [*tell_mended(document), ""] if "moves" in document else []
+        lines += [*tell_repair(document), ""] if "moves" in document else []
         lines.append(render(document))
     if "why" in document:
         lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]

@@ -15,9 +15,9 @@ from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
-from headwater.place import Constraints, Model, Placement, Plan, Problem, wished
+from headwater.place import Constraints, Model, Placement, Plan, Problem, constrain
 from headwater.place.copies import with_copies
-from headwater.place.joined import joined
+from headwater.place.merge import merge
 from headwater.place.plan import RATE_HZ
 
 DESKTOP_IPS = 30e9
@@ -53,7 +53,7 @@ class Question:
         from headwater.place.from_flow import require_places
 
         each = [self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)]
-        asked = with_constraints(joined(each), copies, constraints)
+        asked = with_constraints(merge(each), copies, constraints)
         if places:
             several = len(self.flows) > 1
             require_places(
@@ -116,7 +116,7 @@ def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constrain
     """The problem with steps in copies and with constraints, both by the names of a command line."""
     for step, count in (copies or {}).items():
         asked = with_copies(asked, _step_named(step, asked), count)
-    return wished(asked, _named(constraints, asked)) if constraints else asked
+    return constrain(asked, _named(constraints, asked)) if constraints else asked
 
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:

@@ -74,7 +74,7 @@ def simulate(
     if mode is not None and mode not in MODES:
         raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
     seconds, coming, kind = microseconds(duration) / 1e6, _arrivals(arrivals), _service(service)
-    queues = sim.Options(seconds, ask.seed, coming, kind)
+    queues = sim.QueueOptions(seconds, ask.seed, coming, kind)
     engine = sim.EngineOptions(seconds, ask.seed, coming, policy, parsed_take(take), workers, runner=runner)
     solve, budget = strategy(strategy_name), ask.budget(objective)
     if flow is not None and net is None and problem is None and Path(flow).suffix in PLANS:

@@ -15,7 +15,7 @@ plan            the answer as a file that runs
 cases/          the published problems
 """
 
-from headwater.place.constraints import Constraints, wished
+from headwater.place.constraints import Constraints, constrain
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement
 from headwater.place.plan import Contract, Plan
@@ -36,8 +36,8 @@ __all__ = [
     "Score",
     "Taken",
     "Violation",
+    "constrain",
     "score",
     "strategy",
     "violations",
-    "wished",
 ]

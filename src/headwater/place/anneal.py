@@ -12,7 +12,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
+from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -58,7 +58,7 @@ def solve(
     if best is None:
         reason = f"annealing found no valid placement of '{problem.name}'"
         return failed(problem, "anneal", budget, clock.spent_s, reason)
-    return judged(problem, "anneal", devices[best], budget, clock.spent_s, trace=tuple(trace))
+    return judge(problem, "anneal", devices[best], budget, clock.spent_s, trace=tuple(trace))
 
 
 @kernel

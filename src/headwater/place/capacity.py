@@ -97,7 +97,7 @@ class Capacity:
         """The row of a device, which it gets if it has none yet."""
         return self._row_of[device] if device in self._row_of else self._touch(device)
 
-    def placed(self) -> Ints:
+    def devices(self) -> Ints:
         """The device of each step."""
         return np.asarray(self._device[self.at])
 

@@ -31,7 +31,7 @@ class Constraints:
     """Devices that must not be used."""
 
 
-def wished(problem: Problem, constraints: Constraints) -> Problem:
+def constrain(problem: Problem, constraints: Constraints) -> Problem:
     """The problem with a user's constraints added; contradicting ones are an error."""
     net = problem.net
     pinned = problem.pinned.copy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from headwater.net.arrays import Ints
 from headwater.place.capacity import Capacity
 from headwater.place.greedy import grow
-from headwater.place.placement import Budget, Clock, Placement, judged
+from headwater.place.placement import Budget, Clock, Placement, judge
 from headwater.place.problem import Problem
 
 ROUNDS = 50
@@ -37,7 +37,7 @@ def descend(problem: Problem, device: Ints, budget: Budget | None = None) -> Pla
         moves = sum(_moved(capacity, step) for step in free)
         if not moves or clock.left_s == 0:
             break
-    return judged(problem, "descent", capacity.placed(), budget, clock.spent_s)
+    return judge(problem, "descent", capacity.devices(), budget, clock.spent_s)
 
 
 def _moved(capacity: Capacity, step: int) -> bool:

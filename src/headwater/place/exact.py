@@ -9,7 +9,7 @@ from headwater.place.candidates import FEW, candidates
 from headwater.place.dense import dense
 from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import Objective
-from headwater.place.placement import Budget, Clock, Placement, judged, moves
+from headwater.place.placement import Budget, Clock, Placement, judge, moves
 from headwater.place.problem import Model, Problem
 
 ENOUGH = 3_000_000
@@ -35,7 +35,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
             break
     assert answer is not None
     assert answer.device is not None
-    done = judged(problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes)
+    done = judge(problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes)
     all_levels = answer.status == "optimal" and len(capped.at_most) - len(problem.at_most) == len(goal.levels)
     if not all_levels:
         return done
@@ -59,7 +59,7 @@ def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placemen
         proof = exact_latency.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=start)
         if proof.device is not None or proof.proven or start is None:
             return proof
-        return judged(problem, "exact", start, budget, proof.seconds)  # the proof's placement broke a limit it ignores
+        return judge(problem, "exact", start, budget, proof.seconds)  # the proof's placement broke a limit it ignores
     if problem.model is not Model.QUEUE and _few(problem):
         return dataclasses.replace(brute.solve(problem, budget), strategy="exact")
     found = hint if hint is not None and hint.device is not None else _known(problem, budget)

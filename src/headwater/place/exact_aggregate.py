@@ -1,6 +1,6 @@
 """The optimum as a mixed-integer program, with a bound that holds for the whole net.
 
-Devices that are not listed are stood for by relaxed ones (see `seats`). The solver's bound therefore holds
+Devices that are not listed are stood for by relaxed ones (see `hosts`). The solver's bound therefore holds
 for all devices, and an answer that uses no relaxed device is optimal. Shared time is a curve, which the
 program touches from below; it is solved again with the curve touched where the last answer lies, until both
 agree.
@@ -15,12 +15,12 @@ import numpy as np
 from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
 from headwater.place.constraint_table import CPU, LIMITS, used_in_all
+from headwater.place.hosts import hosts
 from headwater.place.lower_bound import fixed
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judge
 from headwater.place.problem import Problem
 from headwater.place.program import Program
 from headwater.place.score import score
-from headwater.place.seats import seats
 from headwater.place.verify import violations
 
 
@@ -36,7 +36,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
         raise PlacementError(f"'{problem.name}' has times per stream; use strategy 'exact' to pick a fitting proof")
     clock, touched, bound = Clock(budget), set[float](), 0.0
     best = hint if _value(problem, budget, hint) < math.inf else None
-    listed = seats(problem, best.device if best is not None else None)
+    listed = hosts(problem, best.device if best is not None else None)
     notes = {"devices": float(len(listed.device))}
     while clock.left_s > 0:
         cutoff = _value(problem, budget, best)
@@ -60,13 +60,13 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     if best is None or best.device is None:
         return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes)
     done = _closed(problem, budget, best, bound)
-    return judged(problem, "exact", best.device, budget, clock.spent_s, bound=bound, optimal=done, notes=notes)
+    return judge(problem, "exact", best.device, budget, clock.spent_s, bound=bound, optimal=done, notes=notes)
 
 
 def _better(problem: Problem, budget: Budget, best: Placement | None, device: Ints | None) -> Placement | None:
     if device is None:
         return best
-    found = judged(problem, "exact", device, budget, 0.0)
+    found = judge(problem, "exact", device, budget, 0.0)
     worse = found.device is None or (best is not None and _value(problem, budget, best) <= found.value)
     return best if worse else found
 

@@ -20,7 +20,7 @@ from headwater.net.arrays import Ints
 from headwater.net.net import Net
 from headwater.place import constraint_table as table
 from headwater.place.lower_bound import lower_bound
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judge
 from headwater.place.problem import Model, Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
@@ -107,17 +107,17 @@ def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
         if device is not None and _below(problem, device, limit):
             done = status == "OPTIMAL"
-            return judged(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
+            return judge(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
         hint = device if device is not None else hint
         status = "UNKNOWN"
     if clock.left_s > ROOM * build_s(problem):
         status, device, bound = _run(problem, budget, clock, hint, monotone=False)
         if device is not None:
-            return judged(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
+            return judge(problem, "exact", device, budget, clock.spent_s, optimal=status == "OPTIMAL", bound=bound)
     if status == "INFEASIBLE":
         reason = "proven to have no valid placement"
     elif hint is not None and not violations(problem, hint.tolist()):
-        return judged(problem, "exact", hint, budget, clock.spent_s, bound=lower_bound(problem, budget.goal(problem)))
+        return judge(problem, "exact", hint, budget, clock.spent_s, bound=lower_bound(problem, budget.goal(problem)))
     proven = status == "INFEASIBLE"
     return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
 
@@ -174,7 +174,7 @@ class _Model:
         kind = net.classes[edge_kind]
         budget_ma = table.ENERGY.most(kind) - table.ENERGY.idle(kind)
         self.budget_ua = math.floor(1e3 * budget_ma) if math.isfinite(budget_ma) else None
-        self.seats = sorted({int(d) for d in problem.pinned if d >= 0 and d != self.vm})
+        self.pinned_devices = sorted({int(d) for d in problem.pinned if d >= 0 and d != self.vm})
         self._variables(n)
         self._sharing(n)
         self._turns(n)
@@ -318,7 +318,7 @@ class _Model:
     def _devices(self, solver: Any) -> Ints:
         """Give every group of steps a device: its pin, or the first one that is free."""
         problem, device = self.problem, np.where(self.problem.pinned >= 0, self.problem.pinned, -1)
-        spare = iter([d for d in self.edge_devices if d not in self.seats])
+        spare = iter([d for d in self.edge_devices if d not in self.pinned_devices])
         for v in range(len(problem.steps)):
             if device[v] >= 0:
                 continue

@@ -22,19 +22,19 @@ from headwater.place.verify import Violation, violations
 class Fleet:
     """The flows that share a net: add, remove, and mend them after a loss.
 
-    `placed` has each flow as it is now: its problem knows what the others take, and its value counts that in.
+    `placements` has each flow as it is now: its problem knows what the others take, and its value counts that in.
     """
 
     def __init__(self, net: Net) -> None:
         self.net = net
-        self.placed: dict[str, Placement] = {}
+        self.placements: dict[str, Placement] = {}
         self._closed: frozenset[int] = frozenset()
 
     def add(
         self, problem: Problem, budget: Budget | None = None, solve: Callable[..., Placement] = best.solve
     ) -> Placement:
         """Place one more flow; a flow that does not fit, or would break another's limits, is not added and says why."""
-        if problem.name in self.placed:
+        if problem.name in self.placements:
             raise PlacementError(f"flow '{problem.name}' is placed already; remove it first")
         if problem.net is not self.net:
             raise PlacementError(f"flow '{problem.name}' is for net '{problem.net.name}', not '{self.net.name}'")
@@ -42,18 +42,18 @@ class Fleet:
 
     def remove(self, name: str) -> None:
         """Take a flow off the net."""
-        if name not in self.placed:
-            raise PlacementError(f"no flow '{name}' is placed; placed are {listed(self.placed)}")
-        del self.placed[name]
+        if name not in self.placements:
+            raise PlacementError(f"no flow '{name}' is placed; placed are {listed(self.placements)}")
+        del self.placements[name]
         self._refresh()
 
     def lose(self, device: str, budget: Budget | None = None) -> dict[str, Placement]:
         """Close a device and mend every flow that used it; return the mended placements."""
         number = self.net.device(device)
         self._closed |= {number}
-        lost = {n: p for n, p in self.placed.items() if p.device is not None and number in p.device.tolist()}
+        lost = {n: p for n, p in self.placements.items() if p.device is not None and number in p.device.tolist()}
         for name in lost:
-            del self.placed[name]
+            del self.placements[name]
         return {name: self._mended(old, budget) for name, old in lost.items()}
 
     def _mended(self, old: Placement, budget: Budget | None) -> Placement:
@@ -65,13 +65,15 @@ class Fleet:
     def violations(self) -> dict[str, list[Violation]]:
         """Every limit that a flow breaks, all flows on the net together; empty lists when all is well."""
         return {
-            name: violations(p.problem, p.device.tolist()) for name, p in self.placed.items() if p.device is not None
+            name: violations(p.problem, p.device.tolist())
+            for name, p in self.placements.items()
+            if p.device is not None
         }
 
     def taken(self, *, but: str | None = None) -> dict[int, Taken]:
         """What all placed flows use, by device; `but` leaves one out."""
         total: dict[int, Taken] = {}
-        for name, placement in self.placed.items():
+        for name, placement in self.placements.items():
             if placement.device is not None and name != but:
                 for device, use in uses(placement.problem, placement.device).items():
                     total[device] = total.get(device, NOTHING_TAKEN).plus(use)
@@ -87,7 +89,7 @@ class Fleet:
                 return self._settled(problem.name, first, found)
             other, slip = broken
             more = (
-                _workplaces(problem, found.device) & _workplaces(self.placed[other].problem, self._where(other))
+                _workplaces(problem, found.device) & _workplaces(self.placements[other].problem, self._where(other))
             ) - full
             reason = f"flow '{problem.name}' would break flow '{other}': {slip}"
             if more:
@@ -99,17 +101,17 @@ class Fleet:
         return found
 
     def _where(self, name: str) -> Ints:
-        device = self.placed[name].device
+        device = self.placements[name].device
         assert device is not None
         return device
 
     def _with(self, name: str, found: Placement) -> tuple[str, Violation] | None:
         """The first limit of another flow that a newcomer would break; None if all keep theirs."""
-        before = self.placed
-        self.placed = before | {name: found}
+        before = self.placements
+        self.placements = before | {name: found}
         self._refresh()
         broken = next(((flow, slips[0]) for flow, slips in self.violations().items() if slips), None)
-        self.placed = before
+        self.placements = before
         return broken
 
     def _settled(self, name: str, first: Placement, found: Placement) -> Placement:
@@ -117,13 +119,13 @@ class Fleet:
             found = dataclasses.replace(
                 found, problem=first.problem, status="feasible", proven=False, bound=min(first.bound, found.value)
             )
-        self.placed[name] = found
+        self.placements[name] = found
         self._refresh()
-        return self.placed[name]
+        return self.placements[name]
 
     def _refresh(self) -> None:
         """Let every flow know what the others take now."""
-        self.placed = {name: self._now(name, placement) for name, placement in self.placed.items()}
+        self.placements = {name: self._now(name, placement) for name, placement in self.placements.items()}
 
     def _now(self, name: str, placement: Placement) -> Placement:
         assert placement.device is not None

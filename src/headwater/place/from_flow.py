@@ -14,7 +14,7 @@ from headwater.flow.steps import DeadLetters
 from headwater.net.arrays import Floats, Ints
 from headwater.net.device import KNOWN
 from headwater.net.net import Net
-from headwater.place.constraints import Constraints, wished
+from headwater.place.constraints import Constraints, constrain
 from headwater.place.problem import Model, Problem
 
 FREE = StepProfile(time_s=0.0)
@@ -81,7 +81,7 @@ def problem_of(
         charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
         memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
     )
-    return wished(problem, constraints) if constraints else problem
+    return constrain(problem, constraints) if constraints else problem
 
 
 def require_places(problem: Problem, sources: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from headwater.net.arrays import Floats, Ints
 from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate_all, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judged, slices
+from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -46,7 +46,7 @@ def solve(
     if not evolution.valid:
         reason = f"no chromosome of '{problem.name}' in {generations:,} generations is valid"
         return failed(problem, "genetic", budget, clock.spent_s, reason, notes=notes)
-    return judged(problem, "genetic", devices[evolution.best], budget, clock.spent_s, notes=notes)
+    return judge(problem, "genetic", devices[evolution.best], budget, clock.spent_s, notes=notes)
 
 
 class _Evolution:

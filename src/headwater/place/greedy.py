@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.place.capacity import Capacity
-from headwater.place.placement import Budget, Clock, Placement, failed, judged
+from headwater.place.placement import Budget, Clock, Placement, failed, judge
 from headwater.place.problem import Problem
 from headwater.place.why_not import why_not
 
@@ -40,4 +40,4 @@ def grow(
         looked_at += capacity.rows if pin < 0 else 0
         capacity.put(step, row)
     spent_s = clock.spent_s  # the judge's time is not the strategy's
-    return judged(problem, strategy, capacity.placed(), budget, spent_s, notes={"rows": looked_at})
+    return judge(problem, strategy, capacity.devices(), budget, spent_s, notes={"rows": looked_at})

@@ -135,7 +135,7 @@ def slices(clock: Clock, total: int) -> Iterator[int]:
         size = 2 * size if took_s < _SLICE_S else max(1, int(size * _SLICE_S / took_s))
 
 
-def judged(
+def judge(
     problem: Problem,
     strategy: str,
     device: Sequence[int] | Ints,

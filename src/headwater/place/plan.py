@@ -33,7 +33,7 @@ from headwater.place import best
 from headwater.place.copies import with_copies
 from headwater.place.from_flow import problem_of
 from headwater.place.objective import Objective
-from headwater.place.placement import Budget, Placement, judged
+from headwater.place.placement import Budget, Placement, judge
 from headwater.place.problem import Model, Problem
 from headwater.place.score import MEASURES
 
@@ -154,10 +154,10 @@ class Plan:
         budget = Budget(objective=Objective.parse(self.objective) if self.objective else None)
         pinned = self._pinned(asked)
         if (pinned.pinned >= 0).all():
-            found = judged(asked, self.strategy, pinned.pinned, budget, 0.0)
+            found = judge(asked, self.strategy, pinned.pinned, budget, 0.0)
         else:
             chosen = best.quick(pinned, budget) or best.solve(pinned, budget)
-            found = chosen if chosen.device is None else judged(asked, self.strategy, chosen.device, budget, 0.0)
+            found = chosen if chosen.device is None else judge(asked, self.strategy, chosen.device, budget, 0.0)
         if found.device is None:
             raise PlacementError(
                 f"the plan of flow '{asked.name}' does not hold on net '{asked.net.name}': {found.reason}"

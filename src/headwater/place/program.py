@@ -16,9 +16,9 @@ import numpy as np
 
 from headwater.net.arrays import Floats, Ints
 from headwater.place import constraint_table as table
+from headwater.place.hosts import Hosts
 from headwater.place.placement import Budget
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
-from headwater.place.seats import Seats
 
 Sum = dict[int, float]
 """A linear expression: coefficient by variable; −1 holds the constant."""
@@ -31,25 +31,25 @@ TANGENTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 class Program:
     """Builds the rows and columns of the program and hands them to HiGHS."""
 
-    def __init__(self, problem: Problem, budget: Budget, seats: Seats, tangents: Iterable[float] = ()) -> None:
-        self.problem, self.budget, self.seats = problem, budget, seats
-        self._devices_listed = table.Devices(seats.device, seats.kind, seats.zone[seats.place])
+    def __init__(self, problem: Problem, budget: Budget, hosts: Hosts, tangents: Iterable[float] = ()) -> None:
+        self.problem, self.budget, self.hosts = problem, budget, hosts
+        self._devices_listed = table.Devices(hosts.device, hosts.kind, hosts.zone[hosts.zone_at])
         self._tangents = sorted({*TANGENTS, *tangents})
         # the solver lets rows be off by 1e-6, so times are counted in units in which that is nothing
-        self._unit_s = max(1e-9, 1e-3 * float(seats.wan_s[np.isfinite(seats.wan_s)].max(initial=0.0)))
+        self._unit_s = max(1e-9, 1e-3 * float(hosts.wan_s[np.isfinite(hosts.wan_s)].max(initial=0.0)))
         self.cost: list[float] = []
         self.upper: list[float] = []
         self.whole: list[bool] = []
         self.rows: list[tuple[Sum, float, float]] = []
-        access = problem.net.access_bps[seats.kind]
-        self._fastest = [float(access[seats.place == a].max(initial=0.0)) for a in range(len(seats.zone))]
-        prices = np.array([c.egress_per_gb for c in problem.net.classes])[seats.kind]
+        access = problem.net.access_bps[hosts.kind]
+        self._fastest = [float(access[hosts.zone_at == a].max(initial=0.0)) for a in range(len(hosts.zone))]
+        prices = np.array([c.egress_per_gb for c in problem.net.classes])[hosts.kind]
         # a zone of mixed prices counts at its lowest, which keeps the bound true
-        self._egress = [float(prices[seats.place == a].min(initial=np.inf)) for a in range(len(seats.zone))]
+        self._egress = [float(prices[hosts.zone_at == a].min(initial=np.inf)) for a in range(len(hosts.zone))]
         self.x: list[dict[int, int]] = [self._columns_of(v) for v in range(len(problem.steps))]
         self.hop = [self._stream(e) for e in range(len(problem.stream_from))]
         self.step = [self._step_s(v) for v in range(len(problem.steps))]
-        self.used = {k: self._variable(1.0, whole=False) for k in range(len(seats.device))}
+        self.used = {k: self._variable(1.0, whole=False) for k in range(len(hosts.device))}
         self._group_steps()
         self._limit_devices()
         self.measure = {name: self._measure(name) for name in self._wanted()}
@@ -72,11 +72,11 @@ class Program:
             self.rows.append(({0: 0.0}, 1.0, 1.0))  # a contradiction without variables
 
     def _columns_of(self, v: int) -> dict[int, int]:
-        """The variables of a step by seat: one per seat where it may be; none if its pin leaves no choice."""
-        problem, listed = self.problem, np.arange(len(self.seats.device))
+        """The variables of a step by host: one per host where it may be; none if its pin leaves no choice."""
+        problem, listed = self.problem, np.arange(len(self.hosts.device))
         allowed = table.fits(problem, v, self._devices_listed)
         if problem.pinned[v] >= 0:
-            here = int(np.flatnonzero(self.seats.device == problem.pinned[v])[0])
+            here = int(np.flatnonzero(self.hosts.device == problem.pinned[v])[0])
             if not allowed[here]:
                 self._row({-1: 1.0}, 0.0, 0.0)
             return {here: -1}
@@ -85,7 +85,7 @@ class Program:
         return out
 
     def _at(self, v: int, k: int) -> Sum:
-        """Whether step v is on seat k, as an expression."""
+        """Whether step v is on host k, as an expression."""
         if k not in self.x[v]:
             return {}
         return {self.x[v][k]: 1.0}
@@ -93,13 +93,13 @@ class Program:
     def _at_zone(self, v: int, a: int) -> Sum:
         out: Sum = {}
         for k, column in self.x[v].items():
-            if self.seats.place[k] == a:
+            if self.hosts.zone_at[k] == a:
                 out[column] = out.get(column, 0.0) + 1.0
         return out
 
     def _stream(self, e: int) -> tuple[Sum, Sum, dict[int, Sum], Sum]:
-        """Seconds, whether zones are crossed, per seat whether the stream stays inside it, and money per gigabyte."""
-        problem, seats = self.problem, self.seats
+        """Seconds, whether zones are crossed, per host whether the stream stays inside it, and money per gigabyte."""
+        problem, hosts = self.problem, self.hosts
         u, v = int(problem.stream_from[e]), int(problem.stream_to[e])
         inside: dict[int, Sum] = {}
         for k in self.x[u].keys() & self.x[v].keys():
@@ -114,19 +114,19 @@ class Program:
         seconds: Sum = {}
         crossing: Sum = {}
         paid: Sum = {}
-        for k in range(len(seats.device)):
-            lan = float(seats.lan_s[k])
+        for k in range(len(hosts.device)):
+            lan = float(hosts.lan_s[k])
             _add(seconds, self._at(u, k), lan)
             _add(seconds, self._at(v, k), lan)
             for variable, one in inside.get(k, {}).items():
                 _add(seconds, {variable: one}, -2 * lan)
         for (a, b), flow in flows.items():
-            _add(seconds, flow, float(seats.wan_s[a, b]) + self._send_s(e, a, b))
+            _add(seconds, flow, float(hosts.wan_s[a, b]) + self._send_s(e, a, b))
             if a != b:
                 _add(crossing, flow, 1.0)
                 _add(paid, flow, self._egress[a])
             else:
-                within = [inside[k] for k in inside if seats.place[k] == a]
+                within = [inside[k] for k in inside if hosts.zone_at[k] == a]
                 for same_here in within:
                     _add(seconds, same_here, -self._send_s(e, a, a))
                 if not self._passes(e, a, a):  # too fast for its zone's links: one device
@@ -138,8 +138,8 @@ class Program:
 
     def _flows(self, e: int, u: int, v: int) -> dict[tuple[int, int], Sum]:
         """Per pair of zones whether the stream goes that way; pairs that cannot carry it are left out."""
-        from_zones = sorted({int(self.seats.place[k]) for k in self.x[u]})
-        to_zones = sorted({int(self.seats.place[k]) for k in self.x[v]})
+        from_zones = sorted({int(self.hosts.zone_at[k]) for k in self.x[u]})
+        to_zones = sorted({int(self.hosts.zone_at[k]) for k in self.x[v]})
         flows: dict[tuple[int, int], Sum] = {}
         if len(from_zones) == 1 or len(to_zones) == 1:
             for a in from_zones:
@@ -173,7 +173,7 @@ class Program:
         return min(self._fastest[a], self._fastest[b])
 
     def _passes(self, e: int, a: int, b: int) -> bool:
-        bps, speed, away_s = self.problem.stream_bps[e], self._speed(a, b), self.seats.wan_s[a, b]
+        bps, speed, away_s = self.problem.stream_bps[e], self._speed(a, b), self.hosts.wan_s[a, b]
         return all(way.is_open(bps, speed, away_s) for way in table.WAYS)
 
     def _send_s(self, e: int, a: int, b: int) -> float:
@@ -186,7 +186,7 @@ class Program:
         """Seconds in a step, its window counted in: alone on its device, or at least that and what company adds."""
         problem, alone = self.problem, {-1: float(self.problem.window_s[v])}
         for k, column in self.x[v].items():
-            held, load = problem.held_s[v, self.seats.kind[k]], problem.load[v, self.seats.kind[k]]
+            held, load = problem.held_s[v, self.hosts.kind[k]], problem.load[v, self.hosts.kind[k]]
             if held > 0 and load < 1:
                 own = held if problem.model is Model.ROUND_ROBIN else held / (1 - load)
                 _add(alone, {column: 1.0}, float(own))
@@ -196,18 +196,18 @@ class Program:
         seconds = self._variable(math.inf, whole=False)
         self._row({seconds: 1.0, **_scaled(alone, -1.0)}, 0.0, math.inf)
         for k in self.x[v]:
-            if self.seats.device[k] >= 0:
+            if self.hosts.device[k] >= 0:
                 self._company(v, k, seconds)
         return {seconds: 1.0}
 
     def _company(self, v: int, k: int, seconds: int) -> None:
         """If step v is on device k, let its time follow from all steps there."""
-        problem, kind = self.problem, self.seats.kind[k]
+        problem, kind = self.problem, self.hosts.kind[k]
         service, window = problem.held_s[:, kind] / self._unit_s, float(problem.window_s[v]) / self._unit_s
         if not service[v] > 0:
             return
         turns = table.has_turns(problem)
-        taken = problem.taken.get(int(self.seats.device[k]), NOTHING_TAKEN)
+        taken = problem.taken.get(int(self.hosts.device[k]), NOTHING_TAKEN)
         load: Sum = {-1: taken.turn_s / self._unit_s if turns else taken.utilisation}
         for u in range(len(problem.steps)):
             if np.isfinite(service[u]):
@@ -232,7 +232,7 @@ class Program:
 
     def _group_steps(self) -> None:
         for one, other in table.pairs_together(self.problem).tolist():
-            for k in range(len(self.seats.device)):
+            for k in range(len(self.hosts.device)):
                 equal: Sum = {}
                 _add(equal, self._at(one, k), 1.0)
                 _add(equal, self._at(other, k), -1.0)
@@ -242,8 +242,8 @@ class Program:
         """Let steps, streams and other flows use no more of any real device than it has."""
         problem, arrays = self.problem, table.limits(self.problem)
         self.drawn: dict[int, Sum] = {}
-        for k, device in enumerate(self.seats.device.tolist()):
-            kind, border = int(self.seats.kind[k]), self._border(k)
+        for k, device in enumerate(self.hosts.device.tolist()):
+            kind, border = int(self.hosts.kind[k]), self._border(k)
             for v in range(len(problem.steps)):
                 if at := self._at(v, k):
                     self._row({self.used[k]: 1.0, **_scaled(at, -1.0)}, 0.0, math.inf)
@@ -288,14 +288,14 @@ class Program:
         elif name == "devices":
             out = dict.fromkeys(self.used.values(), 1.0)
         elif name == "money":
-            out = {c: classes[int(self.seats.kind[k])].price_per_hour for k, c in self.used.items()}
+            out = {c: classes[int(self.hosts.kind[k])].price_per_hour for k, c in self.used.items()}
             for e, (_, _, _, paid) in enumerate(self.hop):
                 _add(out, paid, float(problem.stream_bytes_hz[e]) * 3600 / 1e9)
         else:
             share = self._variable(math.inf, whole=False)
             for k, draw in self.drawn.items():
-                limit = classes[int(self.seats.kind[k])].budget_ma
-                if math.isfinite(limit) and limit > 0 and self.seats.device[k] >= 0:  # of nothing, nothing is drawn
+                limit = classes[int(self.hosts.kind[k])].budget_ma
+                if math.isfinite(limit) and limit > 0 and self.hosts.device[k] >= 0:  # of nothing, nothing is drawn
                     self._row({share: 1.0, **_scaled(dict(draw), -1 / limit)}, 0.0, math.inf)
             out = {share: 1.0}
         return out
@@ -388,8 +388,8 @@ class Program:
         device = self.problem.pinned.copy()
         for v, columns in enumerate(self.x):
             if device[v] < 0:
-                seat = max(columns, key=lambda k: values[columns[k]])
-                device[v] = self.seats.device[seat]
+                host = max(columns, key=lambda k: values[columns[k]])
+                device[v] = self.hosts.device[host]
         return device
 
 

@@ -11,7 +11,7 @@ from headwater.place import best
 from headwater.place import constraint_table as table
 from headwater.place.capacity import Capacity
 from headwater.place.descent import cheapest_between
-from headwater.place.placement import Budget, Clock, Placement, judged
+from headwater.place.placement import Budget, Clock, Placement, judge
 from headwater.place.problem import Problem
 from headwater.place.verify import violations
 
@@ -30,7 +30,7 @@ def repair(problem: Problem, before: Ints, budget: Budget | None = None, *, spar
         if device is not None and not violations(problem, device.tolist()):
             device = _improve(problem, device, before, spare_moves)
             moves = float((device != before).sum())
-            return judged(problem, "repair", device, budget, clock.spent_s, notes={"moves": moves})
+            return judge(problem, "repair", device, budget, clock.spent_s, notes={"moves": moves})
         if clock.left_s == 0:
             break
     anew = best.solve(problem, dataclasses.replace(budget, time_s=max(clock.left_s, 0.5)))
@@ -82,7 +82,7 @@ def _refill(problem: Problem, before: Ints, lifted: list[int]) -> Ints | None:
             if row is None:
                 return None
             capacity.put(step, row)
-    return capacity.placed()
+    return capacity.devices()
 
 
 def _improve(problem: Problem, device: Ints, before: Ints, spare_moves: int) -> Ints:

@@ -18,7 +18,7 @@ from headwater.metrics import Report
 from headwater.place.problem import TURN, Model
 from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded
 from headwater.sim.engine import run as run_engine
-from headwater.sim.queues import Options, Service
+from headwater.sim.queues import QueueOptions, Service
 from headwater.sim.queues import run as run_queues
 from headwater.sim.run import SimRun
 from headwater.sim.settings import Costs, EngineOptions, Stalls
@@ -33,8 +33,8 @@ __all__ = [
     "Constant",
     "Costs",
     "EngineOptions",
-    "Options",
     "Poisson",
+    "QueueOptions",
     "Recorded",
     "Service",
     "SimRun",
@@ -54,7 +54,7 @@ def start(problem: Problem, device: Ints, options: EngineOptions | None = None) 
     return SimRun(problem, device, options).start()
 
 
-def run(placement: Placement, options: EngineOptions | Options | None = None) -> Report:
+def run(placement: Placement, options: EngineOptions | QueueOptions | None = None) -> Report:
     """Play a placement by the model it was reckoned with: `plan.bind(flow, net)` has one, and so has every strategy.
 
     Options are those of `run_engine` for the model `engine`, one worker and turns as plans reckon if left out, and those

@@ -32,7 +32,7 @@ class Service(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class QueueOptions:
     """How a placement is played."""
 
     seconds: float = 60.0
@@ -55,11 +55,11 @@ Stream = tuple[Floats, Floats]
 """Times, and when each record was born."""
 
 
-def run(problem: Problem, device: Ints, options: Options | None = None) -> Report:
+def run(problem: Problem, device: Ints, options: QueueOptions | None = None) -> Report:
     """Play a placed flow; the report's `extra` has the predicted and the simulated mean latency by sink."""
     from headwater.sim.lindley import merge
 
-    options = options or Options()
+    options = options or QueueOptions()
     random = np.random.default_rng(options.seed)
     if problem.model is Model.ENGINE:
         raise RunError(
@@ -96,7 +96,7 @@ def _copied(times: Floats, born: Floats, copies: Ints | None) -> Stream:
 class Player:
     """Holds what one run counts."""
 
-    def __init__(self, problem: Problem, device: Ints, options: Options, random: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, device: Ints, options: QueueOptions, random: np.random.Generator) -> None:
         self.problem, self.device, self.options, self.random = problem, device, options, random
         robin = problem.model is Model.ROUND_ROBIN
         self.exponential = (options.service or (Service.CONSTANT if robin else Service.EXPONENTIAL)) == "exponential"

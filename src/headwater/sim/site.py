@@ -24,7 +24,7 @@ from headwater.sim.settings import EngineOptions
 
 Parcel = tuple[int, Floats]
 """A stream, and when each of the records on it was born."""
-Entry = tuple[Floats, float]
+QueuePart = tuple[Floats, float]
 """Records in a queue: when each was born, and when they were put there."""
 
 
@@ -77,7 +77,7 @@ class StepQueue:
 
     def __init__(self, step: int) -> None:
         self.step = step
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[QueuePart] = deque()
         self.records = 0
         """How many wait."""
         self._finished_s = 0.0
@@ -91,7 +91,7 @@ class StepQueue:
         self._entries.append((born, now_s))
         self.records += len(born)
 
-    def take(self, count: int) -> list[Entry]:
+    def take(self, count: int) -> list[QueuePart]:
         """Take records from the front; an entry that reaches further is cut."""
         taken = []
         self.records -= count
@@ -108,7 +108,7 @@ class StepQueue:
         """Return when the record at the front was born, 0 when the queue is empty."""
         return int(self._entries[0][0][0] * 1e9) if self._entries else 0
 
-    def began(self, entries: list[Entry], now_s: float, counts: StepMetrics) -> None:
+    def began(self, entries: list[QueuePart], now_s: float, counts: StepMetrics) -> None:
         """Count how long records waited: behind others, then at the head for a worker."""
         for born, put_s in entries:
             head_s = max(self._finished_s, put_s)

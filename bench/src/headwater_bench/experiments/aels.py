@@ -164,7 +164,7 @@ def _case(
 def _played(problem: Problem, found: Placement) -> float:
     assert found.device is not None
     span_s = 20_000 / float(problem.rate_hz[list(problem.sources)].sum())
-    report = sim.run_queues(problem, found.device, sim.Options(seconds=span_s, warm_up=0.05))
+    report = sim.run_queues(problem, found.device, sim.QueueOptions(seconds=span_s, warm_up=0.05))
     sinks = report.extra["sinks"].values()
     total = sum(s["records"] for s in sinks)
     return float(sum(s["simulated_s"] * s["records"] for s in sinks) / total) if total else 0.0

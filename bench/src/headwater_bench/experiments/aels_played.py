@@ -28,7 +28,7 @@ _OFF = 0.02
 
 def played(problem: Problem, device: Ints, seconds: float, seed: int = 0) -> dict[str, float]:
     """Play a placement for so many seconds of virtual time; latency summed over sinks, played and expected."""
-    report = sim.run_queues(problem, device, sim.Options(seconds=seconds, seed=seed, warm_up=0.05))
+    report = sim.run_queues(problem, device, sim.QueueOptions(seconds=seconds, seed=seed, warm_up=0.05))
     reached = [row for row in report.extra["sinks"].values() if row["records"] >= 100]
     return {
         "played_for_s": seconds,

@@ -185,7 +185,7 @@ def _played(problem: Problem, found: Placement) -> float | None:
     assert found.device is not None
     busiest = float(problem.rate_hz.max())
     span_s = min(20.0, 200_000 / busiest)
-    report = sim.run_queues(problem, found.device, sim.Options(seconds=span_s))
+    report = sim.run_queues(problem, found.device, sim.QueueOptions(seconds=span_s))
     sinks = report.extra["sinks"].values()
     total = sum(s["records"] for s in sinks)
     return float(sum(s["simulated_s"] * s["records"] for s in sinks) / total) if total else None

@@ -18,7 +18,7 @@ from headwater.place.placement import Placement
 from headwater.place.problem import Problem
 
 
-def joined(problems: Sequence[Problem]) -> Problem:
+def merge(problems: Sequence[Problem]) -> Problem:
     """One problem of all flows' steps, each called `flow/step`; a single flow is returned as it is."""
     first = problems[0]
     if len(problems) == 1:
@@ -69,7 +69,7 @@ def _allowed(problems: Sequence[Problem]) -> Flags | None:
     )
 
 
-def parted(placement: Placement, flows: Iterable[str]) -> dict[str, dict[str, str]]:
+def by_flow(placement: Placement, flows: Iterable[str]) -> dict[str, dict[str, str]]:
     """A placement of several flows, by flow: flow → step → device."""
     placed = placement.by_name
     return {

@@ -18,12 +18,12 @@ from headwater.place.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Seats:
+class Hosts:
     """Real and relaxed devices of the program; a relaxed one has device −1."""
 
     device: Ints
     kind: Ints
-    place: Ints
+    zone_at: Ints
     """Index into the zones of the program."""
     lan_s: Floats
     wan_s: Floats
@@ -31,13 +31,13 @@ class Seats:
     zone: Ints
     """The net's zone of each zone of the program; −1 is elsewhere."""
 
-    def real(self) -> Seats:
+    def real(self) -> Hosts:
         """Without the relaxed devices."""
         keep = self.device >= 0
-        return Seats(self.device[keep], self.kind[keep], self.place[keep], self.lan_s[keep], self.wan_s, self.zone)
+        return Hosts(self.device[keep], self.kind[keep], self.zone_at[keep], self.lan_s[keep], self.wan_s, self.zone)
 
 
-def seats(problem: Problem, known: Ints | None) -> Seats:
+def hosts(problem: Problem, known: Ints | None) -> Hosts:
     """List the candidates of a problem and a known placement's devices, and relax the rest."""
     net, index = problem.net, nearest(problem.net)
     listed = candidates(problem, per_site=1)
@@ -62,7 +62,7 @@ def seats(problem: Problem, known: Ints | None) -> Seats:
     others = np.setdiff1d(np.arange(len(net.zones)), zones)
     if len(others):
         wan, zones = _with_elsewhere(problem, wan, zones, others, at, device, kind, place, lan)
-    return Seats(np.array(device), np.array(kind), np.array(place), np.array(lan), wan, zones)
+    return Hosts(np.array(device), np.array(kind), np.array(place), np.array(lan), wan, zones)
 
 
 def _with_elsewhere(

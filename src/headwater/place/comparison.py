@@ -10,7 +10,7 @@ from headwater.place.placement import Placement
 from headwater.place.verify import violations
 
 
-def compared(before: Placement, after: Placement, *, alternatives: bool = True) -> dict[str, Any]:
+def compare(before: Placement, after: Placement, *, alternatives: bool = True) -> dict[str, Any]:
     """Both accounts, what each measure gains, and which steps run elsewhere; by name, since the nets may differ."""
     accounts = {"before": account(before, alternatives=False), "after": account(after, alternatives=alternatives)}
     there, here = before.by_name, after.by_name
@@ -31,7 +31,7 @@ def compared(before: Placement, after: Placement, *, alternatives: bool = True) 
     }
 
 
-def mended(before: Ints, after: Placement) -> dict[str, Any]:
+def repair_account(before: Ints, after: Placement) -> dict[str, Any]:
     """What a repair moved, what that carries, and what is broken about the old placement today."""
     problem, moves = after.problem, []
     broken = [str(violation) for violation in violations(problem, before.tolist())]
@@ -48,7 +48,7 @@ def mended(before: Ints, after: Placement) -> dict[str, Any]:
     return {"broken": broken, "moves": moves, "state_bytes_moved": sum(move["state_bytes"] for move in moves)}
 
 
-def tell_compared(document: dict[str, Any]) -> list[str]:
+def tell_comparison(document: dict[str, Any]) -> list[str]:
     """Before and after as a table."""
     before, after = document["before"], document["after"]
     lines = [f"{'':<12} {'before':>14} {'after':>14}"]
@@ -61,7 +61,7 @@ def tell_compared(document: dict[str, Any]) -> list[str]:
     return lines + [f"  {move['step']}: {move['from']} → {move['to']}" for move in document["moved"]]
 
 
-def tell_mended(document: dict[str, Any]) -> list[str]:
+def tell_repair(document: dict[str, Any]) -> list[str]:
     """What a repair moved, and why."""
     lines = [f"the old placement: {text}" for text in document["broken"]] or ["the old placement still holds"]
     if document["moves"]:
