@@ -223,3 +223,28 @@ def test_what_a_kernel_is_compiled_from_includes_the_arrays_and_numbers_that_it_
     assert made(2, np.arange(2)) == same
     assert made(3, np.arange(2)) != same
     assert made(2, np.arange(3)) != same
+
+
+def test_a_named_tuple_of_arrays_is_compiled_once_per_machine_and_loaded_without_numba(tmp_path):
+    (tmp_path / "named.py").write_text(
+        "from typing import Any, NamedTuple\n"
+        "from headwater.data.jit import kernel\n"
+        "class Pair(NamedTuple):\n"
+        "    values: Any\n"
+        "    factor: int\n"
+        "@kernel\n"
+        "def total(pair):\n"
+        "    found = 0.0\n"
+        "    for value in pair.values:\n"
+        "        found += value * pair.factor\n"
+        "    return found\n"
+    )
+    code = "import sys, numpy as np, named; print(named.total(named.Pair(np.arange(5.0), 3)), 'numba' in sys.modules)"
+    env = {
+        **os.environ,
+        "HEADWATER_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+    }
+    for _ in range(2):
+        ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["30.0", "False"]

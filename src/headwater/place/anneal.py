@@ -11,6 +11,7 @@ from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
 from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
+from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
 from headwater.place.problem import Problem
@@ -74,9 +75,9 @@ def _cooled(
     field: Dense, weights: Floats, clouds: Ints, begin: Ints, steps: int, seed: int, clock: Clock
 ) -> tuple[Ints, float]:
     """The best that one slow cooling comes by, and its cost; infinite if nothing valid."""
-    random, free, (sums, until) = np.random.default_rng(seed), field.free, scratch(field)
+    random, free, (sums, until) = draws(seed), field.free, scratch(field)
     place, out = field.fixed.copy(), np.zeros(OUT)
-    drawn = random.integers(0, field.service.shape[1], len(free))
+    drawn = np.random.default_rng(seed).integers(0, field.service.shape[1], len(free))
     place[free] = np.where(begin[free] >= 0, begin[free], drawn)
     scale = max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9)
     if begin[0] < 0 and len(clouds):  # a random start may be absurdly slow; a cloud start gives the scale of good ones
@@ -105,7 +106,7 @@ def _anneal(
     begin: int,
     count: int,
     steps: int,
-    random: np.random.Generator,
+    random: Draws,
     sums: Floats,
     until: Floats,
 ) -> tuple[float, float]:
@@ -115,23 +116,23 @@ def _anneal(
     neighbours = len(field.tail)
     for turn in range(begin, begin + count):
         heat = hot * (cold / hot) ** (turn / steps)
-        step = free[int(random.random() * len(free))]
+        step = free[int(draw(random) * len(free))]
         old, partner, partner_old = place[step], -1, -1
-        kind = random.random()
+        kind = draw(random)
         if kind < 0.45 and neighbours:
             place[step] = _neighbour_column(field, place, step, random)
         elif kind < 0.6 and len(clouds):
-            place[step] = clouds[int(random.random() * len(clouds))]
+            place[step] = clouds[int(draw(random) * len(clouds))]
         elif kind < 0.75:
-            partner = free[int(random.random() * len(free))]
+            partner = free[int(draw(random) * len(free))]
             partner_old = place[partner]
             place[step], place[partner] = partner_old, old
         else:
-            place[step] = int(random.random() * columns)
+            place[step] = int(draw(random) * columns)
         if place[step] == old:
             continue
         cost = _cost(field, weights, place, scale, sums, until, out)
-        if cost <= now or random.random() < np.exp((now - cost) / heat):
+        if cost <= now or draw(random) < np.exp((now - cost) / heat):
             now = cost
             if out[6] == 0 and cost < best_cost:
                 best_cost = cost
@@ -145,7 +146,7 @@ def _anneal(
 
 
 @kernel
-def _neighbour_column(field: Dense, place: Ints, step: int, random: np.random.Generator) -> int:
+def _neighbour_column(field: Dense, place: Ints, step: int, random: Draws) -> int:
     """The column of a random neighbour of a step in the graph; its own if it has none."""
     chosen, seen = place[step], 0
     for e in range(len(field.tail)):
@@ -156,6 +157,6 @@ def _neighbour_column(field: Dense, place: Ints, step: int, random: np.random.Ge
             other = field.tail[e]
         if other >= 0:
             seen += 1
-            if int(random.random() * seen) == 0:
+            if int(draw(random) * seen) == 0:
                 chosen = place[other]
     return int(chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from headwater.data.jit import answering_at_once
 from headwater.place import anneal, brute, exact_aggregate, exact_latency
 from headwater.place.candidates import FEW, candidates
 from headwater.place.dense import dense
@@ -14,6 +15,8 @@ from headwater.place.problem import Model, Problem
 
 ENOUGH = 3_000_000
 """Assignments up to which brute force is a reasonable proof."""
+TINY = 2_000
+"""Assignments that are tried before a compiler has begun: nobody waits for one to place five steps on three devices."""
 
 
 def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | None = None) -> Placement:
@@ -22,6 +25,9 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     The objective's levels are solved in turn; each keeps what those before it reached.
     """
     budget = budget or Budget(time_s=60.0)
+    if is_tiny(problem):
+        with answering_at_once():
+            return dataclasses.replace(brute.solve(problem, budget), strategy="exact")
     goal, clock, capped = budget.goal(problem), Clock(budget), problem
     answer: Placement | None = None
     for number, level in enumerate(goal.levels):
@@ -68,8 +74,13 @@ def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placemen
     return exact_aggregate.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=found)
 
 
-def _few(problem: Problem) -> bool:
-    return len(problem.net) <= FEW and brute.count(dense(problem, candidates(problem)), ENOUGH + 1) <= ENOUGH
+def is_tiny(problem: Problem) -> bool:
+    """Say whether a problem is solved sooner than a search is compiled."""
+    return _few(problem, TINY)
+
+
+def _few(problem: Problem, most: int = ENOUGH) -> bool:
+    return len(problem.net) <= FEW and brute.count(dense(problem, candidates(problem)), most + 1) <= most
 
 
 def _annealed(problem: Problem, budget: Budget) -> Placement:

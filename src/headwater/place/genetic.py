@@ -12,6 +12,7 @@ from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
 from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
+from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate_all, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
 from headwater.place.problem import Problem
@@ -54,9 +55,9 @@ class _Evolution:
 
     def __init__(self, field: Dense, weights: Floats, seed: int, *, literal: bool) -> None:
         self._field, self._weights, self._literal = field, weights, literal
-        self._random = np.random.default_rng(seed)
+        self._random = draws(seed)
         columns = field.service.shape[1]
-        self._now = self._random.integers(0, columns, (POPULATION, len(field.free)))
+        self._now = np.random.default_rng(seed).integers(0, columns, (POPULATION, len(field.free)))
         self._scratch = scratch(field)
         self.best = field.fixed.copy()
         self.fitness, self.valid, self.changed, self.generation = np.inf, False, 0, 0
@@ -85,7 +86,7 @@ class _Evolution:
 def _evolve(
     field: Dense,
     weights: Floats,
-    random: np.random.Generator,
+    random: Draws,
     literal: bool,
     least: int,
     until_generation: int,
@@ -132,7 +133,7 @@ def _evolve(
             total += fitness[j] if literal else 1 / fitness[j]
             wheel[j] = total
         for j in range(POPULATION):
-            drawn = min(int(np.searchsorted(wheel, random.random() * total)), POPULATION - 1)
+            drawn = min(int(np.searchsorted(wheel, draw(random) * total)), POPULATION - 1)
             after[j] = now[drawn]
         _cross(after, joined, random)
         _mutate(after, columns, random)
@@ -142,30 +143,30 @@ def _evolve(
 
 
 @kernel
-def _mutate(population: Ints, columns: int, random: np.random.Generator) -> None:
+def _mutate(population: Ints, columns: int, random: Draws) -> None:
     """Redraw each gene with a fixed chance; the gaps between hits are drawn, not every gene."""
     genes = population.reshape(-1)
     gene = -1
     while True:
-        gene += 1 + int(np.log(1 - random.random()) / np.log(1 - MUTATION))
+        gene += 1 + int(np.log(1 - draw(random)) / np.log(1 - MUTATION))
         if gene >= len(genes):
             return
-        genes[np.uint64(gene)] = int(random.random() * columns)
+        genes[np.uint64(gene)] = int(draw(random) * columns)
 
 
 @kernel
-def _cross(population: Ints, joined: Ints, random: np.random.Generator) -> None:
+def _cross(population: Ints, joined: Ints, random: Draws) -> None:
     """Pair those that join at random and exchange their first genes."""
     count = 0
     for j in range(len(population)):
-        if random.random() < CROSSOVER:
+        if draw(random) < CROSSOVER:
             joined[count] = j
             count += 1
     for last in range(count - 1, 0, -1):  # a shuffle
-        other = int(random.random() * (last + 1))
+        other = int(draw(random) * (last + 1))
         joined[last], joined[other] = joined[other], joined[last]
     for pair in range(count // 2):
         a, b = joined[2 * pair], joined[2 * pair + 1]
         one, other = population[a], population[b]
-        for gene in range(int(random.random() * population.shape[1]) + 1):
+        for gene in range(int(draw(random) * population.shape[1]) + 1):
             one[gene], other[gene] = other[gene], one[gene]

@@ -8,6 +8,7 @@ from headwater.data.jit import kernel
 from headwater.net.arrays import Floats, Ints
 from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
+from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
 from headwater.place.problem import Problem
@@ -23,7 +24,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, trials: int = TRIAL
     field = dense(problem, devices, budget.goal(problem))
     weights = np.array([budget.goal(problem).weights()[m] for m in MEASURES])
     sums, until = scratch(field)
-    random, tried = np.random.default_rng(budget.seed), 0
+    random, tried = draws(budget.seed), 0
     best, value = field.fixed.copy(), np.inf
     for count in slices(clock, trials):
         value = _draw(field, weights, count, random, best, value, sums, until)
@@ -39,7 +40,7 @@ def _draw(
     field: Dense,
     weights: Floats,
     trials: int,
-    random: np.random.Generator,
+    random: Draws,
     best: Ints,
     best_value: float,
     sums: Floats,
@@ -50,7 +51,7 @@ def _draw(
     place, out = field.fixed.copy(), np.zeros(OUT)
     for _ in range(trials):
         for step in field.free:
-            place[step] = int(random.random() * columns)
+            place[step] = int(draw(random) * columns)
         evaluate(field, place, sums, until, out)
         value = 0.0
         for measure in range(6):
