@@ -57,6 +57,8 @@ def over_time(series: dict[str, dict[str, tuple[list[float], list[float]]]], pat
         row[0].set(xlabel="seconds", ylabel=measure)
         if "latency" in measure:
             row[0].set_yscale("log")
+        else:
+            row[0].set_ylim(bottom=0)
         row[0].grid(alpha=0.3)
     axes[0][0].legend()
     fig.suptitle(title)
