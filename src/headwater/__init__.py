@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         col,
         greatest,
         least,
+        retry,
         when,
     )
     from headwater.flow import aggregates as agg
@@ -66,6 +67,7 @@ __all__ = [
     "greatest",
     "io",
     "least",
+    "retry",
     "when",
 ]
 

@@ -121,6 +121,8 @@ class StepMetrics:
     shed: int = 0
     #: records that came too late to count: on their way by the step's late output, or dropped where nobody reads it
     late: int = 0
+    #: how often something that failed was tried again, by the step's `retry`
+    retries: int = 0
     #: records by output, those that came too late included, of a step that has several
     outs: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
@@ -169,6 +171,7 @@ class StepMetrics:
             "dead_letters": self.dead_letters,
             "late": self.late,
             "shed": self.shed,
+            "retries": self.retries,
             "left": self.left,
             **({"outputs": self.outs} if self.outs else {}),
         }
@@ -187,6 +190,7 @@ _COUNTED = (
     "dead_letters",
     "shed",
     "late",
+    "retries",
 )
 #: what is true of a moment and not of a span
 _STANDING = ("queue", "in_hand", "state_bytes")
@@ -276,6 +280,11 @@ class Report:
         """Records that came too late for a window or a join."""
         return sum(step.late for step in self.last.steps.values())
 
+    @property
+    def retries(self) -> int:
+        """How often something that failed was tried again."""
+        return sum(step.retries for step in self.last.steps.values())
+
     def __repr__(self) -> str:
         out = sum(self.last.records_out.values())
         return f"<Report of {self.flow!r} on {self.runner}: {self.last.records_in:,} in, {out:,} out, {self.seconds:.2f} s>"
@@ -298,6 +307,7 @@ class Report:
             f"{latency['p50']:g} ms, p95 {latency['p95']:g} ms, p99 {latency['p99']:g} ms",
             *lines,
             *(f"shed {count:,}: {reason}" for reason, count in self.shed.items()),
+            *(f"tried again {s.retries:,} times: step {s.name}" for s in steps if s.retries),
             *(f"{step}: {_told(account)}" for step, account in self.extra.get("sinks", {}).items()),
             *(f"dead letter from {letter['step']}: {letter['error']}" for letter in self.examples),
             *([f"ended by: {self.error}"] if self.error else []),
@@ -320,6 +330,7 @@ class Report:
             "late": self.late,
             "shed": sum(self.shed.values()),
             "shed_by": self.shed,
+            "retries": self.retries,
             "left": self.left,
             "error": self.error,
             "throughput": round(self.throughput, 1),

@@ -162,8 +162,7 @@ def test_a_step_that_hangs_is_named_and_the_run_is_over_without_it(on):
 
 
 @pytest.mark.parametrize("on", RUNNERS)
-def test_a_step_that_has_been_at_it_for_long_is_spoken_of(on, monkeypatch, caplog):
-    monkeypatch.setattr(sys.modules["headwater.engine.run"], "_LONG_S", 0.05)
+def test_a_step_that_has_been_at_it_for_long_is_spoken_of(on, caplog):
     released = threading.Event()
 
     class Slow(Operator):
@@ -173,7 +172,7 @@ def test_a_step_that_has_been_at_it_for_long_is_spoken_of(on, monkeypatch, caplo
 
     flow = Flow("slow")
     flow.read("r", NUMBERS).apply("slow", Slow).write("w", io.Discard())
-    run = engine.start(flow, on=on, sample_s=0.02)
+    run = engine.start(flow, on=on, hang="50 ms")
     pause = threading.Event()
     for _ in range(1000):
         if "step slow has been at the same" in caplog.text:
@@ -182,6 +181,35 @@ def test_a_step_that_has_been_at_it_for_long_is_spoken_of(on, monkeypatch, caplo
     released.set()
     run.wait()
     assert caplog.text.count("step slow has been at the same") == 1
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_step_that_hangs_may_end_the_run(on):
+    released = threading.Event()
+
+    def stuck(record):
+        released.wait(60)
+        return record
+
+    with pytest.raises(
+        RunError, match=r"step 'step' has been at the same \d+ records for .* s, and on_hang is 'stop'"
+    ) as raised:
+        engine.run(numbers(stuck), on=on, hang="50 ms", on_hang="stop", grace_s=0.1)
+    assert raised.value.step == "step"
+    assert raised.value.report.left == raised.value.report.last.records_in > 0
+    released.set()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hang": "0 s"}, "hang is how long a step may be at the same records, above 0; got '0 s'"),
+        ({"on_hang": "stopp"}, "on_hang must be one of 'stop', 'warn'; got 'stopp'; did you mean 'stop'"),
+    ],
+)
+def test_wrong_options_of_hanging_are_told(options, said):
+    with pytest.raises(RunError, match=said):
+        engine.run(numbers(lambda record: record), **options)
 
 
 INTERRUPTED = """
@@ -212,15 +240,20 @@ def test_an_interrupt_of_a_script_ends_its_run(on):
     assert ended.stdout.split()[:1] == ["interrupted"], ended.stderr
 
 
+HANGS = {
+    "waits": "threading.Event().wait()",
+    "sleeps": "time.sleep(3600)",
+    "keeps the interpreter to itself": 're.match("(a*)*b", "a" * 40)',  # in C, for longer than anybody lives
+}
 HANGING = """
-import signal, threading, time
+import re, signal, threading, time
 from headwater import Flow, io
 
 def stuck(record):
     while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # the command has not begun to wait for the run
         time.sleep(0.01)
     print("inside", flush=True)
-    threading.Event().wait()
+    HANG
 
 flow = Flow("hanging")
 flow.read("r", io.Items([{"n": n} for n in range(100)])).map("stuck", stuck).write("out", io.Discard())
@@ -236,7 +269,9 @@ flow.read("r", io.Items([{"n": n} for n in range(100)])).map("stuck", stuck).wri
     ],
 )
 def test_signals_end_a_command_whose_step_hangs(on, signals, tmp_path):
-    (tmp_path / "hanging.py").write_text(HANGING)
+    (tmp_path / "hanging.py").write_text(
+        HANGING.replace("HANG\n", HANGS["sleeps" if on == "threads" else "waits"] + "\n")
+    )
     command = [
         sys.executable,
         "-c",

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headwater import Count, Flow, Tumbling, agg, col, io
+from headwater import Count, Flow, Tumbling, agg, col, io, retry
 from headwater.errors import RunError
 from headwater.flow.state import Cell
 from headwater.operators import Operator
@@ -137,6 +137,14 @@ def test_state_that_cannot_be_saved_is_refused():
     read.apply("memory", Forgetful).write("out", io.Discard())
     with pytest.raises(RunError, match=r"step 'memory' cannot run on Spark: it keeps state that it cannot save"):
         cut(flow, 4)
+
+
+@pytest.mark.parametrize("policy", ["stop", retry(times=2)])
+def test_what_only_the_engine_does_about_trouble_is_refused(policy):
+    flow = Flow("f")
+    flow.read("r", io.Items(ROWS, SCHEMA)).map("m", lambda record: record, on_error=policy).write("w", io.Discard())
+    with pytest.raises(RunError, match=r"step 'm' cannot run on Spark: its on_error is '(stop|retry 2 times.*)'"):
+        cut(flow, 2)
 
 
 def test_copies_of_records_are_refused():

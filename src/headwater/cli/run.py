@@ -22,7 +22,7 @@ from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.lanes import Lanes
 from headwater.engine.memory import share_arenas
-from headwater.engine.options import LINGER
+from headwater.engine.options import HANG, LINGER
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
@@ -58,6 +58,8 @@ def run(
     linger: Annotated[
         str, typer.Option(help="how long records gather before they are read; 0s for the lowest latency")
     ] = LINGER,
+    hang: Annotated[str, typer.Option(help="a step that is at the same records for longer hangs")] = HANG,
+    on_hang: Annotated[str, typer.Option(help="what is done about a step that hangs: warn or stop")] = "warn",
     queue_records: Annotated[int, typer.Option(help="bound of each queue in records")] = 10_000,
     queue_mb: Annotated[int, typer.Option(help="bound of each queue in megabytes")] = 64,
     master: Annotated[
@@ -87,6 +89,8 @@ def run(
         "queue_bytes": queue_mb * 2**20,
         "workers": workers,
         "linger": linger,
+        "hang": hang,
+        "on_hang": on_hang,
         "lanes": parsed_lanes(lanes),
         "every": every,
         "allow_dropped_state": allow_dropped_state or None,

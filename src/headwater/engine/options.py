@@ -15,9 +15,11 @@ from headwater.flow.duration import Duration, above_zero, microseconds
 #: RIoTBench ETL at 1,000 messages/s takes half the processor time that it takes with 5 ms, and a quarter of what it takes
 #: without
 LINGER = "10 ms"
+HANG = "10 s"
 _LONGEST_LINGER_S = 1.0  #: a source must see within reason that the run is stopping
 
 WhenFull = Literal["block", "spill", "shed"]
+OnHang = Literal["warn", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class Options:
     every: Duration = "5 s"  #: how often one is made
     #: whether a checkpoint may have state of steps that the flow no longer has
     allow_dropped_state: bool = False
+    #: an activation of a step that takes longer hangs: that is told, or ends the run
+    hang: Duration = HANG
+    on_hang: OnHang = "warn"
     #: once a run is aborted: how long a step may take to come back before the run is over without it
     grace_s: float = 5.0
 
@@ -58,6 +63,11 @@ class Options:
     def linger_s(self) -> float:
         """`linger` in seconds."""
         return microseconds(self.linger) / 1e6
+
+    @property
+    def hang_s(self) -> float:
+        """`hang` in seconds."""
+        return microseconds(self.hang) / 1e6
 
     @property
     def every_s(self) -> float:
@@ -79,12 +89,13 @@ class Options:
             above_zero(name, getattr(self, name))
         if self.every_s <= 0:
             raise RunError(f"every is the time between two checkpoints, above 0; got {self.every!r}")
+        if self.hang_s <= 0:
+            raise RunError(f"hang is how long a step may be at the same records, above 0; got {self.hang!r}")
         if self.spill_bytes is not None and self.spill_bytes < 0:
             raise RunError(f"spill_bytes is 0 or more bytes; got {self.spill_bytes!r}")
         if self.take not in ("all", "half") and not (isinstance(self.take, int) and self.take >= 1):
             raise RunError(f"take must be 'all', 'half' or a number of records above 0; got {self.take!r}")
-        choices = get_args(WhenFull)
-        if self.when_full not in choices:
-            raise RunError(
-                f"when_full must be one of {listed(choices)}; got {self.when_full!r}{suggestion(self.when_full, choices)}"
-            )
+        for name, choices in (("when_full", get_args(WhenFull)), ("on_hang", get_args(OnHang))):
+            value = getattr(self, name)
+            if value not in choices:
+                raise RunError(f"{name} must be one of {listed(choices)}; got {value!r}{suggestion(value, choices)}")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 5
-_LONG_S = 10.0  #: an activation that takes longer is spoken of
 
 
 class EngineRun(ABC):
@@ -321,27 +320,29 @@ class EngineRun(ABC):
         seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
-            self._warn_of_hanging(seen)
+            self._look_for_hanging(seen)
             if end is not None and self._elapsed_s() >= end:
                 self.stop()
                 end = None
 
-    def _warn_of_hanging(self, seen: dict[Task, tuple[int, float]]) -> None:
-        """Say, once for each activation, that a step has been at it for long."""
+    def _look_for_hanging(self, seen: dict[Task, tuple[int, float]]) -> None:
+        """Say, once for each activation, that a step has been at it for too long; or stop, where that is asked for."""
         now = time.monotonic()
         for task in self.tasks:
             activation, since = seen.get(task, (-1, now))
             if task.in_hand is None or task.activation != activation:
                 seen[task] = task.activation, now
-            elif now - since >= _LONG_S:
-                log.warning(
-                    "step %s has been at the same %d records for %.0f s; does it hang?",
-                    task.name, task.in_hand, now - since,
-                )  # fmt: skip
+            elif now - since >= self.options.hang_s:
+                said = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
                 seen[task] = task.activation, float("inf")
+                if self.options.on_hang == "stop":
+                    self.fail(RunError(f"step {task.name!r} {said}, and on_hang is 'stop'", step=task.name))
+                    return
+                log.warning("step %s %s; does it hang?", task.name, said)
 
     def _until_next(self, end: float | None) -> float:
-        return self.options.sample_s if end is None else max(0.001, min(self.options.sample_s, end - self._elapsed_s()))
+        look_s = min(self.options.sample_s, self.options.hang_s)
+        return look_s if end is None else max(0.001, min(look_s, end - self._elapsed_s()))
 
     def _elapsed_s(self) -> float:
         return (time.perf_counter_ns() - self._began_ns) / 1e9

@@ -117,6 +117,7 @@ class ThreadPerStep(EngineRun):
                 self.deliver(deliveries, now_ns, entries[0].created_ns)
             task.carried = []
             with self._boxes[index].lock:
+                self._boxes[index].waiting += task.put_back()
                 task.rest(now_ns)
         with self.lock:
             self.ended(task)
@@ -124,10 +125,10 @@ class ThreadPerStep(EngineRun):
     def _take(self, index: int, task: Task) -> list[Entry]:
         box = self._boxes[index]
         with box.lock:
-            while not box.waiting:
+            while not box.waiting or (rest_s := _rest_s(task)):
                 if self.aborted or self.halted:
                     return []
-                box.work.wait()
+                box.work.wait(rest_s if box.waiting else None)
             if self.aborted or self.halted:
                 return []
             count = batch_size(self.options.take, box.waiting)
@@ -138,6 +139,13 @@ class ThreadPerStep(EngineRun):
         if relieved:
             self._ask_throttle(self.throttle.shrank, index)
         return entries
+
+
+def _rest_s(task: Task) -> float:
+    """Return how long a task is to wait before it tries again what it failed at; a word about a checkpoint does not wait."""
+    if not task.resting_ns or task.queue.entries[0].control is not None:
+        return 0.0
+    return max(0, task.resting_ns - time.perf_counter_ns()) / 1e9
 
 
 class _Box:

@@ -70,6 +70,7 @@ class WorkerPool(EngineRun):
             deliveries = self._run_inline(activation.inline, deliveries)
         now_ns = time.perf_counter_ns()
         with self.lock:
+            self._rest_postponed(activation.inline)
             self._put(deliveries, now_ns, created_ns)
             self._finished(activation)
             self._wake(now_ns)
@@ -87,6 +88,8 @@ class WorkerPool(EngineRun):
             for delivery in deliveries:
                 self.tasks[delivery.to].put(delivery.entry(now_ns, _created_ns(delivery)), first=first)
                 self.scheduler.arrived(delivery.to, delivery.size, _created_ns(delivery))
+                if first:
+                    self.scheduler.wake(delivery.to)
             self._heed_throttle()
             self._wake(now_ns)
 
@@ -100,7 +103,8 @@ class WorkerPool(EngineRun):
         """Wake a worker if there is something for it to do, or for one that looks again if what runs does not come back."""
         if not self._sleeping:
             return
-        unwatched = self.scheduler.ready and not self._watching and self.scheduler.rest_ns() is not None
+        to_watch = self.scheduler.ready or self.scheduler.resting
+        unwatched = to_watch and not self._watching and self.scheduler.rest_ns(now_ns) is not None
         if unwatched or self.scheduler.wants_worker(now_ns):
             self._work.notify()
 
@@ -158,6 +162,7 @@ class WorkerPool(EngineRun):
         finally:
             self.lock.acquire()
         now_ns = time.perf_counter_ns()
+        self._rest_postponed((activation.instance, *activation.inline))
         self._put(deliveries, now_ns, entries[0].created_ns)
         task.carried = []
         task.rest(now_ns)
@@ -171,7 +176,7 @@ class WorkerPool(EngineRun):
         left: list[Delivery] = []
         for i, delivery in enumerate(deliveries):  # grows while we walk along it
             to = delivery.to
-            if to not in inline:
+            if to not in inline or self.tasks[to].postponed:
                 left.append(delivery)
                 continue
             deliveries[i] = _GONE
@@ -179,6 +184,15 @@ class WorkerPool(EngineRun):
             if elapsed_ns:
                 self.scheduler.learn(to, delivery.size, elapsed_ns)
         return left
+
+    def _rest_postponed(self, instances: tuple[int, ...]) -> None:
+        """Put back what a step failed at, and let it rest until that is tried again; the others go on."""
+        for instance in instances:
+            task = self.tasks[instance]
+            if task.postponed:
+                created_ns = task.postponed[0].created_ns
+                self.scheduler.arrived(instance, task.put_back(), created_ns)
+                self.scheduler.rest(instance, task.resting_ns)
 
     def _put(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
         tasks, arrived = self.tasks, self.scheduler.arrived
@@ -202,7 +216,7 @@ class WorkerPool(EngineRun):
             self.heed_throttle()
 
     def _sleep(self) -> None:
-        rest_ns = self.scheduler.rest_ns()
+        rest_ns = self.scheduler.rest_ns(time.perf_counter_ns())
         watches = rest_ns is not None
         self._sleeping += 1
         self._watching += watches

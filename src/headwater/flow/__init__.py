@@ -3,7 +3,7 @@
 `flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `windows` and `aggregates` the window
 language, `state` the form of vectorised keyed steps, `endpoints` what a source and a sink are and may declare, `ranges` how
 a source is read in parts, `identity` what tells one from another, `places` what they may not share, `guarantees` what
-follows for a flow, `profile` what steps cost, `draw` the pictures.
+follows for a flow, `trouble` what is done about records that break a step, `profile` what steps cost, `draw` the pictures.
 """
 
 from headwater.data.batch import Batch
@@ -14,6 +14,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile, StepProfile
 from headwater.flow.state import Cell, Scan
 from headwater.flow.stream import KeyedStream, Stream
+from headwater.flow.trouble import retry
 from headwater.flow.windows import Count, Session, Sliding, Tumbling
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "col",
     "greatest",
     "least",
+    "retry",
     "when",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from headwater.errors import FlowError, listed
 from headwater.flow.endpoints import Source
 from headwater.flow.places import check_places
 from headwater.flow.steps import DeadLetters, Input, Kind, Read, Step
+from headwater.flow.trouble import DEAD_LETTER, OnError, Then, check_on_error
 
 if TYPE_CHECKING:
     from headwater.flow.stream import Stream
@@ -51,11 +53,11 @@ class Flow:
         """The steps by name, in the order they were written."""
         return self._steps
 
-    def read(self, name: str, source: Source) -> Stream:
-        """Bring records in from a source."""
+    def read(self, name: str, source: Source, *, on_error: Then = DEAD_LETTER) -> Stream:
+        """Bring records in from a source; `on_error` says what becomes of what cannot be read: "stop" ends the run."""
         from headwater.flow.stream import Stream
 
-        self.add(name, Read(source), outputs={"out": source.schema})
+        self.add(name, Read(source), outputs={"out": source.schema}, on_error=on_error)
         return Stream(self, name)
 
     @property
@@ -75,9 +77,10 @@ class Flow:
         inputs: tuple[Input, ...] = (),
         outputs: Mapping[str, Schema] | None = None,
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Step:
         """Add a step of any kind; the methods of `Stream` are the usual way to do it."""
-        step = Step(name, kind, inputs, dict(outputs or {}), parallel, _users_line())
+        step = Step(name, kind, inputs, dict(outputs or {}), parallel, _users_line(), on_error)
         self._insert(step)
         return step
 
@@ -91,6 +94,10 @@ class Flow:
             )
         if not isinstance(step.parallel, int) or step.parallel < 1:
             raise FlowError(f"{step.where}: step {step.name!r}: parallel must be 1 or more; got {step.parallel!r}")
+        try:
+            check_on_error(step.on_error, retries=not step.is_source)
+        except FlowError as error:
+            raise FlowError(f"{step.where}: step {step.name!r}: {error}") from None
         self._steps[step.name] = step
 
     def readers_of(self, name: str, port: str | None = None) -> list[Step]:
@@ -154,10 +161,7 @@ class Flow:
 
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""
-        steps = (
-            Step(s.name, kinds.get(s.name, s.kind), s.inputs, s.outputs, s.parallel, s.where)
-            for s in self._steps.values()
-        )
+        steps = (replace(step, kind=kinds.get(step.name, step.kind)) for step in self._steps.values())
         return Flow.of_steps(self.name, steps)
 
     def to_json(self) -> dict[str, Any]:
@@ -170,6 +174,7 @@ class Flow:
                     "kind": type(step.kind).__name__,
                     "does": str(step.kind),
                     "parallel": step.instances,
+                    "on_error": str(step.on_error),
                     "inputs": [
                         {"step": i.step, "port": i.port, "grouping": i.grouping, "keys": list(i.keys)}
                         for i in step.inputs

@@ -14,6 +14,7 @@ from headwater.flow.called import called
 from headwater.flow.endpoints import Sink, Source, described, writers_of
 from headwater.flow.expr import Expr
 from headwater.flow.state import Scan
+from headwater.flow.trouble import DEAD_LETTER, OnError
 from headwater.flow.windows import Window
 
 #: How records of a stream are spread over the instances of the step that reads it.
@@ -269,6 +270,7 @@ class Step:
     parallel: int = 1  #: instances that were asked for; `instances` are those that run
     #: file:line of the user's call, for messages
     where: str = ""
+    on_error: OnError = DEAD_LETTER  #: what becomes of records that break it
 
     @property
     def is_source(self) -> bool:

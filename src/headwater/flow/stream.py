@@ -31,11 +31,15 @@ from headwater.flow.steps import (
     WindowAggregate,
     Write,
 )
+from headwater.flow.trouble import DEAD_LETTER, OnError
 from headwater.flow.windows import Count, Window
 
 
 class Stream:
-    """What flows out of a step; each method adds a step that reads it."""
+    """What flows out of a step; each method adds a step that reads it.
+
+    `on_error` of a step says what becomes of records that break it: "dead letter", "stop" the run, or `retry(...)`.
+    """
 
     def __init__(
         self,
@@ -57,28 +61,36 @@ class Stream:
         """The columns of the stream."""
         return self.flow.steps[self.step].outputs[self.port]
 
-    def filter(self, name: str, condition: Expr, *, parallel: int = 1) -> Stream:
+    def filter(self, name: str, condition: Expr, *, parallel: int = 1, on_error: OnError = DEAD_LETTER) -> Stream:
         """Keep the records for which the condition holds; where it is missing, the record goes."""
         self._check_condition(name, condition)
-        return self._then(name, Filter(condition), self.schema, parallel)
+        return self._then(name, Filter(condition), self.schema, parallel, on_error)
 
-    def select(self, name: str, *names: str, parallel: int = 1, **columns: Any) -> Stream:
+    def select(
+        self, name: str, *names: str, parallel: int = 1, on_error: OnError = DEAD_LETTER, **columns: Any
+    ) -> Stream:
         """Keep the named columns and compute the others; nothing else stays."""
         chosen = {n: _column(n) for n in names} | {n: expr(e) for n, e in columns.items()}
         types = self._types(name, chosen)
-        return self._then(name, Select(tuple(chosen.items()), keep=False), Schema.of(types), parallel)
+        return self._then(name, Select(tuple(chosen.items()), keep=False), Schema.of(types), parallel, on_error)
 
-    def with_columns(self, name: str, *, parallel: int = 1, **columns: Any) -> Stream:
+    def with_columns(self, name: str, *, parallel: int = 1, on_error: OnError = DEAD_LETTER, **columns: Any) -> Stream:
         """Compute columns and keep the others."""
         chosen = {n: expr(e) for n, e in columns.items()}
         schema = self.schema.with_fields(self._types(name, chosen))
-        return self._then(name, Select(tuple(chosen.items()), keep=True), schema, parallel)
+        return self._then(name, Select(tuple(chosen.items()), keep=True), schema, parallel, on_error)
 
     def map_batches(
-        self, name: str, function: Callable[[Batch], Any], *, out: Fields | None = None, parallel: int = 1
+        self,
+        name: str,
+        function: Callable[[Batch], Any],
+        *,
+        out: Fields | None = None,
+        parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Apply a function to whole batches; it returns columns (a dict of arrays) or a Batch."""
-        return self._then(name, Map(_callable(name, function), "batch"), self._out(out), parallel)
+        return self._then(name, Map(_callable(name, function), "batch"), self._out(out), parallel, on_error)
 
     def map(
         self,
@@ -87,9 +99,10 @@ class Stream:
         *,
         out: Fields | None = None,
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Apply a function to one record (a dict) after another; convenient, and slower than expressions."""
-        return self._then(name, Map(_callable(name, function), "record"), self._out(out), parallel)
+        return self._then(name, Map(_callable(name, function), "record"), self._out(out), parallel, on_error)
 
     def flat_map(
         self,
@@ -98,9 +111,10 @@ class Stream:
         *,
         out: Fields | None = None,
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Apply a function that makes any number of records of one."""
-        return self._then(name, Map(_callable(name, function), "record", many=True), self._out(out), parallel)
+        return self._then(name, Map(_callable(name, function), "record", many=True), self._out(out), parallel, on_error)
 
     def apply(
         self,
@@ -110,13 +124,14 @@ class Stream:
         out: Fields | None = None,
         sides: dict[str, Fields] | None = None,
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Run an operator of your own; `make` returns a new one for each instance."""
         outputs = {
             "out": self._out(out),
             **{port: Schema.of(fields) for port, fields in (sides or {}).items()},
         }
-        return self._add(name, Apply(_callable(name, make)), outputs, parallel)
+        return self._add(name, Apply(_callable(name, make)), outputs, parallel, on_error)
 
     def event_time(
         self,
@@ -126,6 +141,7 @@ class Stream:
         lateness: Duration = "0 s",
         ahead: Duration = "1 min",
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Say which column holds event time; records may come `lateness` out of order.
 
@@ -139,7 +155,7 @@ class Stream:
                 f"{_time_hint(column, kind)}"
             )
         step = EventTime(column, microseconds(lateness), microseconds(ahead))
-        return self._then(name, step, self.schema, parallel, time=column)
+        return self._then(name, step, self.schema, parallel, on_error, time=column)
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Group the stream: records of equal keys meet in one place; no keys means all records together."""
@@ -149,10 +165,12 @@ class Stream:
                 raise FlowError(f"{_users_line()}: column {key!r} of type any cannot be a key")
         return KeyedStream(self, keys)
 
-    def split(self, name: str, condition: Expr, *, parallel: int = 1) -> tuple[Stream, Stream]:
+    def split(
+        self, name: str, condition: Expr, *, parallel: int = 1, on_error: OnError = DEAD_LETTER
+    ) -> tuple[Stream, Stream]:
         """Return two streams: records for which the condition holds, and the rest."""
         self._check_condition(name, condition)
-        held = self._add(name, Split(condition), {"out": self.schema, "rest": self.schema}, parallel)
+        held = self._add(name, Split(condition), {"out": self.schema, "rest": self.schema}, parallel, on_error)
         return held, held.side("rest")
 
     def union(self, name: str, *others: Stream, parallel: int = 1) -> Stream:
@@ -169,9 +187,9 @@ class Stream:
         self.flow.add(name, Union(), inputs=inputs, outputs={"out": self.schema}, parallel=parallel)
         return Stream(self.flow, name, time=time)
 
-    def write(self, name: str, sink: Sink, *, parallel: int = 1) -> None:
+    def write(self, name: str, sink: Sink, *, parallel: int = 1, on_error: OnError = DEAD_LETTER) -> None:
         """Take the records out to a sink."""
-        self.flow.add(name, Write(sink), inputs=(self._input(),), parallel=parallel)
+        self.flow.add(name, Write(sink), inputs=(self._input(),), parallel=parallel, on_error=on_error)
 
     def side(self, port: str) -> Stream:
         """Return another output of the same step, such as 'late'."""
@@ -205,13 +223,29 @@ class Stream:
     def _input(self, keys: tuple[str, ...] = ()) -> Input:
         return Input(self.step, self.port, self.schema, self.grouping, keys)
 
-    def _then(self, name: str, kind: Kind, schema: Schema, parallel: int, *, time: str | None = None) -> Stream:
-        return self._add(name, kind, {"out": schema}, parallel, time=time)
+    def _then(
+        self,
+        name: str,
+        kind: Kind,
+        schema: Schema,
+        parallel: int,
+        on_error: OnError,
+        *,
+        time: str | None = None,
+    ) -> Stream:
+        return self._add(name, kind, {"out": schema}, parallel, on_error, time=time)
 
     def _add(
-        self, name: str, kind: Kind, outputs: dict[str, Schema], parallel: int, *, time: str | None = None
+        self,
+        name: str,
+        kind: Kind,
+        outputs: dict[str, Schema],
+        parallel: int,
+        on_error: OnError,
+        *,
+        time: str | None = None,
     ) -> Stream:
-        self.flow.add(name, kind, inputs=(self._input(),), outputs=outputs, parallel=parallel)
+        self.flow.add(name, kind, inputs=(self._input(),), outputs=outputs, parallel=parallel, on_error=on_error)
         carried = time or (self.time if self.time in outputs["out"] else None)
         return Stream(self.flow, name, time=carried)
 
@@ -259,6 +293,7 @@ class KeyedStream:
         *,
         out: Fields | None = None,
         parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Apply `function(state, record) -> (state, result)` to one record (a dict) after another.
 
@@ -276,17 +311,33 @@ class KeyedStream:
         >>> seen.records
         [{'of': 'a', 'n': 1}, {'of': 'a', 'n': 2}]
         """
-        return self._then(name, Process(self.keys, _callable(name, function)), {"out": self.stream._out(out)}, parallel)
+        return self._then(
+            name, Process(self.keys, _callable(name, function)), {"out": self.stream._out(out)}, parallel, on_error
+        )
 
-    def scan(self, name: str, scan: Scan, *, out: Fields | None = None, parallel: int = 1) -> Stream:
+    def scan(
+        self, name: str, scan: Scan, *, out: Fields | None = None, parallel: int = 1, on_error: OnError = DEAD_LETTER
+    ) -> Stream:
         """Run a vectorised keyed step: state arrays with a slot per key, whole batches at a time."""
-        return self._then(name, KeyedScan(self.keys, scan), {"out": self.stream._out(out)}, parallel)
+        return self._then(name, KeyedScan(self.keys, scan), {"out": self.stream._out(out)}, parallel, on_error)
 
-    def apply(self, name: str, make: Callable[[], Any], *, out: Fields | None = None, parallel: int = 1) -> Stream:
+    def apply(
+        self,
+        name: str,
+        make: Callable[[], Any],
+        *,
+        out: Fields | None = None,
+        parallel: int = 1,
+        on_error: OnError = DEAD_LETTER,
+    ) -> Stream:
         """Run an operator of your own; records of a key all meet the same instance."""
-        return self._then(name, Apply(_callable(name, make), self.keys), {"out": self.stream._out(out)}, parallel)
+        return self._then(
+            name, Apply(_callable(name, make), self.keys), {"out": self.stream._out(out)}, parallel, on_error
+        )
 
-    def window(self, name: str, window: Window, *, parallel: int = 1, **aggregates: Aggregate) -> Stream:
+    def window(
+        self, name: str, window: Window, *, parallel: int = 1, on_error: OnError = DEAD_LETTER, **aggregates: Aggregate
+    ) -> Stream:
         """Aggregate the records of each key and window.
 
         The result has the keys, `start` and `end` for windows of time, and a column for each aggregate; records that
@@ -314,9 +365,11 @@ class KeyedStream:
         if timed:
             outputs["late"] = schema
         kind = WindowAggregate(self.keys, window, tuple(aggregates.items()), self.stream.time if timed else None)
-        return self._then(name, kind, outputs, parallel, time="end" if timed else None)
+        return self._then(name, kind, outputs, parallel, on_error, time="end" if timed else None)
 
-    def join(self, name: str, other: KeyedStream, *, within: Duration, parallel: int = 1) -> Stream:
+    def join(
+        self, name: str, other: KeyedStream, *, within: Duration, parallel: int = 1, on_error: OnError = DEAD_LETTER
+    ) -> Stream:
         """Pair records of two streams that have equal keys and event times at most `within` apart.
 
         Columns of the other stream whose name is taken get the other step's name in front. Records that come later
@@ -340,7 +393,7 @@ class KeyedStream:
         kind = Join(self.keys, other.keys, left.time, right.time, microseconds(within), renamed)
         inputs = (left._input(self.keys), right._input(other.keys))
         outputs = {"out": schema, "late": left.schema, "late right": right.schema}
-        left.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel)
+        left.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
         return Stream(left.flow, name, time=left.time)
 
     def _aggregate_types(self, name: str, aggregates: dict[str, Aggregate]) -> dict[str, object]:
@@ -355,10 +408,18 @@ class KeyedStream:
             raise FlowError(f"{_users_line()}: step {name!r}: {error}") from None
 
     def _then(
-        self, name: str, kind: Kind, outputs: dict[str, Schema], parallel: int, *, time: str | None = None
+        self,
+        name: str,
+        kind: Kind,
+        outputs: dict[str, Schema],
+        parallel: int,
+        on_error: OnError,
+        *,
+        time: str | None = None,
     ) -> Stream:
         stream = self.stream
-        stream.flow.add(name, kind, inputs=(stream._input(self.keys),), outputs=outputs, parallel=parallel)
+        inputs = (stream._input(self.keys),)
+        stream.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
         carried = time or (stream.time if stream.time in outputs["out"] else None)
         return Stream(stream.flow, name, time=carried)
 

@@ -5,7 +5,7 @@
 and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those of queries, whose
 records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far their time came.
 `expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit), `texts` and
-`cast`; `broken` finds the records that break a step, `snapshot` is how state becomes bytes.
+`cast`; `broken` finds the records that break a step, `again` has them tried again, `snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from headwater.flow.steps import (
     WindowAggregate,
     Write,
 )
+from headwater.flow.trouble import Retry
 from headwater.flow.windows import Count, Session
 from headwater.operators.operator import DEAD, Operator, Output
 
@@ -44,7 +45,7 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
     # Each kind is imported on use: a flow of expressions starts without loading Numba.
     from headwater.operators import stateless
 
-    kind = step.kind
+    kind, in_turn = step.kind, isinstance(step.on_error, Retry)
     given = step.inputs[0].schema if step.inputs else Schema(())
     out = next(iter(step.outputs.values()), given)
     match kind:
@@ -59,7 +60,7 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
         case Map(over="batch"):
             return stateless.MapBatchesOperator(kind, out)
         case Map():
-            return stateless.MapRecordsOperator(kind, out)
+            return stateless.MapRecordsOperator(kind, out, in_turn=in_turn)
         case EventTime():
             from headwater.operators.time import EventTimeOperator
 
@@ -67,7 +68,7 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
         case Process():
             from headwater.operators.keyed import ProcessOperator
 
-            return ProcessOperator(kind, step.name, given, out)
+            return ProcessOperator(kind, step.name, given, out, in_turn=in_turn)
         case KeyedScan():
             from headwater.operators.keyed import ScanOperator
 

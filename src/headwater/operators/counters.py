@@ -61,6 +61,7 @@ class Counters:
         "late",
         "records_in",
         "records_out",
+        "retries",
         "shed",
         "sides",
         "started_ns",
@@ -74,7 +75,7 @@ class Counters:
         self.started_ns = now_ns
         self.empty_since_ns = now_ns  #: since when there was nothing to do; 0 when there is something
         self.last_finish_ns = 0
-        self.records_in = self.records_out = self.activations = self.dead = self.shed = self.late = 0
+        self.records_in = self.records_out = self.activations = self.dead = self.shed = self.late = self.retries = 0
         self.sides: dict[int, int] = {}  #: records by the number of the output, but for the main one
         self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
 
@@ -129,4 +130,5 @@ class Counters:
             dead_letters=self.dead,
             shed=self.shed,
             late=self.late,
+            retries=self.retries,
         )

@@ -12,7 +12,8 @@ from headwater.data.schema import Schema
 from headwater.errors import SnapshotError, listed
 from headwater.flow.state import Cell, makes_of
 from headwater.flow.steps import KeyedScan, Process
-from headwater.operators.broken import told, without_the_broken
+from headwater.operators.again import PartlyError
+from headwater.operators.broken import as_list, told, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
 from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
@@ -49,13 +50,18 @@ class ProcessOperator(Operator):
 
     stateless = False
 
-    def __init__(self, kind: Process, step: str, given: Schema, out: Schema) -> None:
+    def __init__(self, kind: Process, step: str, given: Schema, out: Schema, *, in_turn: bool = False) -> None:
+        """`in_turn` has it stop at a record that breaks the function, with what came of those before it."""
         self._kind, self._step, self._given, self._out = kind, step, given, out
+        self._in_turn = in_turn
         self._states: dict[tuple[Any, ...], Any] = {}
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the records, in order; those that break the function are dead letters."""
+        whole = batch
         batch, letters = split_off_keyless(batch, self._kind.keys, self._step)
+        if self._in_turn and letters is not None:
+            return self._between_keyless(whole, batch, letters)
         keys = list(zip(*(batch.columns[name].tolist() for name in self._kind.keys), strict=True))
         results: list[Any] = []
         rows: list[int] = []
@@ -65,6 +71,8 @@ class ProcessOperator(Operator):
             try:
                 made = self._one(key, record)
             except Exception as error:
+                if self._in_turn:
+                    raise PartlyError(error, i, records_batch(results, rows, self._out, batch)) from error
                 broken.append((i, told(error)))
                 continue
             results += made
@@ -76,6 +84,17 @@ class ProcessOperator(Operator):
             outputs += [(DEAD, letters)] if letters is not None else []
             return outputs + ([(0, out)] if out is not None else [])
         return with_letters(out, letters)
+
+    def _between_keyless(self, whole: Batch, keyed: Batch, letters: Batch) -> Output:
+        """Process the records that have a key; where it stops at one, those without a key before it are done with too."""
+        try:
+            return [(DEAD, letters), *as_list(self.process(keyed, 0))]
+        except PartlyError as error:
+            bad = without_key(whole, self._kind.keys)
+            assert bad is not None
+            row = int(np.flatnonzero(~bad)[error.row])
+            passed = letters.slice(0, int(bad[:row].sum()))
+            raise PartlyError(error.cause, row, [(DEAD, passed), *as_list(error.done)]) from error.cause
 
     def _one(self, key: tuple[Any, ...], record: dict[str, Any]) -> list[dict[str, Any]]:
         answer = self._kind.function(self._states.get(key), record)

@@ -11,6 +11,7 @@ from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.steps import Filter, Map, Select, Split
+from headwater.operators.again import PartlyError
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.operator import Operator, Output
 
@@ -78,24 +79,33 @@ class MapBatchesOperator(Operator):
 class MapRecordsOperator(Operator):
     """Applies a user's function to one record after another; `many` if it gives any number back."""
 
-    def __init__(self, kind: Map, out: Schema) -> None:
+    def __init__(self, kind: Map, out: Schema, *, in_turn: bool = False) -> None:
+        """`in_turn` has it stop at a record that breaks the function, with what came of those before it."""
         self._function, self._out, self._many = kind.function, out, kind.many
+        self._in_turn = in_turn
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the resulting records; None stands for no record."""
         results: list[Any] = []
         rows: list[int] = []
         for i, record in enumerate(batch.rows()):
-            result = self._function(record)
-            if self._many:
-                made = list(result)
-            elif result is None:
-                made = []
-            else:
-                made = [result]
+            try:
+                made = self._made(record)
+                if self._in_turn:
+                    records_batch(made, [0] * len(made), self._out, batch)  # fits, or raises
+            except Exception as error:
+                if not self._in_turn:
+                    raise
+                raise PartlyError(error, i, records_batch(results, rows, self._out, batch)) from error
             results += made
             rows += [i] * len(made)
         return records_batch(results, rows, self._out, batch)
+
+    def _made(self, record: dict[str, Any]) -> list[Any]:
+        result = self._function(record)
+        if self._many:
+            return list(result)
+        return [] if result is None else [result]
 
 
 def records_batch(records: list[Any], rows: list[int], out: Schema, batch: Batch) -> Batch | None:

@@ -11,10 +11,12 @@ import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Nullable
-from headwater.errors import RunError
+from headwater.errors import RecordError, RunError
 from headwater.flow.steps import EventTime
+from headwater.flow.trouble import Retry
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
+from headwater.operators.again import AgainError, Attempts, PartlyError
 from headwater.operators.broken import as_list, told, without_the_broken
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance, Route
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class ExitError(RunError):
-    """A step wants the whole run to end: it called `sys.exit()`, or was interrupted."""
+    """A step wants the whole run to end: it called `sys.exit()`, was interrupted, or stops the run by its `on_error`."""
 
 
 class Saving:
@@ -77,8 +79,13 @@ class Task:
         self._watermark = NO_WATERMARK
         self._sets_time = isinstance(instance.step.kind, EventTime)
         self._next: dict[int, int] = {}  #: who is next, for each route that shuffles
+        policy = instance.step.on_error
+        self._attempts = Attempts(policy) if isinstance(policy, Retry) and operator is not None else None
+        self._stops = (policy.then if isinstance(policy, Retry) else policy) == "stop"
+        self.postponed: list[Entry] = []  #: what the last activation put off: it goes back to the head of the queue
+        self.resting_ns = 0  #: until when nothing is tried again
         #: the one place where the main output goes, when it is that simple: the way most records take
-        self._straight = None if self._sets_time else _only_target(instance)
+        self._straight = None if self._sets_time or self._attempts is not None else _only_target(instance)
         self.counters = Counters(time.perf_counter_ns())
         self.latencies = Latencies()
 
@@ -107,7 +114,10 @@ class Task:
         self.activation += 1
         start = time.perf_counter_ns()
         try:
-            if len(entries) == 1:
+            if self._attempts is not None:
+                out = self._in_turn(entries, deliveries)
+                entries = entries[: len(entries) - len(self.postponed)]
+            elif len(entries) == 1:
                 channel, batch, watermark, _, _, _, control = entries[0]
                 out = self._one(batch, channel, watermark, deliveries)
                 if control is not None:
@@ -134,7 +144,9 @@ class Task:
         self.activation += 1
         start = 0 if number & 15 else time.perf_counter_ns()
         try:
-            if batch is not None and watermark == NO_WATERMARK:
+            if self._attempts is not None:
+                self._in_turn([delivery.entry(time.perf_counter_ns(), 0)], deliveries)
+            elif batch is not None and watermark == NO_WATERMARK:
                 self._pass(batch, deliveries)
             else:
                 self._one(batch, channel, watermark, deliveries)
@@ -177,6 +189,43 @@ class Task:
             return error
         return ExitError(f"step {self.name!r} ended the run: {told(error)}", step=self.name)
 
+    def _in_turn(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
+        """Run one entry after the other; from one that has to be tried again on, all are put off."""
+        out = 0
+        for at, entry in enumerate(entries):
+            if entry.control is not None:
+                self._heed(entry.control, entry.channel, deliveries, entries[at + 1 :])
+                continue
+            try:
+                if entry.batch is not None and time.perf_counter_ns() < self.resting_ns:
+                    raise AgainError(entry.batch, 0)  # somebody woke it for a word about a checkpoint
+                out += self._one(entry.batch, entry.channel, entry.watermark, deliveries)
+            except AgainError as again:
+                out += self._put_off(again, entries[at:], deliveries)
+                break
+        return out
+
+    def _put_off(self, again: AgainError, entries: list[Entry], deliveries: list[Delivery]) -> int:
+        """Send on what was done of the first entry; what is left of it, and all after it, waits for a pause to be over."""
+        first, rest = entries[0], again.rest
+        out = 0 if again.done is None else self._send(again.done, deliveries)
+        if again.count and self.saving is not None and first.batch is not None:
+            self._keep(first.channel, first.batch.slice(0, again.count), NO_WATERMARK)
+        if self.measure:
+            self.counters.records_in += again.count
+            self.counters.records_out += out
+        if again.pause_ns:
+            self.resting_ns = time.perf_counter_ns() + again.pause_ns
+        self.postponed = [first._replace(batch=rest, size=rest.length), *entries[1:]]
+        return out
+
+    def put_back(self) -> int:
+        """Put what was put off to the head of the queue; return its size. The caller holds the lock that guards it."""
+        postponed, self.postponed = self.postponed, []
+        for entry in reversed(postponed):
+            self.put(entry, first=True)
+        return sum(entry.size for entry in postponed)
+
     def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
         """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
         out = 0
@@ -207,13 +256,16 @@ class Task:
     def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
         """Run the operator on one batch and move time on; return the number of records out."""
         out = 0
-        if self.saving is not None:
-            self._keep(channel, batch, watermark)
         if batch is not None:
             try:
                 result = self._operate(batch, self._ports[channel])
             except Exception as error:
                 result = self._broken(batch, self._ports[channel], error)
+            if self._attempts is not None:
+                self._attempts.over()
+        if self.saving is not None:
+            self._keep(channel, batch, watermark)
+        if batch is not None:
             if type(result) is Batch and self._straight is not None:
                 out = result.length
                 if out:
@@ -244,11 +296,41 @@ class Task:
         return out
 
     def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
-        """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them."""
+        """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them.
+
+        Raises AgainError where the step's `retry` has them tried again first. A RecordError is not worth that: whatever is
+        known to have no answer has none later.
+        """
         assert self.operator is not None
+        if self._attempts is not None and not isinstance(error, RecordError):
+            partly = error if isinstance(error, PartlyError) else PartlyError(error, 0, None)
+            if partly.row:
+                self._attempts.over()  # those before went well, and this is another's first failure
+            pause_ns = self._attempts.failed(time.perf_counter_ns())
+            if pause_ns is not None:
+                self.counters.retries += 1
+                raise AgainError(batch.slice(partly.row, batch.length), pause_ns, partly.done, partly.row)
+            if partly is error:
+                return self._skip(batch, partly)
+        if self._stops:
+            raise self._stopped(told(error))
         if self.operator.stateless:
             return without_the_broken(lambda part: self._operate(part, port), batch, error, self.name)
         return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
+
+    def _skip(self, batch: Batch, partly: PartlyError) -> Output:
+        """Give up one record, and go on with those behind it."""
+        if self._stops:
+            raise self._stopped(told(partly.cause))
+        after = partly.row + 1
+        letter = dead_letters(self.name, [told(partly.cause)], batch.slice(partly.row, after))
+        done = [*as_list(partly.done), (DEAD, letter)]
+        if after < batch.length:
+            raise AgainError(batch.slice(after, batch.length), 0, done, after)
+        return done
+
+    def _stopped(self, why: str) -> ExitError:
+        return ExitError(f"step {self.name!r} stopped the run, as its on_error says: {why}", step=self.name)
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0
@@ -257,6 +339,8 @@ class Task:
             if port > 0:
                 self.counters.sides[port] = self.counters.sides.get(port, 0) + batch.length
             if port == DEAD:
+                if self._stops and batch.length:
+                    raise self._stopped(batch.rows()[0]["error"])
                 self.counters.dead += batch.length
                 self.on_dead(batch)
             elif port in self._late:
@@ -360,7 +444,11 @@ class Task:
         """Return where a dead letter goes that a source wrote."""
         deliveries: list[Delivery] = []
         self.took(letter.length)
-        self._send([(DEAD, letter)], deliveries)
+        try:
+            self._send([(DEAD, letter)], deliveries)
+        except ExitError:
+            self.given_up += letter.length
+            raise
         return deliveries
 
     # -- checkpoints ------------------------------------------------------------------------------------------------------

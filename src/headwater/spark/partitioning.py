@@ -5,10 +5,17 @@ from __future__ import annotations
 from headwater.errors import RunError
 from headwater.flow.partitioning import Partitioning, partitioning_of
 from headwater.flow.steps import Apply, Step
+from headwater.flow.trouble import DEAD_LETTER
 
 
 def spark_partitioning(step: Step) -> Partitioning:
     """Return what a step asks for; one that cannot run on Spark is refused, with the reason."""
+    if step.on_error != DEAD_LETTER:
+        raise RunError(
+            f"{step.where}: step {step.name!r} cannot run on Spark: its on_error is {str(step.on_error)!r}, which only the "
+            "engine heeds; on Spark, records that break a step are dead letters",
+            step=step.name,
+        )
     replicable = isinstance(step.kind, Apply) and step.kind.operator.replicable
     if isinstance(step.kind, Apply) and step.state != "none" and not step.kind.operator.saves:
         raise RunError(

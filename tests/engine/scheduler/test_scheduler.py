@@ -144,6 +144,28 @@ def test_one_that_should_be_short_and_does_not_come_back_is_not_waited_for():
     assert scheduler.next(now_ns=PATIENCE_NS + 1).instance == 1
 
 
+def test_one_that_rests_is_served_when_its_time_has_come_and_others_meanwhile():
+    scheduler = apart(2)
+    scheduler.arrived(0, 1)
+    scheduler.rest(0, until_ns=5 * MS)
+    scheduler.arrived(0, 1)
+    assert scheduler.next(now_ns=0) is None
+    assert scheduler.rest_ns(now_ns=2 * MS) == 3 * MS  # so a worker looks again by then
+    scheduler.arrived(1, 1)
+    other = scheduler.next(now_ns=0)
+    assert other.instance == 1
+    scheduler.finished(other)
+    assert scheduler.next(now_ns=5 * MS)[:2] == (0, 2)
+
+
+def test_one_that_rests_can_be_woken():
+    scheduler = apart(1)
+    scheduler.arrived(0, 1)
+    scheduler.rest(0, until_ns=5 * MS)
+    scheduler.wake(0)
+    assert scheduler.next(now_ns=0).instance == 0
+
+
 def test_no_more_than_the_given_workers_are_at_it():
     scheduler = long(Scheduler([[], [], []], LongestQueue(), workers=2))
     for instance in range(3):

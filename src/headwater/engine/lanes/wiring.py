@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headwater.data.schema import Schema
@@ -163,7 +163,7 @@ class Wiring:
             kind = Apply(partial(EventTimeOperator, kind, step.name))
         if step.name == DEAD_LETTERS and self._letters is not None:
             inputs = (Input(self._letters.inlet_name, "out", DEAD_LETTER_SCHEMA),)
-        return Step(step.name, kind, inputs, step.outputs, step.parallel if where == "one" else 1, step.where)
+        return replace(step, kind=kind, inputs=inputs, parallel=step.parallel if where == "one" else 1)
 
     def _moved(self, step: Step, port: int) -> Input | None:
         for move, crossing in zip(self._layout.moves, self._of_move, strict=True):

@@ -46,8 +46,9 @@ class Activation(NamedTuple):
 class Scheduler:
     """Turns events into activations of instances numbered from 0, senders before receivers.
 
-    An instance is ready when records wait for it, nobody runs it, and no queue that it feeds is full. So every queue is
-    bounded by its limit plus what one activation may add, and since the graph runs one way something is always ready.
+    An instance is ready when records wait for it, nobody runs it, it does not rest, and no queue that it feeds is full. So
+    every queue is bounded by its limit plus what one activation may add, and since the graph runs one way something is
+    always ready, or rests.
 
     `single` tells which instances get all their records from one sender by one channel: only these can run inline, since
     nobody else can come in between. By default the graph tells, and every instance that nobody feeds is a source.
@@ -82,6 +83,7 @@ class Scheduler:
         self._inline_after = [[target for target in targets if single[target]] for targets in self.downstream]
         self._blocked = [0] * n  #: how many of the queues that an instance feeds are full
         self._full = [False] * n
+        self.resting: dict[int, int] = {}  #: who is not served before a moment: what it failed at is tried again then
         self.ready: dict[int, None] = {}  #: used as a set that remembers the order of entering
         sources = [i for i, senders in enumerate(self.upstream) if not senders]
         self.throttle = throttle or Throttle(self.downstream, sources)
@@ -97,7 +99,7 @@ class Scheduler:
         waiting = self.waiting[instance]
         if waiting == 0:
             self.created_ns[instance] = created_ns
-            if not self.running[instance] and not self._blocked[instance]:
+            if not self.running[instance] and not self._blocked[instance] and instance not in self.resting:
                 self.ready[instance] = None
         self.waiting[instance] = waiting = waiting + count
         limit = self.limits[instance]
@@ -124,6 +126,20 @@ class Scheduler:
         self.out_ratio[instance] += _LEARNING * (out / records - self.out_ratio[instance])
         self.learn(instance, records, elapsed_ns)
         self._make_ready(instance)
+
+    def rest(self, instance: int, until_ns: int) -> None:
+        """Serve an instance no more before a moment."""
+        self.resting[instance] = until_ns
+        self.ready.pop(instance, None)
+
+    def wake(self, instance: int) -> None:
+        """Serve an instance that rests again."""
+        if self.resting.pop(instance, None) is not None:
+            self._make_ready(instance)
+
+    def _wake_rested(self, now_ns: int) -> None:
+        for instance in [i for i, until_ns in self.resting.items() if until_ns <= now_ns]:
+            self.wake(instance)
 
     def learn(self, instance: int, count: int, elapsed_ns: int) -> None:
         """Take note of what some records cost."""
@@ -159,6 +175,8 @@ class Scheduler:
 
     def _servable(self, now_ns: int) -> Collection[int]:
         """Return who of the ready may be served now: while something short is under way, only what is long."""
+        if self.resting:
+            self._wake_rested(now_ns)
         if not self.ready or self.at_work >= self.workers:
             return ()
         if not self._short or now_ns - self._short_ns > PATIENCE_NS:
@@ -168,9 +186,13 @@ class Scheduler:
     def _is_long(self, instance: int, records: int) -> bool:
         return self.cost_ns[instance] * records > LONG_NS
 
-    def rest_ns(self) -> int | None:
+    def rest_ns(self, now_ns: int = 0) -> int | None:
         """Return how long a worker that has nothing to do may sleep before it asks again; None until it is woken."""
-        return PATIENCE_NS if self._short else None
+        patience_ns = PATIENCE_NS if self._short else None
+        if not self.resting:
+            return patience_ns
+        rested_ns = max(0, min(self.resting.values()) - now_ns)
+        return rested_ns if patience_ns is None else min(patience_ns, rested_ns)
 
     def admit(self, source: int, count: int, now_ns: int = 0) -> Activation | None:
         """Let a source hand over records and run them on inline; None holds it, as long as `throttle` does.
@@ -197,14 +219,15 @@ class Scheduler:
     def _reserve(self, sender: int, records: float, inline: list[int]) -> None:
         """Set those apart behind a sender that are idle and cost less than a decision, and those behind them."""
         for each in self._inline_after[sender]:
-            idle = not (self.waiting[each] or self.running[each] or self._blocked[each])
+            idle = not (self.waiting[each] or self.running[each] or self._blocked[each] or each in self.resting)
             if idle and 0 < self.cost_ns[each] * records < INLINE_NS:
                 self.running[each] = True
                 inline.append(each)
                 self._reserve(each, records * self.out_ratio[each], inline)
 
     def _make_ready(self, instance: int) -> None:
-        if self.waiting[instance] and not self.running[instance] and not self._blocked[instance]:
+        free = not self.running[instance] and not self._blocked[instance] and instance not in self.resting
+        if self.waiting[instance] and free:
             self.ready[instance] = None
 
     def idle(self) -> bool:
