@@ -1,6 +1,7 @@
 """Bad input, full queues, lost sinks and interruptions: the flow goes on or stops with one message, and counts add up."""
 
 import errno
+import json
 import os
 import platform
 import threading
@@ -314,6 +315,88 @@ def test_a_record_that_breaks_a_scan_leaves_the_state_as_if_it_had_never_come(on
     expected = np.cumsum([n for n in range(1000) if n % 13]).tolist()
     assert [row["n"] for row in out.records] == expected
     assert report.dead_letters == len(range(0, 1000, 13))
+
+
+class Summing(Operator):
+    """An operator of a user's own that breaks at a record after it has changed its state."""
+
+    stateless = False
+
+    def __init__(self):
+        self.total = 0
+
+    def process(self, batch, port):
+        out = []
+        for n in batch["n"].tolist():
+            self.total += n
+            if n % 1300 == 7:
+                raise ValueError(f"{n} is cursed")
+            out.append(self.total)
+        return Batch({"n": np.array(out)}, batch.length, batch.stamps)
+
+
+class SavedSumming(Summing):
+    def snapshot(self, select=None):
+        return str(self.total).encode()
+
+    def restore(self, data):
+        self.total += int(data)
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_record_that_breaks_an_operator_with_a_snapshot_is_the_only_one_set_apart(on):
+    flow, out, dead = Flow("apply"), io.Collect(), io.Collect()
+    flow.read("r", Endless(limit=10_000)).apply("sum", SavedSumming).write("w", out)
+    flow.dead_letters.write("dead", dead)
+    report = engine.run(flow, on=on)
+    expected = np.cumsum([n for n in range(10_000) if n % 1300 != 7]).tolist()
+    assert [row["n"] for row in out.records] == expected
+    assert [json.loads(letter["record"])["n"] for letter in dead.records] == list(range(7, 10_000, 1300))
+    assert report.dead_letters == 8
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_what_an_operator_without_a_snapshot_costs_is_told(on):
+    flow, dead = Flow("apply"), io.Collect()
+    flow.read("r", Endless(limit=1000)).apply("sum", Summing).write("w", io.Discard())
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow, on=on)
+    assert len(dead.records) > 1
+    assert all(
+        "7 is cursed" in each["error"] and "its whole batch is set apart" in each["error"] for each in dead.records
+    )
+
+
+class Posts:
+    """A sink of a user's own that takes a batch or nothing of it."""
+
+    all_or_none = True
+
+    def __init__(self):
+        self.posted, self.calls = [], 0
+
+    def open(self, schema):
+        return self
+
+    def write(self, batch):
+        self.calls += 1
+        if (batch["n"] % 130 == 7).any():
+            raise ValueError("400 Bad Request")
+        self.posted += batch["n"].tolist()
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_sink_that_takes_all_or_none_costs_only_the_records_that_it_fails_at(on):
+    flow, sink, dead = Flow("posts"), Posts(), io.Collect()
+    flow.read("r", Endless(limit=1000)).write("w", sink)
+    flow.dead_letters.write("dead", dead)
+    report = engine.run(flow, on=on)
+    assert sink.posted == [n for n in range(1000) if n % 130 != 7]
+    assert [json.loads(letter["record"])["n"] for letter in dead.records] == list(range(7, 1000, 130))
+    assert report.last.records_out["w"] == len(sink.posted)
 
 
 @pytest.mark.parametrize("on", RUNNERS)

@@ -25,6 +25,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `delivery` | what holds when records come again, see `Delivery` |
 | `transaction(schema, ledger)` | how it is written in parts that are there once; with delivery "transactional" |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
+| `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
@@ -266,6 +267,11 @@ def check_sink(sink: Sink, schema: Schema) -> None:
 def apart(sink: Sink) -> bool:
     """Return whether several writers of a sink may be in different processes."""
     return writers_of(sink) == "many" and getattr(sink, "apart", False) is True
+
+
+def all_or_none(sink: Sink) -> bool:
+    """Return whether a write that raises has written nothing, whatever it raises."""
+    return getattr(sink, "all_or_none", False) is True
 
 
 def write_whole(writer: Writer, batch: Batch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Nullable
-from headwater.errors import RecordError, RunError
+from headwater.errors import InputError, RecordError, RunError
 from headwater.flow.steps import EventTime
 from headwater.flow.trouble import Retry
 from headwater.metrics import StepMetrics
@@ -22,6 +22,7 @@ from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance, Route
 from headwater.operators.operator import dead_letters, partitions
 from headwater.operators.queue import Control, Delivery, Entry, Queue
+from headwater.operators.undo import undo_of
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ class Task:
         self.instance = instance
         self.name = instance.step.name
         self.operator = operator  #: None at a source, which has a reader instead
-        self._operate = operator.process if operator is not None else _no_operator
+        self._undo = undo_of(instance.step, operator)
+        self._operate = (self._undo or operator).process if operator is not None else _no_operator
         self.queue = Queue()
         self.ended = False
         #: records that a worker has taken and not done with; None when no worker is here
@@ -296,7 +298,7 @@ class Task:
         return out
 
     def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
-        """Set the records apart that break the step; a step that keeps state cannot be tried again, so all of them.
+        """Set the records apart that break the step; all of them where it keeps state that cannot be taken back.
 
         Raises AgainError where the step's `retry` has them tried again first. A RecordError is not worth that: whatever is
         known to have no answer has none later.
@@ -314,9 +316,24 @@ class Task:
                 return self._skip(batch, partly)
         if self._stops:
             raise self._stopped(told(error))
-        if self.operator.stateless:
+        if self._undo is not None:
+            self.operator = self._undo.operator
+            return self._found(batch, port, error)
+        # what a sink raises as InputError it says of all records: halves would fare no better
+        if self._is_sink and self.operator.stateless and not isinstance(error, InputError):
+            return without_the_broken(lambda part: self._operate(part, port) or part, batch, error, self.name)
+        if self.operator.stateless and not self._is_sink:
             return without_the_broken(lambda part: self._operate(part, port), batch, error, self.name)
-        return [(DEAD, dead_letters(self.name, [told(error)] * batch.length, batch))]
+        why = told(error) if batch.length == 1 or self._is_sink else f"{told(error)}; {_WHOLE}"
+        return [(DEAD, dead_letters(self.name, [why] * batch.length, batch))]
+
+    def _found(self, batch: Batch, port: int, error: Exception) -> Output:
+        """Find the records that break an operator that can be taken back to before they came."""
+        assert self._undo is not None
+        try:
+            return without_the_broken(lambda part: self._operate(part, port), batch, error, self.name)
+        finally:
+            self.operator = self._undo.operator
 
     def _skip(self, batch: Batch, partly: PartlyError) -> Output:
         """Give up one record, and go on with those behind it."""
@@ -405,7 +422,7 @@ class Task:
         out = 0
         if self.operator is not None and not self._has_ended:
             try:
-                out = self._send(self.operator.advance(earliest), deliveries)
+                out = self._send((self._undo or self.operator).advance(earliest), deliveries)
             except Exception as error:
                 self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
         self.ended = earliest == END
@@ -468,6 +485,8 @@ class Task:
             self._watermarks, self._watermark = [NO_WATERMARK] * len(self._watermarks), NO_WATERMARK
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
+            if self._undo is not None:
+                self._undo.mark()
 
     def save_ended(self, number: int) -> dict[str, Any]:
         """Return what a checkpoint has of a task that has ended; nobody else is here any more."""
@@ -576,6 +595,9 @@ class Task:
 
 #: A batch of more records than this runs alone: copying it costs more than another call.
 _LARGE = 256
+
+#: what a dead letter says of records that need not be at fault
+_WHOLE = "its whole batch is set apart, since the step keeps state and has no snapshot and restore to take it back"
 
 _NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
 

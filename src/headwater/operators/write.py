@@ -9,7 +9,7 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Transaction, Writer, account_of
+from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none
 from headwater.flow.steps import Write
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
@@ -22,11 +22,10 @@ class WriteOperator(Operator):
     A run that keeps checkpoints writes in parts (`transaction`), which are there when their checkpoint is complete.
     """
 
-    #: a batch that fails half-way may be half written: it must not be tried again record by record
-    stateless = False
-
     def __init__(self, kind: Write, name: str, given: Schema, transaction: Begin | None = None) -> None:
         self._name = name
+        #: a batch that fails half-way may be half written: only where none of it is may it be tried again in parts
+        self.stateless = transaction is None and all_or_none(kind.sink)
         self._parts = None if transaction is None else transaction(kind.sink, given)
         self._writer: Writer | None = self._parts or kind.sink.open(given)
         #: tells what became of records after they were taken; None for a writer that has nothing to tell
