@@ -35,6 +35,7 @@ _COMMANDS = {
     "profile": (
         "Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to."
     ),
+    "dead": "Look at the dead letters that a run has kept (--dead), mend and replay them.",
     "query": "Run one query over files: patterns, sequences, windows and joins in the language of Siddhi.",
     "plan": "Choose where each step runs, and account for it. Exits with 1 if nothing fits.",
     "size": "How much is enough: the fewest devices, how far rates can grow, and what one measure costs in another.",

@@ -68,6 +68,9 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
+    dead: Annotated[
+        Path | None, typer.Option(help="keep dead letters in this folder, for headwater dead list|show|replay")
+    ] = None,
     every: Annotated[
         str | None, typer.Option(help="on the engine: how often a checkpoint is made [default: 5 s]")
     ] = None,
@@ -92,6 +95,7 @@ def run(
         "hang": hang,
         "on_hang": on_hang,
         "lanes": parsed_lanes(lanes),
+        "dead": dead,
         "every": every,
         "allow_dropped_state": allow_dropped_state or None,
     }
@@ -133,7 +137,7 @@ def run(
                 _show(error.report, as_json=as_json, to=to)
             raise
     _show(report, as_json=as_json, to=to)
-    if _all_are_dead(chosen, report):
+    if _all_are_dead(running.flow, report):
         err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
         raise typer.Exit(1)
 

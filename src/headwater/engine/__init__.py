@@ -8,6 +8,7 @@ where it sends its records, is `operators.task` and `operators.execution_graph`.
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, overload
 
 from headwater.data.jit import answering_at_once
@@ -26,18 +27,29 @@ RUNNERS: dict[str, type[EngineRun]] = {"engine": WorkerPool, "threads": ThreadPe
 
 
 @overload
-def start(flow: Flow, *, on: str = "engine", lanes: None = None, **options: Any) -> EngineRun: ...
+def start(
+    flow: Flow, *, on: str = "engine", lanes: None = None, dead: str | Path | None = None, **options: Any
+) -> EngineRun: ...
 
 
 @overload
-def start(flow: Flow, *, on: str = "engine", lanes: Lanes | None, **options: Any) -> EngineRun | LanesRun: ...
+def start(
+    flow: Flow, *, on: str = "engine", lanes: Lanes | None, dead: str | Path | None = None, **options: Any
+) -> EngineRun | LanesRun: ...
 
 
-def start(flow: Flow, *, on: str = "engine", lanes: Lanes | None = None, **options: Any) -> EngineRun | LanesRun:
+def start(
+    flow: Flow, *, on: str = "engine", lanes: Lanes | None = None, dead: str | Path | None = None, **options: Any
+) -> EngineRun | LanesRun:
     """Start a flow and return the run in progress; options are those of `Options`.
 
     With `lanes` the flow runs in so many processes of one worker each ("auto" for one on each processor), forked here.
+    With `dead`, dead letters are kept in this folder, for `headwater dead`.
     """
+    if dead is not None:
+        from headwater.engine.dead import keeping
+
+        flow = keeping(flow, dead)
     if on not in RUNNERS:
         raise RunError(f"there is no runner {on!r} here; runners are {listed(RUNNERS)}")
     if lanes is not None:
@@ -50,9 +62,11 @@ def start(flow: Flow, *, on: str = "engine", lanes: Lanes | None = None, **optio
         return RUNNERS[on](flow, Options(**options)).start()
 
 
-def run(flow: Flow, *, on: str = "engine", lanes: Lanes | None = None, **options: Any) -> Report:
+def run(
+    flow: Flow, *, on: str = "engine", lanes: Lanes | None = None, dead: str | Path | None = None, **options: Any
+) -> Report:
     """Run a flow to its end and return the report; interrupted, the run is aborted and its sinks are closed."""
-    running = start(flow, on=on, lanes=lanes, **options)
+    running = start(flow, on=on, lanes=lanes, dead=dead, **options)
     try:
         report = running.wait()
     except KeyboardInterrupt:

@@ -1,0 +1,121 @@
+"""`headwater dead list|show|replay`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+
+from headwater.cli.locate import find_flow
+from headwater.cli.run import FLOW, JSON
+from headwater.cli.screen import console, err, print_json, progress
+from headwater.errors import FlowError
+from headwater.io.dead import DeadLetterFolder, Letter
+
+app = typer.Typer(
+    help="Look at the dead letters that a run has kept (--dead), mend and replay them.", no_args_is_help=True
+)
+
+FOLDER = Annotated[Path, typer.Argument(help="the folder that the run was given with --dead")]
+STEP = Annotated[str | None, typer.Option(help="only those that broke this step")]
+
+
+@app.command("list")
+def list_(folder: FOLDER, step: STEP = None, as_json: JSON = False) -> None:
+    """List the dead letters of a folder that were not replayed yet, oldest first."""
+    letters = _chosen(folder, [], step)
+    if as_json:
+        print_json([letter.to_json() for letter in letters])
+        return
+    table = Table(header_style="bold")
+    for column in ("id", "at", "step", "error", "record"):
+        table.add_column(column)
+    for letter in letters:
+        table.add_row(str(letter.id), _moment(letter.at_ns), letter.step, _short(letter.error), _short(letter.record))
+    console.print(table)
+
+
+@app.command()
+def show(
+    folder: FOLDER, id: Annotated[int, typer.Argument(help="its number in the list")], as_json: JSON = False
+) -> None:
+    """Show one dead letter: the step, the error, the whole record, and when it was."""
+    (letter,) = _chosen(folder, [id], None)
+    if as_json:
+        print_json(letter.to_json())
+        return
+    for what, said in (
+        ("step", letter.step),
+        ("error", letter.error),
+        ("at", _moment(letter.at_ns)),
+        ("created", _moment(letter.created_ns)),
+        ("record", letter.record),
+    ):
+        console.print(f"{what:8}{said}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def replay(
+    flow: FLOW,
+    folder: FOLDER,
+    ids: Annotated[list[int] | None, typer.Argument(help="numbers of dead letters [default: all]")] = None,
+    step: STEP = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE: change a field of each record first; VALUE is JSON or text"),
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Give dead letters to the steps that they broke; those that break nothing now are released. Exits with 1 if any stay.
+
+    The results go to the flow's sinks, behind what they hold. Steps that keep state begin without any.
+    """
+    from headwater.engine.dead import replay as replayed
+
+    letters = _chosen(folder, ids or [], step)
+    with progress(f"replaying {len(letters):,} dead letters"):
+        done = replayed(find_flow(flow), folder, letters, dict(_change(text) for text in set_ or []))
+    if as_json:
+        kept = {str(number): why for number, why in done.kept.items()}
+        print_json(
+            {"released": done.released, "kept": kept, "report": None if done.report is None else done.report.to_json()}
+        )
+    else:
+        console.print(f"released {len(done.released):,} of {len(letters):,} dead letters")
+        for number, why in done.kept.items():
+            err.print(f"{number} stays: {why}", markup=False)
+    if done.kept:
+        raise typer.Exit(1)
+
+
+def _chosen(folder: Path, ids: list[int], step: str | None) -> list[Letter]:
+    letters = [each for each in DeadLetterFolder(folder).letters() if step is None or each.step == step]
+    if not ids:
+        return letters
+    by_id = {letter.id: letter for letter in letters}
+    lacking = [number for number in ids if number not in by_id]
+    if lacking:
+        raise FlowError(f"there is no dead letter {lacking[0]} in {str(folder)!r}; it may have been replayed already")
+    return [by_id[number] for number in dict.fromkeys(ids)]
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise FlowError(f"--set takes FIELD=VALUE, such as height=12.5; got {text!r}")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def _moment(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(" ", "milliseconds")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

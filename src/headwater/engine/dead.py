@@ -1,0 +1,211 @@
+"""Dead letters that outlive their run: a flow that keeps them in a folder, and one that takes them up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from headwater.data.batch import CREATED, Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.errors import FlowError, listed
+from headwater.flow.endpoints import Delivery, Reject, Writer
+from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
+from headwater.flow.steps import DeadLetters, Input, Read, Step, Union, Write
+from headwater.io.dead import DeadLetterFolder, Letter
+from headwater.io.memory import Items
+from headwater.io.records import JsonDecoder
+from headwater.metrics import Report
+
+KEPT = "dead letters kept"  #: the step that keeps them
+
+
+def keeping(flow: Flow, folder: str | Path) -> Flow:
+    """Return the flow with its dead letters kept in a folder, beside what it does with them itself."""
+    return _with_sink(flow, DeadLetterFolder(folder))
+
+
+@dataclass
+class Replayed:
+    """What became of dead letters that were replayed."""
+
+    released: list[int]  #: those that broke nothing this time
+    kept: dict[int, str] = field(default_factory=dict)  #: those that stay in the folder, each with the reason
+    report: Report | None = None  #: None where none of them could be given to the flow
+
+
+def replay(
+    flow: Flow, folder: str | Path, letters: Sequence[Letter], changes: Mapping[str, Any] | None = None
+) -> Replayed:
+    """Give records to the steps that they broke, each with the changes made, and release those that break nothing now.
+
+    It is a run of its own: sinks get the results behind what they hold, and steps that keep state begin without any.
+    """
+    from headwater.engine import run
+
+    store = DeadLetterFolder(folder)
+    given, kept = _given(flow, letters, changes or {})
+    if not given:
+        return Replayed([], kept)
+    again = _Again()
+    report = run(_with_sink(_only(flow, given), again))
+    for number, error in again.errors.items():
+        kept[number] = error
+    released = [letter.id for letter in letters if letter.id not in kept]
+    store.release(released)
+    return Replayed(released, kept, report)
+
+
+_Place = tuple[
+    str, int
+]  #: a step, and the number of the input by which it gets the records; -1 for what a source makes
+
+
+def _given(
+    flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]
+) -> tuple[dict[_Place, Batch], dict[int, str]]:
+    """Return the records for each input, and why the others cannot be given to the flow."""
+    batches: dict[_Place, list[Batch]] = {}
+    kept: dict[int, str] = {}
+    for letter in letters:
+        try:
+            place, batch = _record(flow, letter, changes)
+        except FlowError as error:
+            kept[letter.id] = str(error)
+        else:
+            batches.setdefault(place, []).append(batch)
+    return {place: concat_batches(some) for place, some in batches.items()}, kept
+
+
+def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Place, Batch]:
+    step = flow.steps.get(letter.step)
+    if step is None:
+        raise FlowError(f"flow {flow.name!r} has no step {letter.step!r} (any more)")
+    try:
+        record = msgspec.json.decode(letter.record)
+    except msgspec.DecodeError:
+        record = None
+    if not isinstance(record, dict):
+        raise FlowError("it is no record in JSON, and cannot be given to a step")
+    record |= changes
+    port, schema = _input(step, record)
+    unknown = changes.keys() - set(schema)
+    if unknown:
+        raise FlowError(f"step {step.name!r} takes no field {listed(unknown)}; its fields are {listed(schema)}")
+    reasons: list[str] = []
+    batch = JsonDecoder(schema).batch([msgspec.json.encode(record)], lambda number, text, why: reasons.append(why))
+    if reasons:
+        raise FlowError(reasons[0])
+    batch.stamps[:, CREATED] = letter.id  # goes with the record wherever it goes, and tells what became of it
+    return (step.name, port), batch
+
+
+def _input(step: Step, record: Mapping[str, Any]) -> tuple[int, Schema]:
+    """Return the input that a record came by, as its fields tell."""
+    if step.is_source:
+        return -1, step.outputs["out"]
+    for port, given in enumerate(step.inputs):
+        if set(given.schema) == record.keys():
+            return port, given.schema
+    return 0, step.inputs[0].schema
+
+
+def _only(flow: Flow, given: Mapping[_Place, Batch]) -> Flow:
+    """Return what of a flow the records reach, with them in place of all that would come there otherwise."""
+    reached = set().union(*(flow.reached_from(name) for name, _ in given)) - {DEAD_LETTERS}
+    reached -= flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
+    steps: list[Step] = []
+    for step in flow.in_order():
+        if step.name not in reached:
+            continue
+        if step.is_source:
+            steps.append(replace(step, kind=Read(_Letters(given[step.name, -1]))))
+            continue
+        inputs = []
+        for port, stream in enumerate(step.inputs):
+            more = _entry(
+                f"{step.name} {port} (replayed)", stream, given.get((step.name, port)), stream.step in reached
+            )
+            steps += more
+            inputs.append(replace(stream, step=more[-1].name, port="out") if more else stream)
+        kind = Write(_Behind(step.kind.sink)) if isinstance(step.kind, Write) else step.kind
+        steps.append(replace(step, kind=kind, inputs=tuple(inputs)))
+    return Flow.of_steps(flow.name, steps)
+
+
+def _entry(name: str, stream: Input, batch: Batch | None, feeds: bool) -> list[Step]:
+    """Return the steps by which records come to an input, the last of which it reads; none where all is as it was."""
+    if batch is None and feeds:
+        return []
+    source = _Letters(batch) if batch is not None else Items([], stream.schema)
+    read = Step(name, Read(source), (), {"out": stream.schema})
+    if not feeds:
+        return [read]
+    both = (Input(stream.step, stream.port, stream.schema), Input(name, "out", stream.schema))
+    return [read, Step(f"{name} and others", Union(), both, {"out": stream.schema})]
+
+
+def _with_sink(flow: Flow, sink: Any) -> Flow:
+    steps = list(flow.steps.values())
+    if DEAD_LETTERS not in flow.steps:
+        steps.append(Step(DEAD_LETTERS, DeadLetters(), (), {"out": DEAD_LETTER_SCHEMA}))
+    steps.append(Step(KEPT, Write(sink), (Input(DEAD_LETTERS, "out", DEAD_LETTER_SCHEMA),)))
+    return Flow.of_steps(flow.name, steps)
+
+
+class _Letters:
+    """A source of records that were dead letters, stamped with their numbers."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.schema = Schema(())  # of the step, which says it
+
+    def open(self, reject: Reject) -> _LettersReader:
+        return _LettersReader(self._batch)
+
+
+class _LettersReader:
+    def __init__(self, batch: Batch) -> None:
+        self._batch, self._at = batch, 0
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        start, self._at = self._at, self._at + limit
+        return self._batch.slice(start, min(self._at, self._batch.length)) if start < self._batch.length else None
+
+    def close(self) -> None:
+        pass
+
+
+class _Behind:
+    """A sink that goes on behind what is there, where opening it would begin anew."""
+
+    delivery: ClassVar[Delivery] = "neither"
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def open(self, schema: Schema) -> Writer:
+        opens = getattr(self._sink, "appended", None) or self._sink.open
+        writer: Writer = opens(schema)
+        return writer
+
+
+class _Again:
+    """A sink of the dead letters of a replay: which of those replayed they were."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, str] = {}
+
+    def open(self, schema: Schema) -> _Again:
+        return self
+
+    def write(self, batch: Batch) -> None:
+        for number, row in zip(np.asarray(batch.stamps[:, CREATED]).tolist(), batch.rows(), strict=True):
+            self.errors.setdefault(number, f"{row['step']}: {row['error']}")
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,117 @@
+"""Dead letters are kept, looked at, mended and replayed, as a user does it."""
+
+import json
+
+import pytest
+
+FLOW = """
+from headwater import Flow, col, io
+
+def metres(record):
+    return {"tank": record["tank"], "height": record["centimetres"] / record["per_metre"]}
+
+flow = Flow("tanks")
+read = flow.read("read", io.JsonLines("in.jsonl", {"tank": str, "centimetres": float, "per_metre": float}))
+levels = read.map("metres", metres, out={"tank": str, "height": float})
+levels.filter("low", col.height < 5.0).write("out", io.JsonLines("out.jsonl"))
+"""
+GOOD = [{"tank": "a", "centimetres": float(n), "per_metre": 100.0} for n in range(3)]
+BAD = [{"tank": "b", "centimetres": 150.0, "per_metre": 0.0}, {"tank": "c", "centimetres": 250.0, "per_metre": 0.0}]
+
+
+@pytest.fixture
+def broken(typed, tmp_path):
+    """A run that has kept two records that broke a step, and one line that is no record."""
+    (tmp_path / "flow.py").write_text(FLOW)
+    lines = [*map(json.dumps, [*GOOD[:1], *BAD, *GOOD[1:]]), '{"tank": "d", "centimetres": "many", "per_metre": 100.0}']
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    code, out, _ = typed("run", "flow.py", "--dead", "dead", "--json")
+    assert code == 0
+    assert json.loads(out)["dead_letters"] == 3
+    return typed
+
+
+def written(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+def listed(typed, *words):
+    code, out, _ = typed("dead", "list", "dead", "--json", *words)
+    assert code == 0
+    return json.loads(out)
+
+
+def test_letters_are_listed_with_step_error_record_and_times(broken):
+    letters = listed(broken, "--step", "metres")
+    assert [letter["record"] for letter in letters] == BAD
+    assert all("ZeroDivisionError" in letter["error"] and "in metres" in letter["error"] for letter in letters)
+    assert all(letter["at_ns"] >= letter["created_ns"] > 0 for letter in letters)
+    assert [letter["step"] for letter in listed(broken)].count("read") == 1
+    code, out, _ = broken("dead", "list", "dead")
+    assert code == 0
+    assert "ZeroDivisionError" in out
+
+
+def test_one_letter_is_shown(broken):
+    number = listed(broken, "--step", "metres")[1]["id"]
+    code, out, _ = broken("dead", "show", "dead", number, "--json")
+    assert code == 0
+    assert json.loads(out)["record"] == BAD[1]
+    code, out, _ = broken("dead", "show", "dead", number)
+    assert "metres" in out
+    assert '"tank":"c"' in out
+
+
+def test_replayed_letters_that_are_mended_go_to_the_sinks_and_leave_the_folder(broken, tmp_path):
+    before = written(tmp_path)
+    code, out, _ = broken("dead", "replay", "flow.py", "dead", "--step", "metres", "--set", "per_metre=100", "--json")
+    assert code == 0
+    assert len(json.loads(out)["released"]) == 2
+    assert written(tmp_path) == [*before, {"tank": "b", "height": 1.5}, {"tank": "c", "height": 2.5}]
+    assert [letter["step"] for letter in listed(broken)] == ["read"]
+    code, out, _ = broken("dead", "replay", "flow.py", "dead", "--set", "centimetres=40")
+    assert code == 0
+    assert "released 1 of 1" in out
+    assert written(tmp_path)[-1] == {"tank": "d", "height": 0.4}
+    assert listed(broken) == []
+
+
+def test_those_that_break_a_step_again_stay(broken, tmp_path):
+    first, second = (letter["id"] for letter in listed(broken, "--step", "metres"))
+    code, _, err = broken("dead", "replay", "flow.py", "dead", first)
+    assert code == 1
+    assert f"{first} stays: metres: ZeroDivisionError" in err
+    assert [letter["id"] for letter in listed(broken, "--step", "metres")] == [first, second]
+    code, out, _ = broken("dead", "replay", "flow.py", "dead", second, "--set", "per_metre=100", "--json")
+    assert json.loads(out)["released"] == [second]
+    assert [letter["id"] for letter in listed(broken, "--step", "metres")] == [first]
+
+
+def test_the_same_folder_serves_run_after_run(broken, tmp_path):
+    broken("dead", "replay", "flow.py", "dead", "--step", "metres", "--set", "per_metre=100")
+    code, _, _ = broken("run", "flow.py", "--dead", "dead", "--on", "threads")
+    assert code == 0
+    letters = listed(broken)
+    assert len(letters) == 4
+    assert len({letter["id"] for letter in letters}) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show", "dead", "99"), "there is no dead letter 99 in 'dead'"),
+        (("list", "nowhere"), "'nowhere' holds no dead letters"),
+        (("replay", "flow.py", "dead", "--set", "per_metre"), "--set takes FIELD=VALUE"),
+    ],
+)
+def test_mistakes_are_told(broken, words, said):
+    code, _, err = broken("dead", *words)
+    assert code in (1, 2)
+    assert said in err
+
+
+def test_a_field_that_the_step_does_not_take_is_told_and_nothing_is_released(broken):
+    code, _, err = broken("dead", "replay", "flow.py", "dead", "--step", "metres", "--set", "per_meter=100")
+    assert code == 1
+    assert "takes no field 'per_meter'" in err
+    assert len(listed(broken)) == 3
