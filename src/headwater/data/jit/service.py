@@ -63,6 +63,12 @@ def wait_for(kernel: Kernel, signature: Signature) -> Form:
     return request.form
 
 
+def is_asked(kernel: Kernel, signature: Signature) -> bool:
+    """Say whether a kernel is being compiled for a signature."""
+    request = _requests.get((id(kernel), signature))
+    return request is not None and not request.done.is_set()
+
+
 def waiting() -> int:
     """Return how many kernels are asked for and not there yet."""
     return sum(not request.done.is_set() for request in list(_requests.values()))
