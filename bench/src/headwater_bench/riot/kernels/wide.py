@@ -68,12 +68,11 @@ def _prolong(ring: NDArray[np.float32], first: int, out: NDArray[np.float32]) ->
     window = len(ring)
     middle = (window - 1) / 2
     total, slope = 0.0, 0.0
-    for position, y in enumerate(ring[first:]):
+    for position in range(window):
+        at = first + position if first + position < window else first + position - window
+        y = float(ring[at])  # uncompiled, a sum with a 32-bit number would be one of 32 bits
         total += y
         slope += (position - middle) * y
-    for position, y in enumerate(ring[:first]):
-        total += y
-        slope += (position + window - first - middle) * y
     mean, slope = total / window, slope / (window * (window * window - 1) / 12)
     for ahead in range(len(out)):
         out[ahead] = mean + slope * (window + ahead - middle)
