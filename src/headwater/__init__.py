@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwater.flow import (
         Batch,
         Cell,
+        Contract,
         Count,
         Flow,
         KeyedStream,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Cell",
+    "Contract",
     "Count",
     "Flow",
     "KeyedStream",

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from headwater import Flow, Profile, StepProfile, col, io, sim
+from headwater import Contract, Flow, Profile, StepProfile, col, io, sim
 from headwater import net as nets
 from headwater.cli import add_commands, app
 from headwater.errors import HeadwaterError, PlacementError
-from headwater.place import Budget, Constraints, Contract, Model, Plan, strategy
+from headwater.place import Budget, Constraints, Model, Plan, strategy
 from headwater.place.from_flow import problem_of
 from headwater.place.score import MEASURES
 
@@ -112,7 +112,14 @@ plans = st.builds(
     net=st.sampled_from(["farm.toml", "nets/farm.npz", "../farm.json"]),
     placement=st.dictionaries(names, names, max_size=5),
     rates_hz=positive | st.dictionaries(names, positive, max_size=3),
-    contract=st.none() | st.builds(Contract, positive, st.none() | positive),
+    contract=st.none()
+    | st.builds(
+        Contract,
+        positive,
+        st.none() | positive,
+        st.none() | positive,
+        st.sampled_from(["best effort", "shed", "block"]),
+    ),
     profile=st.none() | st.just("p/tanks.json") | st.builds(Profile, names, names, st.dictionaries(names, costs)),
     measured_ips=st.none() | positive,
     copies=st.dictionaries(names, st.integers(1, 9), max_size=2),
@@ -332,3 +339,9 @@ def test_a_wrong_command_about_a_plan_says_what_is_wrong(farm, arguments, messag
 def test_nothing_is_written_when_nothing_fits(farm):
     ran(*ASKED[:-4], "--rate", "1e9", "--no-explain", "--output", "plan.json", code=1)
     assert not Path("plan.json").exists()
+
+
+def test_a_contract_that_promises_nothing_is_told_with_the_file(farm):
+    Path("plan.toml").write_text(BY_HAND + "\n[contract]\nrate_hz = 0\n")
+    with pytest.raises(PlacementError, match=r"plan\.toml.*rate_hz must be above 0"):
+        Plan.load("plan.toml")

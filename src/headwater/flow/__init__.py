@@ -3,12 +3,14 @@
 `flow` and `stream` are the builder, `steps` what it builds, `expr` the expressions, `windows` and `aggregates` the window
 language, `state` the form of vectorised keyed steps, `endpoints` what a source and a sink are and may declare, `ranges` how
 a source is read in parts, `identity` what tells one from another, `places` what they may not share, `guarantees` what
-follows for a flow, `trouble` what is done about records that break a step, `profile` what steps cost, `draw` the pictures.
+follows for a flow, `trouble` what is done about records that break a step, `profile` what steps cost, `contract` the
+rate that is promised, `draw` the pictures.
 """
 
 from headwater.data.batch import Batch
 from headwater.data.column import Nullable, Text
 from headwater.data.schema import Schema
+from headwater.flow.contract import Contract
 from headwater.flow.expr import Expr, coalesce, col, greatest, least, when
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile, StepProfile
@@ -20,6 +22,7 @@ from headwater.flow.windows import Count, Session, Sliding, Tumbling
 __all__ = [
     "Batch",
     "Cell",
+    "Contract",
     "Count",
     "Expr",
     "Flow",

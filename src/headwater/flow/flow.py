@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
+from headwater.flow.contract import Above, Contract
+from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Source
 from headwater.flow.places import check_places
 from headwater.flow.steps import DeadLetters, Input, Kind, Read, Step
@@ -38,6 +40,7 @@ class Flow:
         if not isinstance(name, str) or not name:
             raise FlowError(f"a flow needs a name; got {name!r}")
         self.name = name
+        self.promised: Contract | None = None  #: the rate and latency that it asks for, see `contract`
         self._steps: dict[str, Step] = {}
 
     @classmethod
@@ -59,6 +62,22 @@ class Flow:
 
         self.add(name, Read(source), outputs={"out": source.schema}, on_error=on_error)
         return Stream(self, name)
+
+    def contract(
+        self,
+        rate: str | float,
+        latency: Duration | None = None,
+        *,
+        burst: float | None = None,
+        above: Above = "best effort",
+    ) -> Flow:
+        """Ask for a promise: so many records per second, none older than `latency` at a sink, whatever else runs there.
+
+        `burst` records may come at once on top of the rate (what comes in 0.1 s, unless said). What comes `above` both is
+        served as far as there is room, or "shed", or has to wait ("block"). `headwater run` grants or refuses it.
+        """
+        self.promised = Contract.of(rate, latency, burst=burst, above=above)
+        return self
 
     @property
     def dead_letters(self) -> Stream:
@@ -162,12 +181,15 @@ class Flow:
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""
         steps = (replace(step, kind=kinds.get(step.name, step.kind)) for step in self._steps.values())
-        return Flow.of_steps(self.name, steps)
+        flow = Flow.of_steps(self.name, steps)
+        flow.promised = self.promised
+        return flow
 
     def to_json(self) -> dict[str, Any]:
         """Describe the flow as plain data: steps, what they do in words, their streams and schemas."""
         return {
             "flow": self.name,
+            **({} if self.promised is None else {"contract": asdict(self.promised)}),
             "steps": [
                 {
                     "name": step.name,

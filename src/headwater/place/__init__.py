@@ -18,7 +18,7 @@ cases/          the published problems
 from headwater.place.constraints import Constraints, constrain
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement
-from headwater.place.plan import Contract, Plan
+from headwater.place.plan import Plan
 from headwater.place.problem import Model, Problem, Taken
 from headwater.place.score import Score, score
 from headwater.place.strategies import strategy
@@ -27,7 +27,6 @@ from headwater.place.verify import Violation, violations
 __all__ = [
     "Budget",
     "Constraints",
-    "Contract",
     "Model",
     "Objective",
     "Placement",

@@ -25,7 +25,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headwater.errors import NetError, PlacementError, listed, suggestion
+from headwater.errors import FlowError, NetError, PlacementError, listed, suggestion
+from headwater.flow.contract import Contract
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
@@ -40,22 +41,6 @@ from headwater.place.score import MEASURES
 VERSION = 1
 RATE_HZ = 1000.0
 """Records per second of every source when nothing else is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """What is promised to whoever uses a flow."""
-
-    rate_hz: float
-    """Records per second that its sources may bring, all together."""
-    latency_s: float | None = None
-    """How old a record may be at a sink."""
-
-    def __post_init__(self) -> None:
-        for name in ("rate_hz", "latency_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise PlacementError(f"contract: {name} must be above 0; got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +192,7 @@ class Plan:
             plan = msgspec.convert(document, cls)
         except msgspec.ValidationError as slip:
             raise PlacementError(f"plan file '{path}': {slip}") from None
-        except PlacementError as slip:
+        except (PlacementError, FlowError) as slip:
             raise PlacementError(f"plan file '{path}': {slip}") from None
         return plan._moved(lambda name: os.path.normpath(path.parent / name))
 
