@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater import models as models
     from headwater import net as net
     from headwater import place as place
+    from headwater import rate as rate
     from headwater import sim as sim
     from headwater import spark as spark
     from headwater import steps as steps
@@ -75,7 +76,7 @@ __all__ = [
 
 
 #: loaded on use: describing a flow needs none of them, and some need an extra
-_PACKAGES = ("cep", "engine", "io", "models", "net", "place", "sim", "spark", "steps")
+_PACKAGES = ("cep", "engine", "io", "models", "net", "place", "rate", "sim", "spark", "steps")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,16 @@ import typer
 from rich.table import Table
 
 from headwater.cli.locate import find_flow
+from headwater.cli.promise import contract_of
 from headwater.cli.rewire import rewired
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import FlowError
-from headwater.flow.profile import Profile
+from headwater.flow.contract import Contract
+from headwater.flow.flow import Flow
+from headwater.flow.profile import Demand, Profile
+
+_RATE = "10 000/s"
 
 
 def profile(
@@ -28,7 +33,17 @@ def profile(
             help="write the profile to this file, for plan and simulate; with --device, a net of this machine"
         ),
     ] = None,
-    records: Annotated[int, typer.Option(help="how many records to measure with")] = 20_000,
+    records: Annotated[
+        int | None, typer.Option(help="how many records to measure with [default: 20000, with --contract 3000]")
+    ] = None,
+    contract: Annotated[
+        bool, typer.Option("--contract", help="measure too what a promised rate needs, for admission")
+    ] = False,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="with --contract, the rate: 20000/s [default: the flow's own contract, or 10000/s]"),
+    ] = None,
+    within: Annotated[str | None, typer.Option(help="with --contract, the latency to promise, such as 50ms")] = None,
     input: Annotated[
         list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")
     ] = None,
@@ -36,9 +51,11 @@ def profile(
 ) -> None:
     """Measure each step: time per record, overhead per activation, selectivity, bytes, state. Sinks are not written to.
 
-    With --device, measure the machine itself and describe it as a class of devices for a net file.
+    With --device, measure the machine itself and describe it as a class of devices for a net file. With --contract, measure
+    what a promised rate needs: each step's μ, b, s, tmax, A and W as Storm-RTS has them, and the cores reserved here.
 
-    Examples: headwater profile flow.py --output profile.json; headwater profile --device --output here.toml
+    Examples: headwater profile flow.py --output profile.json; headwater profile flow.py --contract --rate 20000/s;
+    headwater profile --device --output here.toml
     """
     if device:
         if flow is not None:
@@ -49,18 +66,34 @@ def profile(
         raise FlowError(
             "say which flow to profile (module:name, path/to/flow.py or riot:etl), or --device for the machine"
         )
-    from headwater.engine.profiler import profile as measure
-
+    if not contract and (rate or within):
+        raise FlowError(f"--{'rate' if rate else 'within'} is of a promise: say --contract too")
+    chosen = rewired(find_flow(flow), inputs=input)
     with progress("measuring"):
-        measured = measure(rewired(find_flow(flow), inputs=input), records=records)
+        measured = _demanding(chosen, rate, within, records) if contract else _usual(chosen, records)
     if output is not None:
         measured.write(output)
     if as_json:
         print_json(msgspec.to_builtins(measured))
         return
     _print(measured)
+    if measured.demand is not None:
+        _print_demand(measured.demand)
     if output is not None:
         console.print(f"wrote {output}")
+
+
+def _usual(flow: Flow, records: int | None) -> Profile:
+    from headwater.engine.profiler import profile as measure
+
+    return measure(flow, records=records or 20_000)
+
+
+def _demanding(flow: Flow, rate: str | None, within: str | None, records: int | None) -> Profile:
+    from headwater.rate.profiler import RECORDS, demanding
+
+    asked = contract_of(flow, rate, within) or Contract.of(_RATE, within)
+    return demanding(flow, asked, records=records or RECORDS)
 
 
 def _device(output: Path | None, as_json: bool) -> None:
@@ -123,3 +156,36 @@ def _print(measured: Profile) -> None:
         console.print(
             f"{', '.join(slow)}: a Python function per record; an expression or map_batches is usually far faster"
         )
+
+
+def _print_demand(demand: Demand) -> None:
+    from headwater.rate.estimate import KAPPA, busy, cores, invocations
+
+    at = f"{demand.rate_hz:,.0f}/s, a tick of {demand.tick_s * 1e3:g} ms"
+    table = Table(title=f"what a promise of {at} needs", title_justify="left", header_style="bold")
+    table.add_column("step")
+    for name in ("μ", "b", "s cores", "tmax µs", "A /s", "W cores", "cold ns/record", "cold µs/tick", "busy cores"):
+        table.add_column(name, justify="right")
+    papers = 0.0
+    for name, step in demand.steps.items():
+        guaranteed = invocations(step, demand.rate_hz)
+        papers += guaranteed.cores
+        table.add_row(
+            name,
+            f"{step.scale:.3g}",
+            f"{step.batch:,}",
+            f"{step.cores:.2f}",
+            f"{step.limit_s * 1e6:,.0f}",
+            f"{guaranteed.per_s:,.0f}",
+            f"{guaranteed.cores:.3f}",
+            f"{step.record_s * 1e9:,.0f}",
+            f"{step.tick_s * 1e6:,.0f}",
+            f"{busy(step, demand.rate_hz, demand.tick_s):.3f}",
+        )
+    console.print(table)
+    needed = cores(demand, demand.rate_hz, demand.tick_s)
+    console.print(
+        f"Storm-RTS would reserve {papers:.2f} cores; reserved here {needed:.2f}: {KAPPA:g} × the busy cores and "
+        f"{demand.engine_s * 1e6:.0f} µs of the engine per tick",
+        highlight=False,
+    )

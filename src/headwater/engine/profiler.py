@@ -35,24 +35,33 @@ SIZES = (10, 50, 250)
 _FULL_SPEED_HZ = 1e9
 
 
-def profile(flow: Flow, *, records: int = 20_000) -> Profile:
-    """Run a flow's first records through its steps, one thread and nothing written, and measure each step."""
-    flow.check()
-    batches = {step.name: _read(step, records) for step in flow.steps.values() if step.is_source}
-    for name, (found, _) in batches.items():
+Samples = dict[str, tuple[list[Batch], float]]  #: by source: records, and the seconds that it took to get one
+
+
+def sampled(flow: Flow, records: int) -> Samples:
+    """Return the first records of each source; one that has none is an error."""
+    samples = {step.name: _read(step, records) for step in flow.steps.values() if step.is_source}
+    for name, (found, _) in samples.items():
         if not found:
             raise RunError(
                 f"source {name!r} gave no record, so what the steps after it cost cannot be measured; "
                 "give it some, with --input FILE if it cannot be read here",
                 step=name,
             )
+    return samples
+
+
+def profile(flow: Flow, *, records: int = 20_000, samples: Samples | None = None) -> Profile:
+    """Run a flow's first records, or these, through its steps, one thread and nothing written, and measure each step."""
+    flow.check()
+    batches = sampled(flow, records) if samples is None else samples
     runs = [_Pass(flow, batches, size) for size in SIZES for _ in range(2)]  # the first of a size warms up
     steps = {step.name: _profile(step, runs[1::2]) for step in flow.in_order() if step.name != DEAD_LETTERS}
     return Profile(flow.name, f"{platform.node()} ({platform.machine()})", steps)
 
 
 def _read(step: Step, records: int) -> tuple[list[Batch], float]:
-    """Return a source's first records, and the time it took to get them."""
+    """Return a source's first records, and the processor time it took to get one: not that of waiting for it."""
     assert isinstance(step.kind, Read)
     # what makes its records at a set rate need not be waited for
     source = at_rate(step.kind.source, _FULL_SPEED_HZ) or step.kind.source
@@ -61,9 +70,9 @@ def _read(step: Step, records: int) -> tuple[list[Batch], float]:
     count, spent_s, patience = 0, 0.0, 50
     try:
         while count < records and patience:
-            start = time.perf_counter()
+            start = time.process_time()
             batch = reader.read(min(1000, records - count), 0.1)
-            spent_s += time.perf_counter() - start
+            spent_s += time.process_time() - start
             if batch is None:
                 break
             patience = patience - 1 if not batch.length else 50
@@ -78,7 +87,7 @@ def _read(step: Step, records: int) -> tuple[list[Batch], float]:
 class _Pass:
     """One pass of all records through all steps at one batch size."""
 
-    def __init__(self, flow: Flow, sources: dict[str, tuple[list[Batch], float]], size: int) -> None:
+    def __init__(self, flow: Flow, sources: Samples, size: int) -> None:
         self.spent_s: dict[str, float] = defaultdict(float)
         self.turns: dict[str, int] = defaultdict(int)
         self.taken: dict[str, int] = defaultdict(int)

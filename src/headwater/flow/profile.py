@@ -36,6 +36,35 @@ class StepProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDemand:
+    """What a step needs where a rate is promised: as Storm-RTS reckons it, and as it costs when it runs once a tick."""
+
+    #: μ: records that come here for each that the sources bring
+    scale: float
+    #: b: records of an invocation, so many that 70 % of its time goes to them
+    batch: int
+    #: s: cores of an invocation, so few that it takes 20 % longer than with a whole one
+    cores: float
+    #: tmax: the longest that such an invocation took
+    limit_s: float
+    #: processor seconds per record, and per tick whatever the number of records, with a cold cache
+    record_s: float
+    tick_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a flow needs where a rate is promised, measured at one rate and good for others near it."""
+
+    rate_hz: float
+    #: how long its sources let records gather, so that each step runs once in that time
+    tick_s: float
+    #: e: processor seconds of the engine itself per tick, on this machine
+    engine_s: float
+    steps: Mapping[str, StepDemand]
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """The profiles of a flow's steps, and where they were measured."""
 
@@ -43,6 +72,8 @@ class Profile:
     device: str
     steps: Mapping[str, StepProfile]
     version: int = 1
+    #: what `headwater profile --contract` adds
+    demand: Demand | None = None
 
     def of(self, step: str) -> StepProfile:
         """Return a step's profile, or say that it is missing."""

@@ -1,0 +1,82 @@
+"""How many cores a promise needs: Storm-RTS's reservation, ours for a flow that runs once a tick, and what would fit.
+
+W = κ(Σ A·c + e/τ): what each step costs each time it runs, as often as it runs, and the engine's own work each tick. A
+step runs once in τ, or once a record where records come more seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Demand, StepDemand
+
+KAPPA = 1.4
+"""How much more is reserved than the profile says: the least that was enough at all of 18 points tried."""
+
+TICKS = 4
+"""The ticks that fit into a promised latency: records gather for one, and the others are for the work."""
+
+SHORTEST_S, LONGEST_S, USUAL_S = 0.001, 0.25, 0.01
+_WORTH_MORE_S = 0.02  #: beyond, a longer tick saves next to nothing
+
+
+def tick_of(contract: Contract) -> float:
+    """Return τ, for how long sources let records gather so that they leave in time."""
+    if contract.latency_s is None:
+        return USUAL_S
+    return min(max(contract.latency_s / TICKS, SHORTEST_S), _WORTH_MORE_S)
+
+
+def cores(demand: Demand, rate_hz: float, tick_s: float) -> float:
+    """Return W, the cores to reserve for a rate."""
+    work = sum(busy(step, rate_hz, tick_s) for step in demand.steps.values())
+    return KAPPA * (work + demand.engine_s / tick_s)
+
+
+def busy(step: StepDemand, rate_hz: float, tick_s: float) -> float:
+    """Return A·c, the share of a core that one step uses."""
+    arrivals_hz = rate_hz * step.scale
+    return min(1 / tick_s, arrivals_hz) * step.tick_s + arrivals_hz * step.record_s
+
+
+@dataclass(frozen=True, slots=True)
+class Invocations:
+    """What Storm-RTS would guarantee one step, and reserve for it."""
+
+    per_s: float  #: A = λμ/b
+    cores: float  #: W = A·tmax·s
+
+
+def invocations(step: StepDemand, rate_hz: float) -> Invocations:
+    """Return the paper's A and W of a step."""
+    per_s = rate_hz * step.scale / step.batch
+    return Invocations(per_s, per_s * step.limit_s * step.cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """What would fit instead; None where nothing of the kind does."""
+
+    rate_hz: float | None  #: with the same latency
+    latency_s: float | None  #: with the same rate
+
+
+def nearest(demand: Demand, contract: Contract, room: float) -> Nearest:
+    """Return the highest rate at this latency, and the shortest latency at this rate, that fit into so many cores."""
+    tick_s = tick_of(contract)
+    rate = _last_that_fits(lambda hz: cores(demand, hz, tick_s) <= room, contract.rate_hz)
+    tick = _last_that_fits(lambda share: cores(demand, contract.rate_hz, LONGEST_S / share) <= room, LONGEST_S / tick_s)
+    # at most one tick: a share of 1 is the longest
+    latency = None if tick is None or tick < 1 else TICKS * LONGEST_S / tick
+    return Nearest(rate, latency)
+
+
+def _last_that_fits(fits: Callable[[float], bool], most: float) -> float | None:
+    """Return the largest value up to `most` that fits, where all below one that fits do; None if next to nothing does."""
+    low, high = 0.0, most
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low if low > most * 1e-3 else None

@@ -1,0 +1,180 @@
+"""Measures what a promise needs: Storm-RTS's figures, and what each step costs when it runs cold, once a tick.
+
+A loop that never rests finds code and data in the cache and predicts 5 to 56 % of what the engine really uses. So the
+chain runs batch by batch and sleeps to each tick, timed by the thread's processor clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from headwater.engine import run
+from headwater.engine.profiler import Samples, profile, sampled
+from headwater.flow.contract import Contract
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.profile import Demand, Profile, StepDemand
+from headwater.io import Discard, Generate
+from headwater.rate.chain import Chain, Feed, Turn, dry
+from headwater.rate.estimate import tick_of
+
+RECORDS = 3_000
+"""How many records Storm-RTS's figures and selectivities are measured with: a second or two for a flow of ten steps."""
+
+POINT_S = 1.0
+"""How long the chain ticks at each of its batch sizes."""
+
+_SIZES = (1.0, 3.0)  #: ticks' worth of records, each a point of the line that gives the cost per record and per tick
+_EFFICIENT = 0.7  #: the share of an invocation's time that goes to its records, by which Storm-RTS chooses batches
+_SLOWER = 1.2  #: how much longer an invocation may take by getting fewer cores, by which it chooses those
+_LARGEST_BATCH = 1_000  #: what a source hands over at once while it is sampled: no invocation can be measured with more
+_HOT = (10, 200)  #: batches from which the cost of an invocation and of a record are told apart
+
+
+def demanding(flow: Flow, contract: Contract, *, records: int = RECORDS, point_s: float = POINT_S) -> Profile:
+    """Return the flow's profile with its demand at the contract's rate and tick."""
+    flow = dry(flow)
+    samples = sampled(flow, records)
+    usual = profile(flow, samples=samples)
+    scales = scales_of(flow, usual)
+    batches = _batches(flow, samples)
+    papers = _invoked(flow, samples, batches)
+    lines = _cold(flow, samples, contract, point_s)
+    steps = {
+        name: StepDemand(scale, batches.get(name, 1), *_limits(papers.get(name, [])), *lines.get(name, (0.0, 0.0)))
+        for name, scale in scales.items()
+    }
+    tick_s = tick_of(contract)
+    demand = Demand(contract.rate_hz, tick_s, engine_per_tick(tick_s, point_s), steps)
+    return dataclasses.replace(usual, demand=demand)
+
+
+def scales_of(flow: Flow, measured: Profile) -> dict[str, float]:
+    """Return μ of every step: the records that come to it for each that the sources bring, which bring equally many."""
+    sources = sum(step.is_source for step in flow.steps.values())
+    scales: dict[str, float] = {}
+    for step in flow.in_order():
+        if step.is_source:
+            scales[step.name] = 1 / sources
+        elif step.name != DEAD_LETTERS:
+            given = [each for each in step.inputs if each.step in scales]
+            scales[step.name] = sum(scales[i.step] * _out(measured, i.step, i.port) for i in given)
+    return scales
+
+
+def _out(measured: Profile, step: str, port: str) -> float:
+    return measured.steps[step].selectivity.get(port, 1.0)
+
+
+def _batches(flow: Flow, samples: Samples) -> dict[str, int]:
+    """Return b of every step, the smallest batch at which 70 % of an invocation's time goes to its records."""
+    timed = [(size, _invoked(flow, samples, dict.fromkeys(flow.steps, size))) for size in _HOT]
+    (few, short), (many, long) = (
+        (size, {name: _median([t.cpu_s for t in turns if t.records == size]) for name, turns in by_step.items()})
+        for size, by_step in timed
+    )
+    found = {}
+    for name in long:
+        per_record = max(0.0, long[name] - short.get(name, 0.0)) / (many - few)
+        per_turn = max(0.0, short.get(name, 0.0) - few * per_record)
+        wanted = _EFFICIENT / (1 - _EFFICIENT) * per_turn / per_record if per_record else _LARGEST_BATCH
+        found[name] = max(1, min(_LARGEST_BATCH, math.ceil(wanted)))
+    return found
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values)) if values else 0.0
+
+
+def _invoked(flow: Flow, samples: Samples, batches: Mapping[str, int]) -> dict[str, list[Turn]]:
+    """Run the samples with each step's own batch; return its turns, but for the first, which warm up."""
+    chain = Chain(flow, batches)
+    for source, (found, _) in samples.items():
+        for batch in found:
+            chain.push(source, batch)
+    chain.close()
+    return {name: turns[len(turns) // 4 :] for name, turns in chain.turns.items()}
+
+
+def _limits(turns: list[Turn]) -> tuple[float, float]:
+    """Return s and tmax: fewer cores stretch the part of a turn that computes, until the turn takes 20 % longer.
+
+    Reckoned, which needs no quota, from the turn's processor time, which one turn in twenty may exceed, and from what it
+    waits, which is what nearly all turns do: the others' waiting is for a processor that someone else had.
+    """
+    if not turns:
+        return 0.0, 0.0
+    cpu_s = float(np.percentile([turn.cpu_s for turn in turns], 95))
+    waits_s = max(0.0, float(np.percentile([turn.wall_s - turn.cpu_s for turn in turns], 10)))
+    computing = cpu_s / (cpu_s + waits_s) if cpu_s else 1.0
+    return computing / (computing + _SLOWER - 1), _SLOWER * (cpu_s + waits_s)
+
+
+def _cold(flow: Flow, samples: Samples, contract: Contract, point_s: float) -> dict[str, tuple[float, float]]:
+    """Return, by step, processor seconds per record and per tick."""
+    per_tick = contract.rate_hz * tick_of(contract) / len(samples)
+    points = [_ticked(flow, samples, max(1, round(size * per_tick)), contract, point_s) for size in _SIZES]
+    names = {name for point in points for name in point}
+    return {name: _line([point[name] for point in points if name in point]) for name in names}
+
+
+def _ticked(
+    flow: Flow, samples: Samples, count: int, contract: Contract, seconds: float
+) -> dict[str, tuple[float, float]]:
+    """Run so many records of each source at every tick; return the mean records and processor seconds of a tick."""
+    tick_s = tick_of(contract)
+    feeds = {source: Feed(flow, source, samples) for source in samples}
+    chain = Chain(flow)
+    spent: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    due_s = time.monotonic()
+    ticks = max(10, round(seconds / tick_s))
+    for tick in range(ticks):
+        for source, feed in feeds.items():
+            batch, read, again = feed.take(count)
+            if again and tick:
+                chain.close()
+                chain = Chain(flow)  # event time would go back
+            chain.turns.clear()
+            chain.push(source, batch)
+            if tick >= ticks // 5:
+                spent[source].append((read.records, read.cpu_s))
+                for name, turns in chain.turns.items():
+                    spent[name].append((sum(turn.records for turn in turns), sum(turn.cpu_s for turn in turns)))
+        due_s = max(due_s + tick_s, time.monotonic())
+        time.sleep(max(0.0, due_s - time.monotonic()))
+    chain.close()
+    for feed in feeds.values():
+        feed.close()
+    return {name: _mean(each, (ticks - ticks // 5)) for name, each in spent.items()}
+
+
+def _mean(turns: list[tuple[int, float]], ticks: int) -> tuple[float, float]:
+    """Return mean records and seconds of a tick; the few dearest count as the dearest of the others do."""
+    cpu_s = np.array([each for _, each in turns])
+    cpu_s = np.minimum(cpu_s, np.percentile(cpu_s, 97))
+    return sum(records for records, _ in turns) / ticks, float(cpu_s.sum()) / ticks
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the cost per record and per tick of a line through points of records and seconds, neither below 0."""
+    (few, least), (many, most) = min(points), max(points)
+    if many <= few or most <= least:
+        return 0.0, max(least, most)
+    per_record = min((most - least) / (many - few), least / few if few else math.inf)
+    return per_record, max(0.0, least - per_record * few)
+
+
+def engine_per_tick(tick_s: float, seconds: float = POINT_S) -> float:
+    """Return e, what a tick costs the engine itself on this machine: threads that wake, and a queue between them."""
+    flow = Flow("nothing")
+    source = Generate(lambda n: {"x": n}, {"x": int}, rate=2 / tick_s, tick="1 ms")
+    flow.read("numbers", source).write("out", Discard())
+    before_s = time.process_time()
+    report = run(flow, workers=1, linger=f"{tick_s * 1e3:.3f} ms", seconds=seconds, measure=True)
+    spent_s = time.process_time() - before_s
+    return spent_s / max(1, report.last.steps["out"].activations)

@@ -1,0 +1,74 @@
+"""The profile of a contract has every figure of the paper, and a file that older and newer readers understand."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater import Contract, Flow, Profile, col, io
+from headwater.cli import add_commands, app
+from headwater.rate import demanding, invocations
+
+FLOW = """
+from headwater import Flow, col, io
+flow = Flow("tanks").contract("2 000/s", "80 ms")
+levels = flow.read("levels", io.Generate(lambda n: {"height": n % 100 * 1.0}, {"height": float}, rate=1000))
+levels.filter("low", col.height < 25).write("alarms", io.Discard())
+"""
+
+
+def tanks(sink=None) -> Flow:
+    flow = Flow("tanks")
+    made = [{"height": float(n % 100), "at": 1_000_000 * n} for n in range(4000)]
+    levels = flow.read("levels", io.Items(made, {"height": float, "at": int}))
+    levels.filter("low", col.height < 25).write("alarms", sink or io.Discard())
+    return flow
+
+
+def test_each_step_has_the_paper_s_figures_and_the_cold_ones_and_sinks_stay_empty():
+    sink = io.Collect()
+    measured = demanding(tanks(sink), Contract.of("2 000/s", "80 ms"), records=1000, point_s=0.2)
+    assert sink.records == []
+    demand = measured.demand
+    assert demand.tick_s == 0.02
+    assert demand.engine_s > 0
+    assert list(demand.steps) == ["levels", "low", "alarms"]
+    assert demand.steps["low"].scale == 1.0
+    assert demand.steps["alarms"].scale == pytest.approx(0.25, abs=0.02)
+    low = demand.steps["low"]
+    assert 1 <= low.batch <= 1000
+    assert 0 < low.cores <= 1
+    assert low.limit_s > 0
+    assert low.tick_s + low.record_s > 0
+    assert invocations(low, 2000).cores > 0
+
+
+def test_the_file_holds_it_and_a_profile_without_it_is_still_read(tmp_path):
+    measured = demanding(tanks(), Contract.of("2 000/s"), records=500, point_s=0.1)
+    measured.write(tmp_path / "new.json")
+    assert Profile.load(tmp_path / "new.json") == measured
+    before = json.loads((tmp_path / "new.json").read_text())
+    del before["demand"]
+    (tmp_path / "old.json").write_text(json.dumps(before))
+    old = Profile.load(tmp_path / "old.json")
+    assert old.demand is None
+    assert old.steps == measured.steps
+
+
+def test_the_command_takes_the_flow_s_own_contract_and_prints_both_reckonings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tanks.py").write_text(FLOW)
+    add_commands()
+    done = CliRunner().invoke(app, ["profile", "tanks.py", "--contract", "--records", "500", "--output", "p.json"])
+    assert done.exit_code == 0, done.output
+    assert "a promise of 2,000/s, a tick of 20 ms" in done.output
+    assert "Storm-RTS would reserve" in done.output
+    assert Profile.load(Path("p.json")).demand.rate_hz == 2000
+
+
+def test_a_rate_without_contract_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tanks.py").write_text(FLOW)
+    done = CliRunner().invoke(app, ["profile", "tanks.py", "--rate", "5/s"])
+    assert "say --contract too" in str(done.exception)
