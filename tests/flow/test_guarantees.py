@@ -69,6 +69,12 @@ def test_what_was_counted_twice_does_not_go_away_by_overwriting():
     assert through(SOURCES["position"], SINKS["idempotent"], counted=True).holds == "exactly once"
 
 
+def test_a_source_that_recognizes_what_is_sent_again_has_it_once():
+    source = io.Mqtt("localhost", "t", SCHEMA, qos=2)
+    assert through(source, SINKS["transactional"], counted=True).holds == "exactly once"
+    assert through(source, SINKS["neither"]).holds == "at least once"
+
+
 def test_each_sink_has_its_own_sources_and_links_are_named():
     flow = Flow("two")
     first, second = flow.read("list", SOURCES["position"]), flow.read("broker", SOURCES["never"])

@@ -17,14 +17,15 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.ranges import Sizes, Wanted, ranges_of
 from headwater.io.log import Log
+from headwater.io.receiving import Receiver
+from headwater.io.receiving.rounds import batches_of, entries, last_in, packed
 from headwater.operators.operator import DEAD
 from headwater.spark import sources
 from headwater.spark.sources import open_source
 from headwater.spark.sources.control import Control
 from headwater.spark.sources.data_source import plain
 from headwater.spark.sources.kafka import records, rows_from
-from headwater.spark.sources.logged import LoggedRanges, Receiver
-from headwater.spark.sources.rounds import batches_of, entries, last_in, packed
+from headwater.spark.sources.logged import LoggedRanges
 from headwater_bench.experiments.broker import broker
 from headwater_bench.riot.sources import MessageFile, Messages
 

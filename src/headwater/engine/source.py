@@ -13,7 +13,7 @@ from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
-from headwater.flow.endpoints import Reader, awaits_commit, commit, dropped_by, opened, position_of
+from headwater.flow.endpoints import Reader, awaits_commit, commit, dropped_by, opened, position_of, resume_of
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
 from headwater.operators.operator import rejected
@@ -58,7 +58,15 @@ class SourceThread:
         kind = self.task.instance.step.kind
         assert isinstance(kind, Read)
         self.handed = position
-        self._reader = opened(kind.source, self._reject, position)
+        checkpointer = self.run.checkpointer
+        if checkpointer is not None and resume_of(kind.source) == "sender":
+            # a sender that had to wait for checkpoints would send what it may have on its way, 20 messages, and stop
+            from headwater.io.receiving import ReceivedReader
+
+            folder = checkpointer.received_folder(self.task.instance)
+            self._reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
+        else:
+            self._reader = opened(kind.source, self._reject, position)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
     def close(self) -> None:

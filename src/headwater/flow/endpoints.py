@@ -6,6 +6,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a source may have | which says |
 |---|---|
 | `resume` | how reading goes on after a stop, see `Resume` |
+| `recognizes` | that `open(reject, known)` takes what a reader told as `known`, and what its sender sends again comes once |
 | `ranges(wanted)` | that ranges of it can be read side by side, see `headwater.flow.ranges` |
 | `at_rate(rate)` | that the same records can be had at another rate |
 | `from_file(path)` | that the same kind of records can be read from a file, in a form of their own |
@@ -17,6 +18,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
+| `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
 | `awaits_commit` | true while its sender sends no more until what it sent is committed, so that nobody must dawdle |
 | `dropped` | how many records it had no room for, a number that only grows: its sender cannot be made to wait |
 
@@ -210,9 +212,19 @@ def from_file(source: Source, path: Path) -> Source | None:
 
 def opened(source: Source, reject: Reject, position: Any = None) -> Reader:
     """Open a source after a position; one that does not resume by position starts as it always does."""
-    if position is not None and resume_of(source) == "position":
+    if position is not None and (resume_of(source) == "position" or recognizes(source)):
         return source.open(reject, position)  # type: ignore[call-arg]  # it says that it takes one
     return source.open(reject)
+
+
+def recognizes(source: Source) -> bool:
+    """Tell whether what a source is sent again, after a stop, comes once."""
+    return getattr(source, "recognizes", False) is True
+
+
+def known_of(reader: Reader) -> Any:
+    """Return by what a source recognizes what it is sent again; None for one that cannot."""
+    return getattr(reader, "known", None)
 
 
 def position_of(reader: Reader) -> Any:

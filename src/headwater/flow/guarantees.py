@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headwater.flow.endpoints import Delivery, Resume, delivery_of, described, resume_of
+from headwater.flow.endpoints import Delivery, Resume, delivery_of, described, recognizes, resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, DeadLetters, Read, Step, Write
 
@@ -71,7 +71,8 @@ def _at(flow: Flow, sink: Step, kind: Write) -> Guarantee:
 
     lost = [link(name, _LOST) for name, resume in resumes.items() if resume == "never"]
     lost += [f"step {step.name!r} keeps state that it cannot save" for step in stateful if not _saves(step)]
-    twice = [link(name, _AGAIN[resume]) for name, resume in resumes.items() if resume in _AGAIN]
+    again = {name: _AGAIN[resume] for name, resume in resumes.items() if resume in _AGAIN}
+    twice = [link(name, why) for name, why in again.items() if not recognizes(sources[name])]
     if delivery == "idempotent" and not stateful:
         twice = []  # the same record comes again and changes nothing; what was counted twice would be another
     if delivery == "neither":

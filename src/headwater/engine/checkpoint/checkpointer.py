@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
@@ -76,9 +77,13 @@ class Checkpointer:
 
     def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
         """Open a sink to be written in parts, each of which is there when its checkpoint is complete."""
-        name = instance.step.name if instance.step.instances == 1 else f"{instance.step.name} {instance.number}"
+        name = _name(instance)
         known = self.recovery is not None and self.recovery.knows(instance.step.name)
         return transaction_of(sink, schema, ledger_of(self.store.folder, name, self._after if known else -1))
+
+    def received_folder(self, instance: Instance) -> Path:
+        """Return where a source keeps what it was sent, for senders that wait until it is safe."""
+        return self.store.folder / "sources" / quote(_name(instance), safe=" ")
 
     def attach(self, run: EngineRun) -> None:
         """Take up the work for a run: its tasks get their state, and tell when they have saved themselves."""
@@ -279,3 +284,8 @@ class Checkpointer:
         made.complete += 1
         made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
         made.slowest_s = max(made.slowest_s, made.seconds)
+
+
+def _name(instance: Instance) -> str:
+    step = instance.step
+    return step.name if step.instances == 1 else f"{step.name} {instance.number}"

@@ -122,11 +122,13 @@ class Mqtt:
     @overload
     def open(self, given: Schema) -> MqttWriter: ...
     def open(self, given: Reject | Schema, position: Any = None) -> MqttReader | MqttWriter:
-        """Start reading (the broker knows from where); with a schema instead, start publishing."""
+        """Start reading (the broker knows from where, and `position` is what is known to be here of that); with a schema
+        instead, start publishing.
+        """
         from headwater.io.mqtt.reader import MqttReader
         from headwater.io.mqtt.writer import MqttWriter
 
-        return MqttWriter(self, given) if isinstance(given, Schema) else MqttReader(self, given)
+        return MqttWriter(self, given) if isinstance(given, Schema) else MqttReader(self, given, position or ())
 
     @property
     def writers(self) -> Literal["one", "many"]:
@@ -139,6 +141,11 @@ class Mqtt:
     def resume(self) -> Resume:
         """Whether the broker keeps what was not acknowledged, as it does with QoS 1."""
         return "sender" if self.qos else "never"
+
+    @property
+    def recognizes(self) -> bool:
+        """Whether a message that comes again is told from a new one, also by a later run."""
+        return self.qos == 2
 
     @property
     def identity(self) -> Identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,8 +33,10 @@ class Inbox:
     taken once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Sequence[int] = ()) -> None:
+        """Begin with the numbers of messages that an earlier run has, if the broker still has its session."""
         self.states = np.zeros(1 << 16, np.uint8)  #: by packet number
+        self.states[list(known)] = TOLD
         self.position = 0  #: of the first message that was not handed out
         self.waiting = 0
         self._waiting: deque[Received] = deque()
@@ -41,6 +44,27 @@ class Inbox:
         self._done: dict[int, bytes] = {}  # payloads of messages that nobody could be told of, by number
         self._again: dict[int, bytes] = {}  # payloads that the broker sends again, since it was not told, by number
         self._session = 0
+        self._remembers = False  # whether somebody takes note of `known`
+        self._releasing: list[bytes] = []  # PUBCOMPs of numbers that are still noted as known
+        self._released: list[bytes] = []  # of those that are left out of what was asked for last
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether the broker waits until numbers are no longer noted as known."""
+        return bool(self._releasing)
+
+    def known(self) -> list[int]:
+        """Return the numbers of messages of QoS 2 that were handed out, and that the broker may send again.
+
+        Who asks keeps them, and commits then. Until that a number is not free: the next message that has it would be
+        taken for the old one by who finds it noted.
+        """
+        self._remembers = True
+        self._released += self._releasing
+        self._releasing = []
+        told = np.flatnonzero(self.states == TOLD)
+        handed = [_numbers_of_2(each.messages) for each in self._handed if each.session == self._session]
+        return sorted({*told.tolist(), *(number for numbers in handed for number in numbers)})
 
     def begin(self, *, session_kept: bool) -> None:
         """Hear that the broker is there again."""
@@ -54,11 +78,12 @@ class Inbox:
             self.states[:] = FREE
             self._done.clear()
             self._again.clear()
+            self._releasing, self._released = [], []
             self._waiting = deque(_forgotten(messages) for messages in self._waiting)
 
     def put(self, received: Received) -> bytes:
         """Keep messages; return what is to be answered at once."""
-        answers = _answers(received)
+        answers = self._answers(received)
         suspects = received.flags & (SUSPECT | (DUPLICATE if self._again else 0))
         if np.any(suspects):
             received, more = self._unsuspected(received, np.flatnonzero(suspects))
@@ -89,7 +114,7 @@ class Inbox:
 
     def commit(self, position: int, *, connected: bool) -> bytes:
         """Return the acknowledgements of what was handed out before a position."""
-        told = []
+        told, self._released = self._released if connected else [], []
         while self._handed and self._handed[0].position - len(self._handed[0].messages) < position:
             handed = self._handed.popleft()
             messages, beyond = handed.messages, handed.position - position
@@ -112,6 +137,19 @@ class Inbox:
             return b""
         self.states[numbers] = np.where(qos == 2, TOLD, FREE)
         return packets_of(np.where(qos == 2, _PUBREC, _PUBACK), numbers)
+
+    def _answers(self, received: Received) -> bytes:
+        """Return what QoS 2 has us say: PUBCOMP to PUBREL, PUBREC again to a message that came again."""
+        kinds, numbers = received.answers[:, 0], received.answers[:, 1].astype(np.uint16)
+        rows = np.flatnonzero((kinds == _PUBREL) | (kinds == TELL_AGAIN))
+        if not len(rows):
+            return b""
+        answers = packets_of(np.where(kinds[rows] == _PUBREL, _PUBCOMP, _PUBREC), numbers[rows])
+        if not self._remembers or np.all(kinds[rows] != _PUBREL):
+            return answers
+        released = kinds[rows] == _PUBREL
+        self._releasing.append(packets_of(np.full(int(released.sum()), _PUBCOMP), numbers[rows][released]))
+        return packets_of(np.full(int((~released).sum()), _PUBREC), numbers[rows][~released])
 
     def _unsuspected(self, received: Received, suspects: NDArray[np.int64]) -> tuple[Received, bytes]:
         """Leave out what is here already; return also what is to be acknowledged of that."""
@@ -145,11 +183,9 @@ def packets_of(firsts: NDArray[np.int64], numbers: NDArray[np.uint16]) -> bytes:
     return out.tobytes()
 
 
-def _answers(received: Received) -> bytes:
-    """Return what QoS 2 has us say: PUBCOMP to PUBREL, PUBREC again to a message that came again."""
-    kinds, numbers = received.answers[:, 0], received.answers[:, 1].astype(np.uint16)
-    rows = np.flatnonzero((kinds == _PUBREL) | (kinds == TELL_AGAIN))
-    return packets_of(np.where(kinds[rows] == _PUBREL, _PUBCOMP, _PUBREC), numbers[rows]) if len(rows) else b""
+def _numbers_of_2(messages: Received) -> list[int]:
+    numbers: list[int] = messages.numbers[messages.flags >> 1 & 3 == 2].tolist()
+    return numbers
 
 
 def _forgotten(messages: Received) -> Received:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from threading import Event
 
 import numpy as np
@@ -38,11 +39,11 @@ class MqttReader:
     acknowledged otherwise. A broker sends only so many messages that are not acknowledged.
     """
 
-    def __init__(self, source: Mqtt, reject: Reject) -> None:
+    def __init__(self, source: Mqtt, reject: Reject, known: Sequence[int] = ()) -> None:
         checked_filter(source.topic)
         self._source, self._schema, self._reject = source, source.schema, reject
         self._decoder = None if source.payload == "text" else JsonColumns(source.fields)
-        self._inbox = Inbox()
+        self._inbox = Inbox(known)
         self.states = self._inbox.states
         self._commits_itself = True
         self._asked = self._stopped = False
@@ -58,6 +59,14 @@ class MqttReader:
     def position(self) -> int:
         """How many messages were handed out, since the reader was opened; the broker knows what was acknowledged before."""
         return self._inbox.position
+
+    @property
+    def known(self) -> list[int] | None:
+        """With QoS 2, what an earlier reader's successor has to know to take no message twice; see `Inbox.known`."""
+        if self._source.qos < 2:
+            return None
+        with self._connection.changed:
+            return self._inbox.known()
 
     @property
     def awaits_commit(self) -> bool:
@@ -77,7 +86,7 @@ class MqttReader:
         with changed:
             if not self._inbox.waiting:
                 self._connection.check()
-                changed.wait_for(lambda: self._inbox.waiting, timeout_s)
+                changed.wait_for(lambda: self._inbox.waiting or self._inbox.is_releasing, timeout_s)
             messages = self._inbox.take(limit)
             if messages is not None and self._source.qos and len(messages) >= _MANY:
                 now = now_ns()

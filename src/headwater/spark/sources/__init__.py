@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from headwater.errors import RunError
 from headwater.flow.endpoints import Source, check_source
 from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
+from headwater.io.receiving import Receiver
 from headwater.spark.native import NativeSource, reads
 from headwater.spark.sources.control import Control
-from headwater.spark.sources.logged import LoggedRanges, Receiver
+from headwater.spark.sources.logged import LoggedRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

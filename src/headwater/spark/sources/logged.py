@@ -1,25 +1,16 @@
-"""Sources that cannot be read twice, or only here: a thread reads them into a log, and Spark reads the log."""
+"""Sources that cannot be read twice, or only here: they are received into a log, and Spark reads the log."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 
 from headwater.data.batch import Batch
-from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Reader, Reject, Source, commit, dropped_by, opened, position_of
+from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
-from headwater.io.log import Consumer, Entry, Log
-from headwater.operators.operator import DEAD, rejected
-from headwater.spark.sources.rounds import batches_of, entries, last_in, last_of, packed
-
-log = logging.getLogger(__name__)
-
-_RECORDS = 4096  # read at once
-_PATIENCE_S = 0.05
-_MOST_BYTES = 2**30  # on disk; beyond, reading waits until Spark has caught up
+from headwater.io.log import Consumer, Entry
+from headwater.io.receiving.rounds import batches_of, entries, last_of
+from headwater.operators.operator import DEAD
 
 
 class LoggedRanges(Ranges):
@@ -78,79 +69,3 @@ class LoggedRanges(Ranges):
             consumer.release(end["position"])
         finally:
             consumer.close()
-
-
-class Receiver:
-    """The thread that reads a source into its log; what the source sent is acknowledged when it is safe there."""
-
-    def __init__(self, step: str, source: Source, folder: Path, *, until_idle: bool) -> None:
-        self._step, self._until_idle = step, until_idle
-        self._letters: list[Batch] = []
-        self._stopping = Event()
-        self.error: HeadwaterError | None = None  #: why it ended early, if it did
-        self.dropped = 0  #: messages that the reader had no room for
-        self._log = Log(folder)
-        self._reader: Reader | None = None
-        try:
-            last = last_in(folder, self._log.end)
-            if not last.ended:
-                self._reader = opened(source, self._reject, last.position)
-                # from now on nothing is acknowledged but what is in the log
-                commit(self._reader, position_of(self._reader))
-        except BaseException:
-            self._log.close()
-            raise
-        self._thread = Thread(target=self._run, name=f"read {step}", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop reading; what was read is safe."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        reader = self._reader
-        try:
-            if reader is not None:
-                self._read_all(reader)
-        except HeadwaterError as error:
-            self._stopped(error)
-        except Exception as error:
-            log.exception("source %s broke", self._step)
-            self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
-        finally:
-            if reader is not None:
-                reader.close()
-                self.dropped = dropped_by(reader)  # since it was last read
-            try:
-                self._log.close()
-            except HeadwaterError as error:
-                self._stopped(error)
-
-    def _stopped(self, error: HeadwaterError) -> None:
-        self.error = self.error or RunError(f"source {self._step!r} stopped: {error}", step=self._step)
-
-    def _read_all(self, reader: Reader) -> None:
-        while not self._stopping.is_set():
-            self._log.look_again()
-            if self._log.nbytes > _MOST_BYTES:
-                self._stopping.wait(_PATIENCE_S)
-                continue
-            batch = reader.read(_RECORDS, _PATIENCE_S)
-            self.dropped = dropped_by(reader)
-            position = position_of(reader)
-            found = [(DEAD, letter) for letter in self._letters]
-            self._letters.clear()
-            if batch is not None and batch.length:
-                found.append((0, batch))
-            ended = batch is None or (self._until_idle and not found)
-            if found or ended:
-                records = sum(each.length for _, each in found)
-                self._log.append(packed(found, position, ended=ended), records=records)
-                self._log.sync()
-                commit(reader, position)
-            if ended:
-                return
-
-    def _reject(self, text: str, error: str) -> None:
-        self._letters.append(rejected(self._step, text, error))

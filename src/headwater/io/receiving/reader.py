@@ -1,0 +1,109 @@
+"""Reading the log of a source: a reader with positions for a source that has none which outlives it."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from headwater.data.batch import Batch, concat_batches
+from headwater.errors import InputError
+from headwater.flow.endpoints import Reject, Source
+from headwater.io.receiving.receiver import Receiver
+from headwater.io.receiving.rounds import batches_of
+from headwater.operators.operator import DEAD
+
+Position = tuple[int, int]  #: an entry of the log, and how many of its records were handed out
+
+
+class ReceivedReader:
+    """Reads what a receiver has safe in its log, from a position on.
+
+    What is committed is kept until the next commit: whoever finds his last note spoilt goes on from the one before.
+    """
+
+    def __init__(self, step: str, source: Source, folder: Path, reject: Reject, position: Any = None) -> None:
+        self._schema, self._reject, self._folder = source.schema, reject, folder
+        self._receiver = Receiver(step, source, folder, until_idle=False)
+        self._consumer = self._receiver.log.consumer("flow")
+        self._waiting: deque[tuple[Position, Batch]] = deque()  # records that were read, and the position behind them
+        self._ended = False
+        #: of the record that comes next
+        self.position: Position = (self._consumer.released, 0) if position is None else (position[0], position[1])
+        self._committed = self.position
+        self._skip = self.position[1]  # records of the entry that is read next, which were handed out by an earlier run
+        self._consumer.reader.seek(self.position[0])
+
+    @property
+    def dropped(self) -> int:
+        """Messages that there was no room for."""
+        return self._receiver.dropped
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return records that are safe in the log; none if nothing came in time."""
+        if not self._waiting and not self._ended:
+            self._fill(timeout_s)
+        if not self._waiting:
+            return None if self._ended else Batch.none(self._schema)
+        taken: list[Batch] = []
+        while self._waiting and limit > 0:
+            behind, batch = self._waiting.popleft()
+            if batch.length > limit:
+                self._waiting.appendleft((behind, batch.slice(limit, batch.length)))
+                entry, count = behind[0] - 1, _rows_before(self.position, behind) + limit
+                self.position, batch = (entry, count), batch.slice(0, limit)
+            else:
+                self.position = behind
+            limit -= batch.length
+            taken.append(batch)
+        return taken[0] if len(taken) == 1 else concat_batches(taken)
+
+    def commit(self, position: Position) -> None:
+        """Need nothing before the position that was committed before this one."""
+        released, self._committed = self._committed, (position[0], position[1])
+        self._consumer.release(released[0])
+
+    def close(self) -> None:
+        """Stop receiving; what is in the log and was not handed out is there for the next run."""
+        try:
+            self._receiver.close()
+        finally:
+            self._consumer.close()
+
+    def _fill(self, timeout_s: float) -> None:
+        """Read entries that are safe, after waiting for one."""
+        done = self._receiver.done  # asked first: what it has written last is safe when it says so
+        entries = self._consumer.read()
+        if not entries and not done:
+            self._receiver.log.wait(self._consumer.taken + 1, timeout_s)
+            entries = self._consumer.read()
+        self._check()
+        for entry in entries:
+            skip, self._skip = self._skip, 0
+            records = []
+            for port, batch in batches_of(entry.data):
+                if port != DEAD:
+                    records.append(batch)
+                elif not skip:  # who was handed some of an entry was told what is no record in it
+                    for letter in batch.rows():
+                        self._reject(letter["record"], letter["error"])
+            whole = concat_batches(records) if records else Batch.none(self._schema)
+            self._waiting.append(((entry.position + 1, 0), whole.slice(skip, whole.length)))
+        if not entries and done:
+            if self._receiver.error is not None:
+                raise self._receiver.error
+            self._ended = True
+
+    def _check(self) -> None:
+        reader = self._consumer.reader
+        if reader.troubles:
+            raise InputError(f"what was received is damaged: {reader.troubles[0]}")
+        if reader.skipped:
+            raise InputError(
+                f"the log in {self._folder} lacks entries from {self.position[0]} on; was the checkpoint copied in part?"
+            )
+
+
+def _rows_before(position: Position, behind: Position) -> int:
+    """Return how many records of the entry that ends at a position were handed out already."""
+    return position[1] if position[0] == behind[0] - 1 else 0

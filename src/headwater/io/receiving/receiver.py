@@ -1,0 +1,119 @@
+"""The thread that reads a source into a log on disk, from which a flow then reads."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from headwater.data.batch import Batch
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.endpoints import (
+    Reader,
+    Source,
+    commit,
+    dropped_by,
+    known_of,
+    opened,
+    position_of,
+    recognizes,
+    resume_of,
+)
+from headwater.io.log import Log
+from headwater.io.receiving.rounds import last_in, packed
+from headwater.operators.operator import DEAD, rejected
+
+log = logging.getLogger(__name__)
+
+_RECORDS = 4096  # read at once
+_PATIENCE_S = 0.05
+_MOST_BYTES = 2**30  # on disk; beyond, reading waits until the flow has caught up
+
+
+class Receiver:
+    """The thread that reads a source into its log; what the source sent is acknowledged when it is safe there."""
+
+    def __init__(self, step: str, source: Source, folder: Path, *, until_idle: bool) -> None:
+        self._step, self._until_idle = step, until_idle
+        self._letters: list[Batch] = []
+        self._resumes, self._recognizes = resume_of(source) == "position", recognizes(source)
+        self._stopping = Event()
+        self.error: HeadwaterError | None = None  #: why it ended early, if it did
+        self.dropped = 0  #: messages that the reader had no room for
+        self.log = Log(folder)  #: for those who read it in this process
+        self._reader: Reader | None = None
+        try:
+            last = last_in(folder, self.log.end)
+            self._last = last.position
+            if not last.ended:
+                self._reader = opened(source, self._reject, last.position)
+                # from now on nothing is acknowledged but what is in the log
+                commit(self._reader, position_of(self._reader))
+        except BaseException:
+            self.log.close()
+            raise
+        self._thread = Thread(target=self._run, name=f"read {step}", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether it reads no more; what it has read is safe then."""
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop reading; what was read is safe."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        reader = self._reader
+        try:
+            if reader is not None:
+                self._read_all(reader)
+        except HeadwaterError as error:
+            self._stopped(error)
+        except Exception as error:
+            log.exception("source %s broke", self._step)
+            self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
+        finally:
+            if reader is not None:
+                reader.close()
+                self.dropped = dropped_by(reader)  # since it was last read
+            try:
+                self.log.close()
+            except HeadwaterError as error:
+                self._stopped(error)
+
+    def _stopped(self, error: HeadwaterError) -> None:
+        self.error = self.error or RunError(f"source {self._step!r} stopped: {error}", step=self._step)
+
+    def _read_all(self, reader: Reader) -> None:
+        while not self._stopping.is_set():
+            self.log.look_again()
+            if self.log.nbytes > _MOST_BYTES:
+                self._stopping.wait(_PATIENCE_S)
+                continue
+            batch = reader.read(_RECORDS, _PATIENCE_S)
+            self.dropped = dropped_by(reader)
+            position, known = position_of(reader), self._known(reader)
+            found = [(DEAD, letter) for letter in self._letters]
+            self._letters.clear()
+            if batch is not None and batch.length:
+                found.append((0, batch))
+            ended = batch is None or (self._until_idle and not found)
+            if found or ended or known != self._last:
+                records = sum(each.length for _, each in found)
+                self.log.append(packed(found, known, ended=ended), records=records)
+                self.log.sync()
+                self._last = known
+                commit(reader, position)
+            if ended:
+                return
+
+    def _known(self, reader: Reader) -> Any:
+        """Return what the next receiver has to know: the position, or by what to recognize what is sent again."""
+        return known_of(reader) if self._recognizes else position_of(reader) if self._resumes else None
+
+    def _reject(self, text: str, error: str) -> None:
+        self._letters.append(rejected(self._step, text, error))

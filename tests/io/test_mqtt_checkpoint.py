@@ -1,0 +1,127 @@
+"""MQTT under the engine's checkpoints, against a real mosquitto: what the broker is told, and what is there after a kill."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+from mosquitto import PATIENCE_S, PROGRAM, Mosquitto
+
+from headwater import Flow, col, engine, io
+from headwater.io.mqtt.reader import MqttReader
+from killed import killed_until
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
+
+
+@pytest.fixture
+def broker(tmp_path):
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = Mosquitto(folder, "max_queued_messages 0").start()
+    yield broker
+    broker.stop()
+
+
+def numbered(state, record):
+    state = (state or 0) + 1
+    return state, {"n": record["n"], "place": state}
+
+
+def numbers(broker, qos):
+    return io.Mqtt(broker.url, "numbers", {"n": int}, qos=qos, client_id="counting", retry="50 ms")
+
+
+def counting(broker, out, qos):
+    flow = Flow("counting")
+    keyed = flow.read("in", numbers(broker, qos)).select("one", "n", k=col.n * 0).key_by("k")
+    keyed.process("count", numbered, out={"n": int, "place": int}).write("out", io.JsonLines(out))
+    return flow
+
+
+def written(out):
+    lines = out.read_text().splitlines() if out.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def subscribe(broker, qos):
+    """Have the broker keep what comes from now on."""
+    reader = numbers(broker, qos).open(pytest.fail)
+    assert reader.subscribed.wait(PATIENCE_S)
+    reader.close()
+
+
+def test_a_broker_need_not_wait_for_checkpoints(broker, tmp_path):
+    out = tmp_path / "out.jsonl"
+    subscribe(broker, 1)
+    broker.published("numbers", *[f'{{"n": {n}}}' for n in range(500)])  # mosquitto has 20 on their way at most
+    run = engine.start(counting(broker, out, 1), checkpoint=tmp_path / "checkpoint", every="1 hour")
+    end = time.monotonic() + PATIENCE_S
+    while run.sample().records_in < 500 and time.monotonic() < end:
+        time.sleep(0.02)
+    run.stop()
+    run.wait(PATIENCE_S)
+    assert [row["n"] for row in written(out)] == list(range(500))
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_is_lost_when_a_flow_is_killed(broker, tmp_path, qos):
+    out, checkpoint, count = tmp_path / "out.jsonl", tmp_path / "checkpoint", 3000
+    subscribe(broker, qos)
+    publishing = threading.Thread(
+        target=lambda: [
+            broker.published("numbers", *[f'{{"n": {n}}}' for n in range(start, start + 300)], qos=qos)
+            for start in range(0, count, 300)
+        ]
+    )
+    publishing.start()
+    killed_until(
+        lambda: len({row["n"] for row in written(out)}) == count,
+        lambda: engine.run(counting(broker, out, qos), checkpoint=checkpoint, every="20 ms"),
+        kills=6,
+    )
+    publishing.join(PATIENCE_S)
+    engine.run(
+        counting(broker, out, qos), checkpoint=checkpoint, seconds=0.2
+    )  # what was not in a checkpoint comes again
+    rows = written(out)
+    assert {row["n"] for row in rows} == set(range(count))
+    assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))  # the state counts what the file holds
+    twice = {n: many for n, many in Counter(row["n"] for row in rows).items() if many > 1}
+    if qos == 2:
+        assert not twice
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_broker_sends_again_since_it_was_not_told_is_there_once_with_qos_2(broker, tmp_path, qos):
+    out, checkpoint = tmp_path / "out.jsonl", tmp_path / "checkpoint"
+    subscribe(broker, qos)
+    broker.published("numbers", *[f'{{"n": {n}}}' for n in range(100)], qos=qos)
+
+    def killed_before_it_acknowledges():
+        acknowledge = MqttReader.commit
+
+        def commit(reader, position):
+            if position:
+                os.kill(os.getpid(), signal.SIGKILL)
+            acknowledge(reader, position)
+
+        MqttReader.commit = commit
+        engine.run(counting(broker, out, qos), checkpoint=checkpoint)
+
+    if (child := os.fork()) == 0:
+        killed_before_it_acknowledges()
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    run = engine.start(counting(broker, out, qos), checkpoint=checkpoint)
+    end = time.monotonic() + PATIENCE_S
+    while len({row["n"] for row in written(out)}) < 100 and time.monotonic() < end:
+        time.sleep(0.02)
+    run.stop()
+    run.wait(PATIENCE_S)
+    came = sorted(row["n"] for row in written(out))
+    assert sorted(set(came)) == list(range(100))
+    assert (came == list(range(100))) == (qos == 2)
