@@ -4,6 +4,7 @@ import ast
 import re
 import socket
 import sys
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,17 @@ def text_for_a_time():
     stream = levels({"at": "time"}, [{"at": "2026-11-15T08:00:00Z"}])
     stream.write("out", io.Discard())
     engine.run(stream.flow)
+
+
+def hanging_step(caplog):
+    go_on = threading.Event()
+    stream = levels({"n": int}, [{"n": 1}])
+    stream.map("ask", lambda record: go_on.wait(30) and record, out={"n": int}).write("out", io.Discard())
+    run = engine.start(stream.flow, hang="20 ms")
+    while "does it hang?" not in caplog.text:
+        assert run.wait(0.01) is None
+    go_on.set()
+    run.wait()
 
 
 def shed_records():
@@ -138,6 +150,7 @@ CASES = {
     "a constant is": datetime_constant,
     "dead letter from": text_for_a_time,
     "source levels sheds": shed_records,
+    "step … has been": hanging_step,
     "cannot read": no_file,
     "cannot guess": no_json,
     "metrics for Prometheus need": without_prometheus,
@@ -147,10 +160,9 @@ CASES = {
     "profile of flow": unmeasured_step,
     "net 'farm'": unknown_device,
 }
-#: messages that take a broker, a Spark, a lock or a minute to see; here they are looked up in the source
+#: messages that take a broker, a Spark or a lock to see; here they are looked up in the source
 LOOKED_UP = (
     "broker",
-    "step … has been",
     "… messages dropped",
     "Spark needs",
     "step … cannot run on Spark",
@@ -165,7 +177,7 @@ def test_a_message_of_the_page_is_given(message, monkeypatch, tmp_path, capsys, 
         return
     (case,) = [make for start, make in CASES.items() if message.startswith(start)]
     wanted = case.__code__.co_varnames[: case.__code__.co_argcount]
-    given = {"monkeypatch": monkeypatch, "tmp_path": tmp_path}
+    given = {"monkeypatch": monkeypatch, "tmp_path": tmp_path, "caplog": caplog}
     try:
         case(**{name: given[name] for name in wanted})
         said = ""

@@ -214,6 +214,7 @@ def test_wrong_options_of_hanging_are_told(options, said):
 
 INTERRUPTED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have shut it out
 from headwater import Flow, engine, io
 
 sent = []
