@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from headwater.flow.endpoints import Reject
 Offset = dict[str, Any]  #: a place in a source as plain JSON; `ended` is true when nothing follows it
 Piece = tuple[Any, ...]  #: part of a range, for one task: plain values
 
+_LOOK_S = 0.01  #: between two looks at a source that cannot tell when it will have more
+
 
 class Ranges(ABC):
     """A source cut into ranges. One object plans them; copies of it read them, on other machines if need be.
@@ -23,6 +26,10 @@ class Ranges(ABC):
 
     #: the only columns that it reads; None for all
     columns: tuple[str, ...] | None = None
+    #: whether, once started, it can tell where a range ends much faster than it reads it
+    quick_to_cut = True
+    #: how much is read at once; may be changed between two calls of `advance`
+    sizes: Sizes
 
     @abstractmethod
     def start(self) -> Offset:
@@ -43,6 +50,10 @@ class Ranges(ABC):
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Return how far is still read once reading is to end, by what was due until a moment: no further, mostly."""
         return at
+
+    def wait(self, at: Offset, timeout_s: float) -> None:
+        """Wait, for so long at most, until there may be something behind an offset."""
+        time.sleep(min(timeout_s, _LOOK_S))
 
     def changed(self, at: Offset) -> str:
         """Say how what was read up to an offset is no longer what it was; nothing if it is, or if that cannot be told."""
@@ -76,6 +87,8 @@ class Wanted:
     columns: tuple[str, ...] | None = None
     #: whether records that are due at a set rate are read without waiting for their moments
     at_once: bool = False
+    #: whether several processes read it by turns, each from where another has come: an offset then holds for all of them
+    together: bool = False
 
 
 def ranges_of(source: Any, wanted: Wanted) -> Ranges | None:

@@ -16,9 +16,9 @@ _NOTHING = Batch.mark(NO_WATERMARK)
 class Inlet:
     """Takes records from paths, one for each lane that sends them.
 
-    `in_order` puts the blocks of all lanes back in the order in which the source was read: lane 0 has the first, lane 1
-    the second, and so on. `numbered` hands on the number of each block as its watermark, for steps that know no event
-    time. Otherwise records come as they come, and event time is as far as the lane that is behind all others.
+    `in_order` puts the blocks of all lanes back in the order in which the source was read, by their numbers: any lane may
+    have any block. `numbered` hands on the number of each block as its watermark, for steps that know no event time.
+    Otherwise records come as they come, and event time is as far as the lane that is behind all others.
     """
 
     #: a source that waits for other lanes: it is read to its end, and holds those lanes back when a queue is full
@@ -36,7 +36,7 @@ class Inlet:
 
     def open(self, reject: Reject) -> _InOrder | _AsTheyCome:
         """Start taking records."""
-        return _InOrder(self) if self.in_order or self.numbered else _AsTheyCome(self)
+        return _InOrder(self) if self.in_order else _AsTheyCome(self)
 
     def __str__(self) -> str:
         return f"from {len(self.paths)} lanes"
@@ -44,24 +44,33 @@ class Inlet:
 
 class _InOrder:
     def __init__(self, inlet: Inlet) -> None:
-        self._paths = [inlet.paths[lane] for lane in sorted(inlet.paths)]
-        self._data, self._numbered = inlet.data, inlet.numbered
-        self._at = 0
+        self._paths, self._data = list(inlet.paths.values()), inlet.data
+        self._block = 0  #: the next
         self._time = NO_WATERMARK
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         until = time.monotonic() + timeout_s
-        while (message := self._paths[self._at].take()) is None:
+        while (message := self._take()) is None:
+            if not self._paths:
+                return None
             left = until - time.monotonic()
             if left <= 0:
                 return _NOTHING
             self._data.wait(left)
-        if message.watermark == END:  # who would have the next block has none, so there is none
-            return None
-        if message.block >= 0:
-            self._at = (self._at + 1) % len(self._paths)
+        self._block += message.whole
         self._time = max(self._time, message.watermark)
-        return _stamped(message, message.block if self._numbered else self._time)
+        return _stamped(message, self._time)
+
+    def _take(self) -> Message | None:
+        """Return what comes next of the block whose turn it is; later ones stay where they are."""
+        for path in tuple(self._paths):
+            block = path.next_block()
+            if block == self._block:
+                return path.take()
+            if block == -1:  # the end: nothing else is of no block
+                path.take()
+                self._paths.remove(path)
+        return None
 
     def close(self) -> None:
         pass
@@ -69,7 +78,7 @@ class _InOrder:
 
 class _AsTheyCome:
     def __init__(self, inlet: Inlet) -> None:
-        self._paths, self._data = dict(inlet.paths), inlet.data
+        self._paths, self._data, self._numbered = dict(inlet.paths), inlet.data, inlet.numbered
         self._times = dict.fromkeys(self._paths, NO_WATERMARK)
         self._turn = sorted(self._paths)
 
@@ -90,7 +99,9 @@ class _AsTheyCome:
     def _heard(self, lane: int, message: Message) -> Batch | None:
         self._times[lane] = max(self._times[lane], message.watermark)
         earliest = min(self._times.values())
-        return None if earliest == END else _stamped(message, earliest)
+        if earliest == END:
+            return None
+        return _stamped(message, message.block if self._numbered else earliest)
 
     def close(self) -> None:
         pass

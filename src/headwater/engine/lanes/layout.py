@@ -1,9 +1,9 @@
 """Where the steps of a flow run when it runs in lanes, and where records have to move between lanes for it.
 
-A source is read in lane 0, and its batches, the blocks, go to one lane after the other. Steps that look at each record
-alone run where the blocks are. Where records have to meet by key, or in one place, they move: those of blocks are put back
-in the order in which they were read, so that it makes no difference who had them; those of keyed steps keep the order of
-each key. Steps behind a keyed one stay with its keys as long as they can.
+Batches of a source are its blocks, and any lane may have any of them. Steps that look at each record alone run where the
+blocks are. Where records have to meet by key, or in one place, they move: those of blocks are put back in the order in
+which they were read, so that it makes no difference who had them; those of keyed steps keep the order of each key. Steps
+behind a keyed one stay with its keys as long as they can.
 """
 
 from __future__ import annotations

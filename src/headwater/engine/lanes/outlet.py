@@ -15,7 +15,7 @@ from headwater.flow.steps import EventTime
 from headwater.operators.broken import as_list
 from headwater.operators.operator import DEAD, spread
 
-#: How records are spread: block after block to one lane after the other, by key, or all to the one lane that takes them
+#: How records are spread: each block to the lane that has the least to do, by key, or all to the one lane that takes them
 How = Literal["blocks", "key", "one"]
 _PATIENCE_S = 0.1  #: how long to wait for room before looking whether the run was aborted
 
@@ -79,13 +79,12 @@ class Sender:
     def write(self, batch: Batch) -> None:
         """Take records; those of a block go when all of it is there."""
         if self._outlet.how == "blocks":
-            lane = self._lanes[self._next_block % len(self._lanes)]
-            self._put(lane, Message(batch, NO_WATERMARK, self._next_block))
+            self._put(self._least_busy(), Message(batch, NO_WATERMARK, self._next_block))
             self._next_block += 1
         elif self._outlet.blocks:
             self._held.append(batch)
         else:
-            self._spread(batch, NO_WATERMARK, -1)
+            self._spread(batch, NO_WATERMARK)
 
     def advance(self, watermark: int) -> None:
         """Learn that a block is complete, or how far event time has come."""
@@ -96,7 +95,20 @@ class Sender:
             held, self._held = self._held, []
             self._send_block(concat_batches(held) if held else None, watermark)
         else:
-            self._spread(None, watermark, -1)
+            self._spread(None, watermark)
+
+    def _least_busy(self) -> int:
+        """Return the lane with the fewest records on their way to it, which is the one that works off its own fastest.
+
+        Those with as few take turns.
+        """
+        turn = self._next_block % len(self._lanes)
+        lanes = self._lanes[turn:] + self._lanes[:turn]
+        return min(lanes, key=lambda lane: self._outlet.paths[lane].waiting() + self._records_for(lane))
+
+    def _records_for(self, lane: int) -> int:
+        with self._lock:
+            return sum(message.records for message in self._waiting[lane])
 
     def _send_block(self, batch: Batch | None, number: int) -> None:
         if batch is None or self._stamp is None:
@@ -107,9 +119,9 @@ class Sender:
             self._spread(None, self._time, number)
         for i, part in enumerate(parts):
             self._time = part.watermark
-            self._spread(part, self._time, number if i == len(parts) - 1 else -1)
+            self._spread(part, self._time, number, whole=i == len(parts) - 1)
 
-    def _spread(self, batch: Batch | None, watermark: int, block: int) -> None:
+    def _spread(self, batch: Batch | None, watermark: int, block: int = -1, *, whole: bool = True) -> None:
         """Send each lane its records; one that gets none still learns how far the others are."""
         if batch is None or self._outlet.how == "one" or len(self._lanes) == 1:
             parts: list[Batch | None] = [batch] * len(self._lanes)
@@ -117,7 +129,7 @@ class Sender:
             parts = spread(batch, self._outlet.keys, len(self._lanes))
         for lane, part in zip(self._lanes, parts, strict=True):
             if part is not None or block >= 0 or watermark > NO_WATERMARK:
-                self._put(lane, Message(part, watermark, block))
+                self._put(lane, Message(part, watermark, block, whole))
 
     def _put(self, lane: int, message: Message) -> None:
         try:

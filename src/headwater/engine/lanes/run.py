@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
@@ -45,7 +44,8 @@ class LanesRun:
     def __init__(self, layout: Layout, lanes: int, options: Options) -> None:
         self.flow, self.options, self.lanes = layout.flow, options, lanes
         self._layout = layout
-        self._wiring = Wiring(layout, lanes)
+        # what is spilled would come after the number of its block
+        self._wiring = Wiring(layout, lanes, share=options.when_full != "spill")
         self.stopping = threading.Event()
         self.done = threading.Event()
         self.error: RunError | None = None
@@ -73,7 +73,7 @@ class LanesRun:
         gc.freeze()  # what is there already is shared by all lanes, as long as nobody touches it
         try:
             for lane in range(1, self.lanes):
-                make = partial(LaneRun, self._wiring.part(lane), self._lane_options(lane))
+                make = partial(LaneRun, self._wiring.part(lane), self.options)
                 self._children.append(Child(lane, make, self._children))
         finally:
             gc.unfreeze()
@@ -81,7 +81,7 @@ class LanesRun:
         try:
             for child in self._children:
                 _check_started(child)
-            self._own = LaneRun(self._wiring.part(0), self._lane_options(0)).start()
+            self._own = LaneRun(self._wiring.part(0), self.options).start()
         except BaseException:
             for child in self._children:
                 child.kill()
@@ -91,10 +91,6 @@ class LanesRun:
         for target, name in ((self._wait_for_own, "lane 0"), (self._listen, "lanes"), (self._sample_often, "sample")):
             threading.Thread(target=target, name=name, daemon=True).start()
         return self
-
-    def _lane_options(self, lane: int) -> Options:
-        seconds = self.options.seconds if lane == 0 else None  # sources are read in lane 0
-        return replace(self.options, workers=1, seconds=seconds)
 
     def stop(self) -> None:
         """Stop reading; what was read is still processed, in all lanes."""

@@ -11,7 +11,9 @@ from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.layout import Layout, Where
 from headwater.engine.lanes.outlet import How, Outlet
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
+from headwater.engine.lanes.share import Place, Share, shared
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
+from headwater.flow.ranges import Ranges
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
 from headwater.operators.time import EventTimeOperator
 
@@ -76,18 +78,26 @@ class Crossing:
 
 
 class Wiring:
-    """All crossings of a flow that runs in so many lanes, and the part of it that each of them runs."""
+    """All crossings of a flow that runs in so many lanes, and the part of it that each of them runs.
 
-    def __init__(self, layout: Layout, lanes: int) -> None:
+    With `share`, each lane reads a share of the sources that can be read so; the others are read in lane 0.
+    """
+
+    def __init__(self, layout: Layout, lanes: int, *, share: bool = True) -> None:
         self._layout, self.lanes = layout, lanes
         self._flow = layout.flow
         everywhere, first = range(lanes), range(1)
         of: dict[Where, Sequence[int]] = {"blocks": everywhere, "key": everywhere, "one": first}
-        self._of_source = {
-            step.name: Crossing(step.name, self._readers(step), _main(step), "blocks", first, everywhere)
-            for step in self._flow.steps.values()
-            if step.is_source and layout.where[step.name] == "blocks"
-        }
+        self._shares: dict[str, tuple[Ranges, Place]] = {}
+        self._of_source: dict[str, Crossing] = {}
+        for step in self._flow.steps.values():
+            if isinstance(step.kind, Read) and layout.where[step.name] == "blocks":
+                found = shared(step.kind.source) if share else None
+                if found is not None:
+                    self._shares[step.name] = found
+                else:
+                    made = Crossing(step.name, self._readers(step), _main(step), "blocks", first, everywhere)
+                    self._of_source[step.name] = made
         self._of_move = [
             Crossing(
                 f"{move.readers[0][0]}, {move.number}",
@@ -116,11 +126,15 @@ class Wiring:
         """Make all paths; before the processes part."""
         for crossing in self.crossings:
             crossing.connect()
+        for _, place in self._shares.values():
+            place.open()
 
     def close(self) -> None:
         """Give back what was opened, once no lane is at work."""
         for crossing in self.crossings:
             crossing.close()
+        for _, place in self._shares.values():
+            place.close()
 
     def part(self, lane: int) -> Flow:
         """Return what one lane runs."""
@@ -158,6 +172,8 @@ class Wiring:
             if lane == 0 or not step.is_sink or self._layout.where[given.step] != "one"
         )
         kind: Kind = step.kind
+        if isinstance(kind, Read) and step.name in self._shares:
+            kind = replace(kind, source=Share(kind.source, *self._shares[step.name]))
         if isinstance(kind, EventTime) and where == "blocks":
             # time is told where the records leave the blocks; here they are only looked at
             kind = Apply(partial(EventTimeOperator, kind, step.name))

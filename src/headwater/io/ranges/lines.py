@@ -144,6 +144,7 @@ class CsvRanges(LineRanges):
         """Return where the first row begins, and find out whether the file can be cut at every line."""
         with _Bytes(self.path) as file:
             self._quoted = any(b'"' in data for data in file.chunks(0, file.size))
+        self.quick_to_cut = not self._quoted
         return super().start()
 
     def advance(self, at: Offset) -> Offset:

@@ -13,8 +13,10 @@ import numpy as np
 from headwater.data.batch import CREATED, EMITTED, Batch
 from headwater.data.column import Array
 from headwater.errors import RunError
+from headwater.flow.duration import microseconds
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges, Wanted
+from headwater.io.clock import SteadyClock
 from headwater.io.open_loop import Take
 from headwater.io.paced import PacedSource
 from headwater.io.text_file import ignore
@@ -27,7 +29,8 @@ class NumberRanges(Ranges):
     """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
 
     def __init__(self, source: PacedSource, wanted: Wanted) -> None:
-        self.source, self.sizes, self._at_once = source, wanted.sizes, wanted.at_once
+        self.source, self.sizes, self._at_once, self._together = source, wanted.sizes, wanted.at_once, wanted.together
+        self.quick_to_cut = isinstance(source.pace.clock, SteadyClock)  # any other is of one process
         self._key = uuid4().hex
         self._total = 0
         self._since_ns: int | None = None
@@ -46,8 +49,10 @@ class NumberRanges(Ranges):
 
     def advance(self, at: Offset, until_ns: int | None = None) -> Offset:
         """Return the records that are due by now, or were by a moment that is past."""
-        now = time.time_ns() if until_ns is None else until_ns
-        if self._since_ns is None:
+        now = self._now_ns() if until_ns is None else until_ns
+        if self._together and at["since_ns"]:
+            self._since_ns = at["since_ns"]
+        elif self._since_ns is None:
             self._since_ns = self._begun(at, now)
         due = self._total
         if not self._at_once:
@@ -56,6 +61,17 @@ class NumberRanges(Ranges):
         if number <= at["number"]:
             return at
         return {"number": number, "since_ns": self._since_ns, "ended": number == self._total}
+
+    def _now_ns(self) -> int:
+        """Return the moment: by this run's own clock, or by one that processes on several machines have."""
+        return self.source.pace.clock.now_ns() if self._together else time.time_ns()
+
+    def wait(self, at: Offset, timeout_s: float) -> None:
+        """Sleep until the next record is due, and for a tick."""
+        if self._since_ns is None or timeout_s <= 0:
+            return
+        due_s = float(self._due_s(np.array([at["number"] + 1]))[0]) - (self._now_ns() - self._since_ns) / 1e9
+        self.source.pace.clock.sleep(min(timeout_s, max(due_s, microseconds(self.source.pace.tick) / 1e6)))
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return ranges of numbers of equal size."""
@@ -74,7 +90,7 @@ class NumberRanges(Ranges):
             made = take(number, count)
             due_ns = since_ns + np.rint(self._due_s(np.arange(number + 1, number + count + 1)) * 1e9).astype(np.int64)
             stamps = np.empty((count, 2), np.int64)
-            stamps[:, EMITTED] = time.time_ns()
+            stamps[:, EMITTED] = self._now_ns()
             stamps[:, CREATED] = stamps[:, EMITTED] if self._at_once else due_ns
             columns = dict(made.columns)
             if self.source.pace.time is not None:

@@ -1,0 +1,136 @@
+"""A share: what one lane reads of a source whose ranges can be read side by side (`headwater.flow.ranges`).
+
+A lane that has room takes the next range, the block, and moves the place that all share behind it. So a lane that has more
+to do takes fewer; what was read before what is known by the numbers of the blocks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
+
+import msgspec
+
+from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.errors import RunError
+from headwater.flow.endpoints import Reject, Source
+from headwater.flow.ranges import Offset, Ranges, Sizes, Wanted, ranges_of
+
+_NOTHING = Batch.mark(NO_WATERMARK)
+_ROOM = 2**16  #: bytes for an offset
+_HEAD = Struct("<qq")  #: the number of the next block, and the bytes of the offset behind it
+_RECORD_BYTES = 128  #: what a record of a file is taken to have, to read about as many as are asked for
+
+
+class Place:
+    """Where a source is to be read next, which all lanes share; opened before they part.
+
+    The lock is a record lock of the system: one of a lane that died is free.
+    """
+
+    def __init__(self, start: Offset) -> None:
+        self._start = start
+        self._fd = -1
+
+    def open(self) -> None:
+        """Make it one that processes share."""
+        self._fd = os.memfd_create("headwater-lanes", os.MFD_CLOEXEC)
+        os.ftruncate(self._fd, _ROOM)
+        self._bytes = mmap.mmap(self._fd, _ROOM)
+        self._put(0, self._start)
+
+    @contextmanager
+    def held(self) -> Iterator[Offset]:
+        """Have the place for oneself, and know where it is."""
+        fcntl.lockf(self._fd, fcntl.LOCK_EX)
+        try:
+            _, size = _HEAD.unpack_from(self._bytes)
+            yield msgspec.json.decode(self._bytes[_HEAD.size : _HEAD.size + size])
+        finally:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+
+    def move(self, to: Offset) -> int:
+        """Move on, as one who holds it; return the number of the block that ends there."""
+        block: int = _HEAD.unpack_from(self._bytes)[0]
+        self._put(block + 1, to)
+        return block
+
+    def _put(self, block: int, offset: Offset) -> None:
+        written = msgspec.json.encode(offset)
+        if _HEAD.size + len(written) > _ROOM:
+            raise RunError(
+                f"the place in a source is told in at most {_ROOM - _HEAD.size:,} bytes; got {len(written):,}"
+            )
+        self._bytes[: _HEAD.size + len(written)] = _HEAD.pack(block, len(written)) + written
+
+    def close(self) -> None:
+        """Give back what was opened, once no lane reads."""
+        if self._fd >= 0:
+            self._bytes.close()
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Share:
+    """The source as one lane reads it."""
+
+    def __init__(self, source: Source, ranges: Ranges, place: Place) -> None:
+        self.source, self.ranges, self.place = source, ranges, place
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records."""
+        return self.source.schema
+
+    def open(self, reject: Reject) -> ShareReader:
+        """Start reading."""
+        return ShareReader(self.ranges, self.place, reject)
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+class ShareReader:
+    """Reads blocks that no other lane reads; the watermark of each is its number."""
+
+    def __init__(self, ranges: Ranges, place: Place, reject: Reject) -> None:
+        self._ranges, self._place, self._reject = ranges, place, reject
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the next block, about `limit` records, all at once: what is taken is not left half read."""
+        self._ranges.sizes = _sizes(limit)
+        with self._place.held() as at:
+            if at["ended"]:
+                return None
+            end = self._ranges.advance(at)
+            block = self._place.move(end) if end != at else -1
+        if block < 0:
+            self._ranges.wait(at, timeout_s)
+            return _NOTHING
+        pieces = self._ranges.cut(at, end)
+        batches = [batch for piece in pieces for batch in self._ranges.batches(piece, self._reject) if batch.length]
+        if not batches:
+            return Batch.mark(block)
+        read = batches[0] if len(batches) == 1 else concat_batches(batches)
+        return Batch(read.columns, read.length, read.stamps, block)
+
+    def close(self) -> None:
+        """Nothing to release: each range is opened and closed by itself."""
+
+
+def shared(source: Source) -> tuple[Ranges, Place] | None:
+    """Return how a source is read side by side, and the place where that begins; None if it cannot be, or does not pay."""
+    ranges = ranges_of(source, Wanted(_sizes(1), together=True))
+    if ranges is None:
+        return None
+    start = ranges.start()
+    return (ranges, Place(start)) if ranges.quick_to_cut else None
+
+
+def _sizes(records: int) -> Sizes:
+    return Sizes(1, batch_records=records, batch_bytes=records * _RECORD_BYTES)
