@@ -5,6 +5,7 @@ import json
 import os
 import random
 import sqlite3
+from contextlib import contextmanager
 
 import pyarrow.dataset as ds
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from headwater import Batch, Schema, io
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import delivery_of
-from headwater.io.transactions import ledger_of, transaction_of
+from headwater.io.transactions import journal, ledger_of, transaction_of
+from headwater.io.transactions import sqlite as sqlite_parts
+from headwater.io.transactions import table as table_parts
 from headwater.io.transactions.spool import Spool
 
 SCHEMA = Schema.of({"n": int, "city": str})
@@ -249,3 +252,69 @@ def test_a_wrong_declaration_is_told():
     Odd.delivery = "transactional"
     with pytest.raises(FlowError, match=r"Odd says that it is transactional, and has no method transaction"):
         transaction_of(Odd(), SCHEMA, None)
+
+
+@contextmanager
+def full_disk(monkeypatch, parts):
+    """Nothing can be written: notes are refused, and SQLite takes its whole transaction back."""
+
+    def refuse(path, data):
+        raise InputError("the disk is full")
+
+    connection = parts._writer._connection if isinstance(parts, sqlite_parts.SqliteTable) else None
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "replace_whole", refuse)
+        patched.setattr(sqlite_parts, "replace_whole", refuse)
+        if connection is not None:
+            connection.set_progress_handler(lambda: 1, 1)  # every statement fails
+        yield
+        if connection is not None:
+            connection.set_progress_handler(None, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", ["prepare", "commit"])
+def test_a_part_that_could_not_be_noted_is_there_with_the_next(tmp_path, monkeypatch, kind, call):
+    make, numbers = KINDS[kind]
+    parts = transaction_of(make(tmp_path / "out"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", -1))
+    for number in range(4):
+        parts.write(of(range(number * 10, number * 10 + 10)))
+        if number != 1:
+            parts.prepare(number)
+            parts.commit(number)
+            continue
+        if call == "commit":
+            parts.prepare(number)
+        with full_disk(monkeypatch, parts), pytest.raises(InputError):
+            getattr(parts, call)(number)
+    parts.close()
+    assert sorted(numbers(tmp_path / "out")) == list(range(40))
+
+
+def test_files_of_a_part_that_could_not_be_made_safe_are_not_written_twice(tmp_path, monkeypatch):
+    parts = transaction_of(io.ParquetTable(tmp_path / "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", -1))
+    parts.write(of(range(10)))
+
+    def failing(path):
+        raise OSError("cannot sync")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_parts, "sync", failing)
+        with pytest.raises(OSError, match="cannot sync"):
+            parts.prepare(0)
+    parts.prepare(1)
+    parts.commit(1)
+    parts.close()
+    assert sorted(table_numbers(tmp_path / "t")) == list(range(10))
+
+
+def test_sqlite_says_how_to_go_on_where_it_cannot_go_back(tmp_path):
+    sink, folder = io.Sqlite(tmp_path / "t.db", "t"), tmp_path / "checkpoint"
+    parts = transaction_of(sink, SCHEMA, ledger_of(folder, "sink", -1))
+    for number in range(2):
+        parts.write(of([number]))
+        parts.prepare(number)
+        parts.commit(number)
+    parts.close()
+    with pytest.raises(InputError, match=r"has part 1 already.*does not go back. Bring back the last checkpoint"):
+        transaction_of(sink, SCHEMA, ledger_of(folder, "sink", 0))

@@ -51,16 +51,16 @@ class Journal:
     def prepare(self, number: int, said: Any = None) -> None:
         """Note that a part has ended."""
         self.parts[number] = said
-        self._write()
+        self._write(self.committed, self.parts)
 
     def commit(self, number: int, said: Any = None) -> None:
         """Note that all parts up to this one are there; one that was not prepared ends now."""
-        self.parts.setdefault(number, said)
+        parts = {number: said, **self.parts}
         # the one before stays: should its checkpoint be all that can be read, a run goes back to it
-        before = max((part for part in self.parts if part < number and part <= self.committed), default=number)
-        self.committed = number
-        self.parts = {part: said for part, said in self.parts.items() if part >= before}
-        self._write()
+        before = max((part for part in parts if part < number and part <= self.committed), default=number)
+        parts = {part: parts[part] for part in sorted(parts) if part >= before}
+        self._write(number, parts)
+        self.committed, self.parts = number, parts  # once it is so on disk: else it is for the next commit to do
 
     def _go_on(self, after: int | None) -> None:
         """Forget the parts behind the one that counts."""
@@ -80,5 +80,5 @@ class Journal:
         self.parts = {number: said for number, said in self.parts.items() if number <= after}
         self.committed = after
 
-    def _write(self) -> None:
-        replace_whole(self._path, json.dumps({"committed": self.committed, "parts": self.parts}).encode())
+    def _write(self, committed: int, parts: dict[int, Any]) -> None:
+        replace_whole(self._path, json.dumps({"committed": committed, "parts": parts}).encode())

@@ -26,6 +26,7 @@ class SqliteTable(Transaction):
         self._writer, self._ledger = writer, ledger
         self._prepared: dict[int, list[Batch]] = {}
         self._part: list[Batch] = []  # what was written since the last part ended
+        self._entered = False  # whether the oldest part that is not committed is in the open transaction
         self._committed = writer.begin(ledger.name)
         try:
             self._go_on()
@@ -40,7 +41,12 @@ class SqliteTable(Transaction):
 
     def write(self, batch: Batch) -> Refused:
         """Write records; they are there when all of their part are."""
-        refused = self._writer.tried(batch) if self._prepared else self._writer.insert(batch)
+        self._enter()
+        try:
+            refused = self._writer.tried(batch) if self._prepared else self._writer.insert(batch)
+        except BaseException:
+            self._leave()
+            raise
         self._part.append(without(batch, refused))
         return refused
 
@@ -62,22 +68,28 @@ class SqliteTable(Transaction):
             self._prepared[number] = self._part
             self._part = []
         due = [part for part in self._prepared if part <= number]
-        for part in due[1:]:  # the first is in the transaction already
-            self._insert(self._prepared[part])
-        self._writer.commit(self._ledger.name, number)
-        self._committed = number
+        try:
+            self._enter()
+            for part in due[1:]:  # the first is in the transaction already
+                self._insert(self._prepared[part])
+            self._writer.commit(self._ledger.name, number)
+        except BaseException:
+            if not prepared:
+                self._part = self._prepared.pop(number)
+            self._leave()
+            raise
+        self._committed, self._entered = number, False
         if prepared:
             self._writer.make_safe()  # before the files that it was kept in are gone
         for part in due:
             del self._prepared[part]
             self._file(part).unlink(missing_ok=True)
-        self._insert(next(iter(self._prepared.values()), self._part))
 
     def rollback(self) -> None:
         """Forget what was written since the last part."""
         self._part = []
         if not self._prepared:
-            self._writer.begin(self._ledger.name)
+            self._leave()
 
     def close(self) -> None:
         """Close the file; what is not committed is not in it."""
@@ -88,7 +100,10 @@ class SqliteTable(Transaction):
         after = self._committed if self._ledger.after is None else self._ledger.after
         kept = {int(path.stem): path for path in self._ledger.folder.glob("*.rows")}
         if after < self._committed:
-            raise InputError(f"cannot go on after part {after}: the table has part {self._committed} already")
+            raise InputError(
+                f"cannot go on after part {after}: the table has part {self._committed} already, and a SQLite table does "
+                "not go back. Bring back the last checkpoint from a copy, or begin anew with another checkpoint and table"
+            )
         if after > self._committed:
             if after not in kept:
                 raise InputError(
@@ -102,6 +117,21 @@ class SqliteTable(Transaction):
             self._committed = after
         for path in kept.values():
             path.unlink()
+
+    def _enter(self) -> None:
+        """Have the oldest part that is not committed in the open transaction."""
+        if not self._entered:
+            try:
+                self._insert(next(iter(self._prepared.values()), self._part))
+            except BaseException:
+                self._leave()
+                raise
+            self._entered = True
+
+    def _leave(self) -> None:
+        """Begin the transaction anew: SQLite takes it back as a whole on a full disk, at times of its choice."""
+        self._entered = False
+        self._writer.begin(self._ledger.name)
 
     def _insert(self, batches: list[Batch]) -> None:
         for batch in batches:

@@ -116,13 +116,14 @@ class TableParts(Transaction):
         """End a part; return the files that it consists of and the names they will have."""
         if self._waiting:
             self.stage(self.staging.write(self._waiting))
+            self._waiting = []  # whatever goes wrong from here on, they are written
         files = [
             [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.parquet")]
             for count, (folder, staged) in enumerate(self._staged)
         ]
         for staged, _ in files:
             sync(self.staging.folder / staged)  # here, since the name under which it will be found is written next
-        self._staged, self._waiting = [], []
+        self._staged = []
         return files
 
     def _publish(self, part: int, *, safe: bool) -> None:
