@@ -64,7 +64,7 @@ class EngineRun(ABC):
         if options.checkpoint is not None:
             from headwater.engine.checkpoint import Checkpointer
 
-            self.checkpointer = Checkpointer(
+            self.checkpointer = Checkpointer.open(
                 self.graph,
                 options.checkpoint,
                 every_s=options.every_s,

@@ -6,7 +6,7 @@ import logging
 import tempfile
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
@@ -30,6 +30,13 @@ _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see wheth
 _QUIET_S = 10.0  #: between two warnings of one source
 
 
+class _Place(NamedTuple):
+    """Where a reader was behind some records, and the dead letters of what it has rejected on the way there."""
+
+    position: Any
+    rejected: list[Batch]
+
+
 class SourceThread:
     """Reads one source and hands its batches to the first steps."""
 
@@ -47,7 +54,8 @@ class SourceThread:
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
         self.handed: Any = None  #: the reader's position behind the last records that were handed over, or shed
-        self._spilled_to: deque[Any] = deque()  #: the positions behind each batch that is spilled
+        self._spilled_to: deque[_Place] = deque()  #: where the reader was behind each batch that is spilled
+        self._rejected: list[Batch] = []  #: dead letters of what was read since the last batch
         self._asked = self._barred = -1  #: the last checkpoint that was asked for, and that a barrier was sent for
         self._last = False  #: whether nothing is to be read after that barrier
         self._positions: dict[int, Any] = {}  #: of checkpoints that are not complete
@@ -122,20 +130,22 @@ class SourceThread:
             called_ns = now_ns()
             batch = reader.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
             self._note_dropped(dropped_by(reader))
+            place = _Place(position_of(reader), self._rejected)
+            self._rejected = []
             if batch is None:
+                self._pass(place)
                 return True
             oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
             linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
             if batch.length:
                 self.held += batch.length
                 self.task.took(batch.length)
-                self._emit(batch, position_of(reader))
+                self._emit(batch, place)
                 if self.run.checkpointer is None and not self.run.aborted:  # the flow has it in its own hands
                     commit(reader, position_of(reader))
-            elif self._spilled:
-                self._unspill(wait=False)
             else:
-                self.handed = position_of(reader)  # it may have passed over what is no record
+                self._pass(place)  # it may have passed over what is no record
+                self._unspill(wait=False)
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
             chunk = linger.next_chunk(options.chunk, most)
@@ -144,22 +154,22 @@ class SourceThread:
                 stopping.wait(pause_s)
         return False
 
-    def _emit(self, batch: Batch, position: Any) -> None:
-        """Hand a batch on, behind which the reader is at a position."""
+    def _emit(self, batch: Batch, place: _Place) -> None:
+        """Hand a batch on, behind which the reader is at a place."""
         how = "block" if self._inner else self.run.options.when_full
         if how == "spill":
             self._unspill(wait=False)
-        if not self._spilled and self._hand_over(batch, position):
+        if not self._spilled and self._hand_over(batch, place):
             return
         if how == "block":
-            self._wait_and_hand_over(batch, position)
+            self._wait_and_hand_over(batch, place)
         elif how == "shed":
             self._shed(batch)
-            self.handed = position
+            self._come_to(place)
         else:
-            self._spill_or_wait(batch, position)
+            self._spill_or_wait(batch, place)
 
-    def _hand_over(self, batch: Batch, position: Any) -> bool:
+    def _hand_over(self, batch: Batch, place: _Place) -> bool:
         """Send a batch on its way unless the source is held; once the run is aborted it stays here."""
         if self.run.aborted:
             return True
@@ -170,12 +180,12 @@ class SourceThread:
         self.held -= batch.length
         self.run.emitted(activation, made, int(batch.stamps[0, CREATED]))
         self.task.carried = []
-        self.handed = position
+        self._come_to(place)
         return True
 
-    def _wait_and_hand_over(self, batch: Batch, position: Any) -> None:
+    def _wait_and_hand_over(self, batch: Batch, place: _Place) -> None:
         run, source = self.run, self.task.instance.index
-        while not self._hand_over(batch, position):
+        while not self._hand_over(batch, place):
             with run.lock:
                 while source in run.throttle.held and not run.aborted and self._asked == self._barred:
                     run.room.wait()
@@ -203,17 +213,17 @@ class SourceThread:
         with self.run.lock:
             self.run.shed[reason] = self.run.shed.get(reason, 0) + count
 
-    def _spill_or_wait(self, batch: Batch, position: Any) -> None:
+    def _spill_or_wait(self, batch: Batch, place: _Place) -> None:
         """Spill a batch; while the disk has no room for it, wait for the flow and hand over what was spilled before it."""
         while not self.run.aborted:
             try:
                 self._spill(batch)
-                self._spilled_to.append(position)
+                self._spilled_to.append(place)
                 return
             except InputError as error:
                 self._warn("source %s waits, since it cannot spill more: %s", self.task.name, error)
             if not self._spilled:
-                self._wait_and_hand_over(batch, position)
+                self._wait_and_hand_over(batch, place)
                 return
             self._wait_and_hand_over(self._spilled.popleft(), self._spilled_to.popleft())
 
@@ -241,8 +251,27 @@ class SourceThread:
             self._wait_and_hand_over(spilled.popleft(), self._spilled_to.popleft())
 
     def _reject(self, text: str, error: str) -> None:
-        deliveries = self.task.reject(rejected(self.task.name, text, error))
-        self.run.deliver(deliveries, time.perf_counter_ns(), now_ns())
+        letter = rejected(self.task.name, text, error)
+        if self.run.checkpointer is None:
+            self._send_rejected(letter)
+        else:  # with the records that it came with, so that a checkpoint has both or neither
+            self._rejected.append(letter)
+
+    def _send_rejected(self, letter: Batch) -> None:
+        self.run.deliver(self.task.reject(letter), time.perf_counter_ns(), now_ns())
+
+    def _pass(self, place: _Place) -> None:
+        """Take note that the reader has come to a place without a record; behind all that is spilled."""
+        if self._spilled_to:
+            self._spilled_to.append(_Place(place.position, self._spilled_to.pop().rejected + place.rejected))
+        else:
+            self._come_to(place)
+
+    def _come_to(self, place: _Place) -> None:
+        """Take note that all up to a place was handed over, what was rejected on the way included."""
+        for letter in place.rejected:
+            self._send_rejected(letter)
+        self.handed = place.position
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -479,10 +479,11 @@ class Task:
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there."""
         self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
+        # whoever has ended will end once more, perhaps after it has sent what was not there then
+        self._watermarks = [NO_WATERMARK if at == END else at for at in self._watermarks]
         if saved.get("ended"):
-            # all will end once more, and its operator must not say twice what it says at the end
-            self._has_ended = True
-            self._watermarks, self._watermark = [NO_WATERMARK] * len(self._watermarks), NO_WATERMARK
+            self._has_ended = True  # its operator must not say twice what it says at the end
+            self._watermark = NO_WATERMARK
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
             if self._undo is not None:
@@ -504,6 +505,8 @@ class Task:
         """Do what a word about a checkpoint asks for; `behind` it are those that were taken with it."""
         assert self.operator is not None
         if control.kind == "commit":
+            if self.ended:
+                return  # who makes checkpoints looks after sinks that have ended, and may be at it
             try:
                 self.operator.commit(control.number)
             except Exception as error:  # what is prepared is safe, and the next commit is one of it too
@@ -516,6 +519,8 @@ class Task:
             return
         if control.number > self.begun:
             self._begin_saving(control, deliveries)
+        if self.saving is None or self.saving.number != control.number:
+            return  # of a checkpoint that came to nothing meanwhile
         if control.kind == "snapshot":
             self._keep_waiting([*behind, *list(self.queue.entries)], control.number)
         elif control.kind == "barrier":

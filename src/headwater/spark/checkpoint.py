@@ -117,6 +117,11 @@ class Checkpoint:
         try:
             known = json.loads((self.folder / _FILE).read_text())
         except FileNotFoundError:
+            if any(self.folder.glob("*.checkpoint")):
+                raise RunError(
+                    f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; "
+                    "give each runner a folder of its own"
+                ) from None
             if self.folder.is_dir() and any(path.name not in (LOCK, f"{_FILE}.new") for path in self.folder.iterdir()):
                 raise RunError(
                     f"{self.folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder"

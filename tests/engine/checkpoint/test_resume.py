@@ -274,3 +274,89 @@ def test_a_run_in_another_process_killed_without_warning_goes_on(files):
         assert kills < 200
     assert kills
     assert written(out) == expected(4000)
+
+
+def test_a_folder_of_something_else_is_refused(files):
+    source, out, checkpoint = files
+    checkpoint.mkdir()
+    (checkpoint / "headwater.json").write_text("{}")
+    with pytest.raises(RunError, match="is one of Spark's"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    (checkpoint / "headwater.json").rename(checkpoint / "photos")
+    with pytest.raises(RunError, match="is no checkpoint of Headwater's, and not empty"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+
+
+def test_a_folder_that_could_not_be_read_is_free_for_the_next_run(stopped):
+    source, out, checkpoint = stopped
+    last = max(checkpoint.glob("*.checkpoint"))
+    good = last.read_bytes()
+    last.write_bytes(good[:-10])
+    with pytest.raises(RunError, match="can be read"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    last.write_bytes(good)
+    engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+
+
+class Failing:
+    """A transactional sink whose calls fail when told to."""
+
+    delivery = "transactional"
+
+    def __init__(self, path):
+        self.path, self.failing = path, set()
+
+    def open(self, schema):
+        return io.JsonLines(self.path).open(schema)
+
+    def transaction(self, schema, ledger):
+        opened = io.JsonLines(self.path).transaction(schema, ledger)
+        for name in ("prepare", "commit"):
+            setattr(opened, name, self._watched(name, getattr(opened, name)))
+        return opened
+
+    def _watched(self, name, call):
+        def watched(number):
+            if name in self.failing:
+                raise OSError(f"cannot {name}")
+            call(number)
+
+        return watched
+
+
+def test_a_sink_that_fails_at_the_end_is_named_and_the_next_run_has_all(files):
+    source, out, checkpoint = files
+    for failing, told in (
+        ("prepare", "step 'write' could not be saved: cannot prepare"),
+        ("commit", "safe in the check"),
+    ):
+        sink = Failing(out)
+        sink.failing = {failing}
+        with pytest.raises(RunError, match=told):
+            engine.run(sums(io.JsonLines(source, FIELDS), sink), checkpoint=checkpoint)
+    engine.run(sums(io.JsonLines(source, FIELDS), Failing(out)), checkpoint=checkpoint)
+    assert written(out) == expected(1000)
+
+
+def test_lines_that_are_no_records_are_dead_letters_once(tmp_path):
+    source, dead, checkpoint = tmp_path / "in.jsonl", tmp_path / "dead.jsonl", tmp_path / "checkpoint"
+    source.write_text("".join(f'{{"k":"a","x":{i},"t":0}}\nbad {i}\n' for i in range(300)))
+
+    def flow(delay_s):
+        def slow(record):
+            time.sleep(delay_s)
+            return record
+
+        made = Flow("slow")
+        made.read("read", io.JsonLines(source, FIELDS)).map("slow", slow, out=FIELDS).write("write", io.Collect())
+        made.dead_letters.write("dead", io.JsonLines(dead))
+        return made
+
+    run = engine.start(flow(0.01), checkpoint=checkpoint, every="20 ms", queue_records=4, chunk=4, take=1)
+    while run.checkpointer.to_json()["complete"] < 3:
+        time.sleep(0.01)
+    run.abort()
+    run.wait()
+    engine.run(flow(0), checkpoint=checkpoint)
+    found = sorted(json.loads(line)["record"] for line in dead.read_text().splitlines())
+    assert found == sorted(f"bad {i}" for i in range(300))

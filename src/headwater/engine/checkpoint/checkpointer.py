@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,13 +19,14 @@ from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.coordinator import Coordinator
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
-from headwater.engine.checkpoint.store import Store
+from headwater.engine.checkpoint.store import Store, refuse_others
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
 from headwater.io.transactions import ledger_of, transaction_of
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.queue import Control, Delivery
+from headwater.operators.task import Task
 
 if TYPE_CHECKING:
     from headwater.engine.run import EngineRun
@@ -51,27 +54,45 @@ class Checkpointer:
     """Makes a checkpoint every so often, and a last one when the run stops."""
 
     def __init__(
-        self, graph: ExecutionGraph, folder: str | Path, *, every_s: float, allow_dropped_state: bool = False
+        self,
+        graph: ExecutionGraph,
+        store: Store,
+        *,
+        every_s: float,
+        allow_dropped_state: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look for a checkpoint to go on from; raises RunError when the flow cannot."""
-        self._lock = Lock(Path(folder).absolute(), "checkpoint")
-        self.store = Store(folder)
-        self._graph = graph
-        found = self.store.latest()
+        self.store, self._graph, self._clock = store, graph, clock
+        found = store.latest()
         try:
             self.recovery = None if found is None else Recovery(found, graph, allow_dropped=allow_dropped_state)
         except RunError as error:
-            self._lock.release()
-            raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
-        self._after = -1 if found is None else found.number
-        self._every_s = every_s
+            raise RunError(f"cannot go on from checkpoint {store.folder}: {error}") from None
+        self.after = -1 if found is None else found.number  #: the checkpoint that the run goes on from
+        self._lock: Lock | None = None
         self._sources = identities(graph.flow)
-        self._coordinator = Coordinator(len(graph.instances), self._after + 1, every_s, time.monotonic())
+        self._coordinator = Coordinator(len(graph.instances), self.after + 1, every_s, clock())
         self._said: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
         self._stopping = False
         self._final: int | None = None  #: the last complete one, that sinks must still commit once all threads are gone
         self._began_s = 0.0
         self.made = Made(str(self.store.folder), None if found is None else found.number)
+
+    @classmethod
+    def open(
+        cls, graph: ExecutionGraph, folder: str | Path, *, every_s: float, allow_dropped_state: bool = False
+    ) -> Checkpointer:
+        """Keep checkpoints in a folder that no other run uses."""
+        refuse_others(Path(folder))
+        lock = Lock(Path(folder).absolute(), "checkpoint")
+        try:
+            made = cls(graph, Store(folder), every_s=every_s, allow_dropped_state=allow_dropped_state)
+        except BaseException:
+            lock.release()
+            raise
+        made._lock = lock
+        return made
 
     # -- for the run --------------------------------------------------------------------------------------------------
 
@@ -79,7 +100,7 @@ class Checkpointer:
         """Open a sink to be written in parts, each of which is there when its checkpoint is complete."""
         name = _name(instance)
         known = self.recovery is not None and self.recovery.knows(instance.step.name)
-        return transaction_of(sink, schema, ledger_of(self.store.folder, name, self._after if known else -1))
+        return transaction_of(sink, schema, ledger_of(self.store.folder, name, self.after if known else -1))
 
     def received_folder(self, instance: Instance) -> Path:
         """Return where a source keeps what it was sent, for senders that wait until it is safe."""
@@ -90,7 +111,7 @@ class Checkpointer:
         self._run = run
         for task in run.tasks:
             task.on_saved = partial(self._hear, task.instance.index)
-            task.begun = self._after
+            task.begun = self.after
             if self.recovery is not None:
                 self.recovery.load(task)
 
@@ -116,24 +137,27 @@ class Checkpointer:
         """Make the last checkpoint of a run that came to its end, and let sinks have theirs; no thread runs any more."""
         run = self._run
         if all(task.ended for task in run.tasks if task.operator is not None):
+            self._stopping = True  # whatever goes wrong now is told: there is no next one
             self._coordinator.give_up()
-            number = self._coordinator.begin(time.monotonic())
-            self._began_s = time.monotonic()
+            self._began_s = self._clock()
+            number = self._coordinator.begin(self._began_s)
             self._gather_ended(number)
             results = self._coordinator.complete()
             assert results is not None
             self._write(number, results)
             self._final = number
         if self._final is not None:
-            for task in run.tasks:
-                if task.operator is not None:
-                    task.operator.commit(self._final)
+            unseen = self._commit([task for task in run.tasks if task.operator is not None], self._final)
             for source in run.sources:
                 source.commit(self._final)
+            if unseen:
+                raise RunError(f"{unseen}; it is safe in the checkpoint, and there once the flow is run again with it")
 
     def close(self) -> None:
         """Let others have the folder."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what was made, for the report."""
@@ -151,44 +175,52 @@ class Checkpointer:
     def _loop(self) -> None:
         try:
             while not self._run.done.is_set():
-                self._turn()
+                if not self.step():
+                    self._wait()
         except RunError as error:
             self._run.fail(error)
         except BaseException as error:  # a bug of ours: better to stop with a message than to go on without checkpoints
             log.exception("checkpoints broke")
             self._run.fail(RunError(f"checkpoints broke: {error}"))
 
-    def _turn(self) -> None:
-        """Decide and do one thing, or wait for something to decide."""
-        now, run, plan = time.monotonic(), self._run, self._coordinator
-        if plan.number is None and run.stopping.is_set() and not self._stopping:
-            self._stopping = True
-            self._begin(final=True)
-            return
-        if plan.due(now) and not self._stopping:
-            self._begin(final=False)
-            return
-        if plan.number is not None:
-            self._gather_ended(plan.number)
-            urged = () if self._stopping else plan.urge(now)
-            if urged:
-                self._urge(plan.number, urged)
-            number = plan.number
-            results = plan.complete()
-            if results is not None:
-                self._complete(number, results)
-                return
-        try:
-            task, number, result = self._said.get(timeout=min(_LOOK_S, plan.rest_s(now)) or 0.001)
-        except queue.Empty:
-            return
+    def step(self) -> bool:
+        """Decide and do one thing; return whether there was one. Nothing in here waits for another thread."""
+        while not self._said.empty():
+            self._take(*self._said.get())
+        now, run, plan = self._clock(), self._run, self._coordinator
+        if plan.number is None:
+            if run.stopping.is_set() and not self._stopping:
+                self._stopping = True
+                self._begin(final=True)
+                return True
+            if plan.due(now) and not self._stopping:
+                self._begin(final=False)
+                return True
+            return False
+        number = plan.number
+        self._gather_ended(number)
+        urged = () if self._stopping else plan.urge(now)
+        if urged:
+            self._urge(number, urged)
+        results = plan.complete()
+        if results is not None:
+            self._complete(number, results)
+        return bool(urged) or results is not None
+
+    def _wait(self) -> None:
+        """Wait until a task says something, or something is to be decided."""
+        with contextlib.suppress(queue.Empty):
+            rest_s = self._coordinator.rest_s(self._clock())
+            self._take(*self._said.get(timeout=min(_LOOK_S, rest_s) or 0.001))
+
+    def _take(self, task: int, number: int, result: Any) -> None:
         if isinstance(result, Exception):
             self._fail(task, number, result)
         else:
-            plan.saved(task, number, result)
+            self._coordinator.saved(task, number, result)
 
     def _begin(self, *, final: bool) -> None:
-        self._began_s = time.monotonic()
+        self._began_s = self._clock()
         number = self._coordinator.begin(self._began_s)
         with self._run.lock:
             for source in self._run.sources:
@@ -254,9 +286,19 @@ class Checkpointer:
         self._run.put_back(
             [Delivery(t.instance.index, 0, None, NO_WATERMARK, 1, control) for t in sinks if t not in ended]
         )
-        for task in ended:
+        self._commit(ended, number)
+
+    def _commit(self, tasks: list[Task], number: int) -> str:
+        """Let a checkpoint be seen at tasks where no worker comes any more; return what could not be."""
+        told = ""
+        for task in tasks:
             assert task.operator is not None
-            task.operator.commit(number)
+            try:
+                task.operator.commit(number)
+            except Exception as error:  # what is prepared is safe, and the next commit is one of it too
+                told = f"sink {task.name!r} could not let checkpoint {number} be seen: {error}"
+                log.warning(told)
+        return told
 
     def _write(self, number: int, results: dict[int, Any]) -> None:
         positions: dict[str, list[Any]] = {}
@@ -282,7 +324,7 @@ class Checkpointer:
         )
         made = self.made
         made.complete += 1
-        made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
+        made.bytes, made.seconds = self.store.written_bytes, self._clock() - self._began_s
         made.slowest_s = max(made.slowest_s, made.seconds)
 
 

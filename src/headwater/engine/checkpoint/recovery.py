@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -68,9 +68,19 @@ class Recovery:
         if len(saved) == len(instances):
             task.load(self._fitted(saved[number], task.instance))
             return
-        for each in saved:
-            task.load(self._fitted(each, task.instance))
         assert task.operator is not None
+        if task.operator.timed and len({each["watermark"] for each in saved}) > 1:
+            raise RunError(
+                f"step {task.name!r} had {len(saved)} instances then and has {len(instances)} now; they had come "
+                "differently far in time when their run was cut off, so that what they keep cannot be put together. "
+                f"Run the flow with {len(saved)} once more, stop it (Ctrl-C), and change their number then"
+            )
+        together = {
+            "watermark": min(each["watermark"] for each in saved),
+            "ended": all(each["ended"] for each in saved),
+        }
+        for each in saved:
+            task.load(self._fitted({**each, **together}, task.instance))
         for part in range(len(instances)):
             if part != number:
                 task.operator.forget(Select(part, len(instances)))
@@ -81,24 +91,24 @@ class Recovery:
         for name, instances in self._of_step.items():
             saved = self._saved(name)
             for number, each in enumerate(saved):
+                same = len(saved) == len(instances) and each["ports"] == instances[number].channel_ports
                 for channel, batch, watermark in each["queue"]:
                     port = each["ports"][channel]
-                    if len(saved) == len(instances):
-                        same = each["ports"] == instances[number].channel_ports
-                        to = channel if same else instances[number].channel_ports.index(port)
-                        found.append(_delivery(instances[number], to, batch, watermark))
-                    elif batch is not None:
-                        found += self._spread(instances, port, batch)
+                    if same:
+                        # who has ended will say so once more, perhaps after it has sent what was not there then
+                        at = NO_WATERMARK if watermark == END else watermark
+                        found.append(_delivery(instances[number], channel, batch, at))
+                    elif batch is not None:  # without its watermark, which is that of one sender among others
+                        others = len(saved) != len(instances)
+                        parts = self._spread(instances, port, batch) if others else [(instances[number], batch)]
+                        for to, part in parts:
+                            found.append(_delivery(to, to.channel_ports.index(port), part, NO_WATERMARK))
         return found
 
-    def _spread(self, instances: list[Instance], port: int, batch: Batch) -> list[Delivery]:
+    def _spread(self, instances: list[Instance], port: int, batch: Batch) -> list[tuple[Instance, Batch]]:
         keys = instances[0].step.inputs[port].keys
         parts = spread(batch, keys, len(instances)) if keys else [batch]
-        return [
-            _delivery(instances[number], instances[number].channel_ports.index(port), part, None)
-            for number, part in enumerate(parts)
-            if part is not None
-        ]
+        return [(instances[number], part) for number, part in enumerate(parts) if part is not None]
 
     def _fitted(self, saved: Saved, instance: Instance) -> Saved:
         """Return what was saved for the channels that the task has now: all at the earliest where others sent then."""
@@ -165,9 +175,8 @@ class Recovery:
         return any(each["state"] or each["queue"] for each in self._saved(name))
 
 
-def _delivery(instance: Instance, channel: int, batch: Batch | None, watermark: int | None) -> Delivery:
-    size = 1 if batch is None else batch.length
-    return Delivery(instance.index, channel, batch, NO_WATERMARK if watermark is None else watermark, size)
+def _delivery(instance: Instance, channel: int, batch: Batch | None, watermark: int) -> Delivery:
+    return Delivery(instance.index, channel, batch, watermark, 1 if batch is None else batch.length)
 
 
 def _columns(step: dict[str, Any]) -> str:

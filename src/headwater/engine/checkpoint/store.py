@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from pathlib import Path
@@ -19,6 +20,20 @@ _HEAD = struct.Struct("<8sQI")  #: magic, length and checksum of what follows
 _KEPT = 2  #: complete checkpoints that stay: the last, and the one before, should the last be unreadable
 _SUFFIX = ".checkpoint"
 _CHUNK = 2**20
+
+
+def refuse_others(folder: Path) -> None:
+    """Raise RunError for a folder that holds something else than checkpoints of the engine."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if not names or any(name.endswith((_SUFFIX, f"{_SUFFIX}.new")) for name in names):
+        return
+    if "headwater.json" in names:
+        raise RunError(
+            f"checkpoint {folder} is one of Spark's, which the engine cannot go on from; "
+            "give each runner a folder of its own"
+        )
+    if set(names) - {"lock", "sinks"}:
+        raise RunError(f"{folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")
 
 
 class Checkpoint(NamedTuple):
@@ -45,8 +60,18 @@ class Store:
         body = encode(content)
         self.written_bytes = len(body)
         self._write(self._file(number), _HEAD.pack(_MAGIC, len(body), crc32(body)) + body)
-        for old in self.numbers()[:-_KEPT]:
-            self.disk.unlink(self._file(old))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what is needed no longer, and what attempts have left that came to nothing; another time if not now."""
+        try:
+            needed = {self._file(number) for number in self.numbers()[-_KEPT:]}
+            ours = [name for name in self.disk.listdir(str(self.folder)) if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
+            for path in map(self._path, ours):
+                if path not in needed:
+                    self.disk.unlink(path)
+        except OSError as error:
+            log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the checkpoints that are there, oldest first."""
@@ -58,7 +83,10 @@ class Store:
         numbers = self.numbers()
         for number in reversed(numbers):
             try:
-                return Checkpoint(number, self._content(number))
+                found = Checkpoint(number, self._content(number))
+                # its name may not be safe, if the run that wrote it did not live to see to it: sinks will count on it
+                self.disk.fsync_dir(str(self.folder))
+                return found
             except ValueError as error:
                 log.warning("checkpoint %s cannot be used: %s", self._file(number), error)
             except OSError as error:
@@ -69,11 +97,6 @@ class Store:
                 "remove the folder to begin anew, or bring back a copy of it"
             )
         return None
-
-    def remove(self, number: int) -> None:
-        """Remove a checkpoint that nobody may go on from."""
-        self.disk.unlink(self._file(number))
-        self.disk.fsync_dir(str(self.folder))
 
     def _content(self, number: int) -> dict[str, Any]:
         data = self._read(self._file(number))
@@ -111,7 +134,17 @@ class Store:
         """Write a file whole: under another name until its bytes are safe."""
         fresh = f"{path}.new"
         self.disk.mkdir(str(self.folder))  # somebody may have cleaned up
-        fd = self.disk.open(fresh, create=True)
+        try:
+            self._write_safely(fresh, data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.disk.unlink(fresh)  # on a full disk, half a checkpoint each time would not make room
+            raise
+        self.disk.rename(fresh, path)
+        self.disk.fsync_dir(str(self.folder))
+
+    def _write_safely(self, path: str, data: bytes) -> None:
+        fd = self.disk.open(path, create=True)
         try:
             self.disk.truncate(fd, 0)
             left = memoryview(data)
@@ -120,5 +153,3 @@ class Store:
             self.disk.fsync(fd)
         finally:
             self.disk.close(fd)
-        self.disk.rename(fresh, path)
-        self.disk.fsync_dir(str(self.folder))

@@ -1,0 +1,81 @@
+"""Tasks that save themselves, and words about checkpoints that come late."""
+
+import numpy as np
+
+from headwater import Batch, Flow, Schema, io
+from headwater.data.batch import END, NO_WATERMARK
+from headwater.operators import Operator
+from headwater.operators.execution_graph import ExecutionGraph
+from headwater.operators.queue import Control, Entry
+from headwater.operators.task import Task
+
+SCHEMA = Schema.of({"x": int})
+
+
+class Kept(Operator):
+    """Keeps all that comes."""
+
+    stateless = False
+
+    def __init__(self):
+        self.seen, self.committed = [], []
+
+    def process(self, batch, port):
+        self.seen += batch["x"].tolist()
+
+    def commit(self, number):
+        self.committed.append(number)
+
+
+def union_of(sources):
+    flow = Flow("union")
+    first, *others = [flow.read(f"s{number}", io.Items([], {"x": int})) for number in range(sources)]
+    (first.union("all", *others) if others else first).write("write", io.Collect())
+    instances = ExecutionGraph.of(flow).instances
+    task = Task(next(i for i in instances if len(i.channel_ports) == sources and not i.step.is_source), Kept())
+    return task
+
+
+def results_of(task):
+    results = {}
+    task.on_saved = results.__setitem__
+    return results
+
+
+def records(*values, channel=0, watermark=NO_WATERMARK):
+    batch = Batch({"x": np.array(values)}, len(values), np.zeros((len(values), 2), np.int64)) if values else None
+    return Entry(channel, batch, watermark, 0, max(1, len(values)), 0)
+
+
+def word(kind, number, channel=0):
+    return Entry(channel, None, NO_WATERMARK, 0, 1, 0, Control(kind, number))
+
+
+def kept(result):
+    return [batch["x"].tolist() for _, batch, _ in result["queue"] if batch is not None]
+
+
+def test_a_late_word_of_a_checkpoint_that_came_to_nothing_keeps_nothing_for_the_next():
+    task = union_of(1)
+    results = results_of(task)
+    waiting = [word("snapshot", 0), records(1), word("barrier", 0), records(2), word("barrier", 1)]
+    task.run([word("snapshot", 1)])
+    task.run(waiting)
+    assert kept(results[1]) == [[1], [2]]
+
+
+def test_a_channel_that_had_ended_may_send_more_in_a_later_run_and_it_is_kept():
+    before = union_of(2)
+    before.run([records(1), records(channel=0, watermark=END)])
+    task = union_of(2)
+    results = results_of(task)
+    task.load(before.save())
+    task.run([word("barrier", 0, channel=1), records(7, channel=0), word("barrier", 0, channel=0)])
+    assert kept(results[0]) == [[7]]
+
+
+def test_a_sink_that_has_ended_leaves_commits_to_who_makes_checkpoints():
+    task = union_of(1)
+    task.run([word("commit", 0), records(watermark=END), word("commit", 1)])
+    assert task.ended
+    assert task.operator.committed == [0]
