@@ -32,8 +32,7 @@ def union_of(sources):
     first, *others = [flow.read(f"s{number}", io.Items([], {"x": int})) for number in range(sources)]
     (first.union("all", *others) if others else first).write("write", io.Collect())
     instances = ExecutionGraph.of(flow).instances
-    task = Task(next(i for i in instances if len(i.channel_ports) == sources and not i.step.is_source), Kept())
-    return task
+    return Task(next(i for i in instances if len(i.channel_ports) == sources and not i.step.is_source), Kept())
 
 
 def results_of(task):

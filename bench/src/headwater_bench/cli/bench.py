@@ -284,6 +284,18 @@ def kills(
 
 
 @app.command()
+def faults(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seeds: Annotated[int | None, typer.Option(help="how many seeds [default: 100000]")] = None,
+    seed: Annotated[int | None, typer.Option(help="only this one, again")] = None,
+) -> None:
+    """Checkpoints on a disk that fails and crashes, by a seeded schedule: is the end that of an undisturbed run?"""
+    _report("faults", quick, output, as_json, seeds=seeds, seed=seed)
+
+
+@app.command()
 def curve(
     quick: Quick = False,
     output: Output = None,

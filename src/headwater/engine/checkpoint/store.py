@@ -32,7 +32,7 @@ def refuse_others(folder: Path) -> None:
             f"checkpoint {folder} is one of Spark's, which the engine cannot go on from; "
             "give each runner a folder of its own"
         )
-    if set(names) - {"lock", "sinks"}:
+    if set(names) - {"lock", "sinks", "sources"}:
         raise RunError(f"{folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")
 
 

@@ -1,0 +1,75 @@
+"""A sink that keeps its promises across crashes, and now and then does not answer as one would like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Transaction
+
+Row = tuple[Any, ...]
+
+
+class Kept:
+    """What a sink has, as it outlives processes: rows that count, and parts that wait."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, list[Row]] = {}  #: by number; those up to `committed` count
+        self.committed = -1
+
+    def rows(self) -> list[Row]:
+        """Return the rows that count."""
+        return [row for number, rows in self.parts.items() if number <= self.committed for row in rows]
+
+
+class SimulatedParts(Transaction):
+    """An open sink; `fails` says by the name of a call whether it fails now."""
+
+    def __init__(self, kept: Kept, after: int, fails: Callable[[str], bool]) -> None:
+        if after > max(kept.parts, default=-1):
+            raise AssertionError(f"the run goes on after part {after}, which the sink was never asked to prepare")
+        self._kept, self._fails, self._part = kept, fails, []
+        kept.parts = {number: rows for number, rows in kept.parts.items() if number <= after}
+        kept.committed = after
+
+    _part: list[Row]
+
+    @property
+    def committed(self) -> int:
+        """The last part that counts."""
+        return self._kept.committed
+
+    def write(self, batch: Batch) -> None:
+        """Take records."""
+        self._part += [tuple(row.values()) for row in batch.rows()]
+
+    def prepare(self, number: int) -> None:
+        """Keep the part; a sink that fails may have kept it all the same."""
+        if self._fails("prepare"):
+            raise OSError("the sink is not there")
+        self._kept.parts[number] = self._part
+        self._part = []
+        if self._fails("prepare"):
+            raise OSError("the sink did not answer")
+
+    def commit(self, number: int) -> None:
+        """Let parts count."""
+        if self._fails("commit"):
+            raise OSError("the sink is not there")
+        if number not in self._kept.parts:
+            raise AssertionError(f"part {number} was never prepared")
+        self._kept.committed = max(self._kept.committed, number)
+
+    def rollback(self) -> None:
+        """Forget what is not prepared."""
+        self._part = []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def parts_of(kept: Kept, after: int, fails: Callable[[str], bool]) -> Callable[[Any, Schema], Transaction]:
+    """Return what opens a sink for an operator."""
+    return lambda sink, schema: SimulatedParts(kept, after, fails)

@@ -1,0 +1,200 @@
+"""One seed: a flow, a disk, a schedule, crashes; and whether the end is that of an undisturbed run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from headwater.engine.checkpoint.store import Store
+from headwater.errors import RunError
+from headwater.operators.keyed import ProcessOperator, ScanOperator
+from headwater.operators.snapshot import unpacked
+from headwater.sim.disk import PowerCutError, SimulatedDisk
+from headwater_bench.faults.shapes import Shape, shape
+from headwater_bench.faults.sinks import Kept
+from headwater_bench.faults.world import World
+
+SHAPES = 400  #: flows that seeds share
+_MOST_MOVES = 20_000
+_MOST_RUNS = 12  #: of one trial; the last is left in peace
+_CALLS = ("write", "fsync", "fsync_dir", "open", "rename", "unlink", "truncate", "mkdir", "read")
+
+
+class ViolationError(AssertionError):
+    """Something that must hold did not, with the seed that shows it."""
+
+
+class _Crash(BaseException):
+    """The process is gone."""
+
+
+class Trial:
+    """What one seed does; `run` raises ViolationError, or returns what happened."""
+
+    COUNTED = (
+        "checkpoints",
+        "kills",
+        "power cuts",
+        "stops",
+        "ends",
+        "told",
+        "refused",
+    )  #: what `run` returns counts of
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.random = seed, Random(seed)
+        self.shape = shape(self.random.randrange(SHAPES))
+        self.disk, self.folder = SimulatedDisk(self.random), "/checkpoints"
+        faulty = [call for call in _CALLS if self.random.random() < 0.4] if seed % 3 else []
+        self.chances = {call: self.random.choice([0.01, 0.1]) for call in faulty}
+        self.sink_fails = self.random.choice([0.0, 0.0, 0.05])
+        self.crashes = self.random.choice([0.0, 0.002, 0.01])
+        self.rescales = self.random.random() < 0.3
+        self.grows = self.shape.may_grow and self.random.random() < 0.3
+        self.sinks: dict[str, Kept] = {}
+        self.complete = -1  #: the last checkpoint that was called complete
+        self.counts: Counter[str] = Counter()
+        self.more = 0
+        self.peace = False
+
+    def run(self) -> Counter[str]:
+        """Run, crash and go on until the flow has ended; then compare."""
+        try:
+            for number in range(_MOST_RUNS + 1):
+                self.peace = number == _MOST_RUNS
+                if self._once(number):
+                    break
+            self._compare()
+        except (AssertionError, Exception) as error:
+            how = f"rescales={self.rescales}, grows={self.grows}, faults={sorted(self.chances)}, {dict(self.counts)}"
+            raise ViolationError(
+                f"seed {self.seed}, flow {self.shape.seed}: {type(error).__name__}: {error}; {how}"
+            ) from error
+        return self.counts
+
+    def _once(self, number: int) -> bool:
+        """Run once; return whether all was read and is there."""
+        self.disk.chances = {} if self.peace else self.chances
+        whole = self.peace or not self.grows or number > 1
+        more = self.random.choice([0, 1, 2]) if self.rescales else 0
+        try:
+            self.disk.fuse = None if self.peace or self.random.random() < 0.5 else self.random.randrange(60)
+            self.world = self._opened(more, whole)
+            self.world.run(most=_MOST_MOVES)
+        except PowerCutError:
+            self.disk.crash()
+            self.counts["power cuts"] += 1
+            return False
+        except _Crash:
+            self.disk.kill()
+            self.counts["kills"] += 1
+            return False
+        except RunError as error:
+            if self.peace:
+                raise
+            self.counts["told"] += 1
+            if "instances" in str(error):
+                self.counts["refused"] += 1
+            self.disk.kill()
+            return False
+        finally:
+            self.disk.fuse = None
+        self.counts["stops" if self.world.halted else "ends"] += 1
+        return whole and not self.world.halted
+
+    def _opened(self, more: int, whole: bool) -> World:
+        records = {name: b if whole else b.slice(0, b.length // 2) for name, b in self.shape.records.items()}
+        store = _Watched(self.folder, self.disk, self)
+        for instances in dict.fromkeys((more, self.more)):
+            try:
+                world = World(self.random, self.shape.graph(instances), records, self.sinks, store, self._fails)
+            except RunError as error:
+                if instances == self.more or "instances" not in str(error):
+                    raise
+                self.counts["refused"] += 1
+                continue
+            self.more = instances
+            break
+        after = world.checkpointer.after  # type: ignore[union-attr]
+        assert after >= self.complete, f"checkpoint {self.complete} was complete, and the run goes on from {after}"
+        self.complete = after
+        world.before_move = self._before_move
+        return world
+
+    def _before_move(self) -> None:
+        if self.peace:
+            return
+        chance = self.random.random()
+        if chance < self.crashes:
+            raise _Crash
+        if chance > 0.999:
+            self.world.stopping.set()
+
+    def _fails(self, call: str) -> bool:
+        return not self.peace and self.random.random() < self.sink_fails
+
+    def made(self, number: int) -> None:
+        """Take note that a checkpoint is called complete."""
+        self.complete = number
+        self.counts["checkpoints"] += 1
+        files = self.disk.listdir(self.folder)
+        assert len(files) <= 4 + self.disk.failed, f"too many files: {files}"
+
+    def _compare(self) -> None:
+        rows, state = _undisturbed(self.shape)
+        found = _held(self.sinks)
+        for name in rows:
+            lost, twice = rows[name] - found[name], found[name] - rows[name]
+            assert not lost, f"sink {name!r} lacks {sorted(lost.elements())[:3]} ({lost.total()})"
+            assert not twice, f"sink {name!r} has too many: {sorted(twice.elements())[:3]} ({twice.total()})"
+        assert _state(self.world) == state, "the state of a step is not that of an undisturbed run"
+        leftovers = [name for name in self.disk.listdir(self.folder) if name.endswith(".new")]
+        assert not leftovers or self.chances, f"files are left over: {leftovers}"
+
+
+class _Watched(Store):
+    """A store that tells a trial of each checkpoint that is complete."""
+
+    def __init__(self, folder: str, disk: SimulatedDisk, trial: Trial) -> None:
+        super().__init__(folder, disk)
+        self._trial = trial
+
+    def write(self, number: int, content: dict[str, Any]) -> None:
+        """Write a checkpoint."""
+        super().write(number, content)
+        self._trial.made(number)
+
+
+@lru_cache(maxsize=4096)
+def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
+    sinks: dict[str, Kept] = {}
+    world = World(Random(0), given.graph(), given.records, sinks, None)
+    world.run(most=_MOST_MOVES)
+    for task in world.tasks:
+        if task.instance.step.is_sink:
+            assert task.operator is not None
+            task.operator.prepare(0)
+            task.operator.commit(0)
+    return _held(sinks), _state(world)
+
+
+def _held(sinks: dict[str, Kept]) -> dict[str, Counter[Any]]:
+    return {name: Counter(kept.rows()) for name, kept in sinks.items()}
+
+
+def _state(world: World) -> dict[str, Any]:
+    """Return what keyed steps keep, of all instances together."""
+    found: dict[str, Any] = {}
+    for task in world.tasks:
+        of_step = found.setdefault(task.name, {}) if isinstance(task.operator, ProcessOperator | ScanOperator) else {}
+        if isinstance(task.operator, ProcessOperator):
+            saved = unpacked("process", task.operator.snapshot())
+            of_step.update({tuple(key): state for key, state in zip(saved["keys"], saved["states"], strict=True)})
+        elif isinstance(task.operator, ScanOperator):
+            saved = unpacked("scan _Tally", task.operator.snapshot())
+            if saved["slots"]:
+                cells = zip(*(saved["cells"][name].tolist() for name in ("count", "total")), strict=True)
+                of_step.update(zip(saved["keys"]["k"].tolist(), cells, strict=True))
+    return found

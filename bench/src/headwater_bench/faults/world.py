@@ -1,0 +1,199 @@
+"""The engine's tasks and its checkpointer, moved by a seeded schedule: one thing at a time, in any order that could be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from headwater.data.batch import END, Batch
+from headwater.engine.checkpoint import Checkpointer
+from headwater.engine.checkpoint.store import Store
+from headwater.errors import HeadwaterError, RunError
+from headwater.operators import build
+from headwater.operators.execution_graph import ExecutionGraph, Instance
+from headwater.operators.queue import Delivery
+from headwater.operators.task import Task
+from headwater_bench.faults.sinks import Kept, parts_of
+
+
+class SimulatedSource:
+    """A source at work, as `engine.source.SourceThread` is one: what a checkpointer asks of it, and one move at a time."""
+
+    def __init__(self, world: World, task: Task, records: Batch, position: int | None) -> None:
+        self.world, self.task, self._records = world, task, records
+        self.handed, self._at = position, position or 0
+        self.ended = False
+        self._asked = self._barred = self._to_commit = -1
+        self._last = False
+        self._positions: dict[int, int | None] = {}
+
+    def ask(self, number: int, *, final: bool) -> None:
+        """Ask for a barrier."""
+        self._asked, self._last = number, final
+
+    def commit_later(self, number: int) -> None:
+        """Have the reader learn that all up to a checkpoint is safe."""
+        self._to_commit = number
+
+    def commit(self, number: int) -> None:
+        """Let the reader know; it may forget what is before."""
+        position = self._positions.get(number, self.handed if self.ended else None)
+        self.world.forget(self.task.name, position or 0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing that it could do now."""
+        return self.ended or (self.world.stopping.is_set() and self._asked == self._barred and self._to_commit < 0)
+
+    def move(self) -> None:
+        """Do one thing that is due: commit, send a barrier, hand records over, or say that there are no more."""
+        if self._to_commit >= 0:
+            self.commit(self._to_commit)
+            self._to_commit = -1
+        elif self._asked > self._barred:
+            self._positions[self._asked] = self.handed
+            self.world.deliver(self.task.barrier(self._asked, last=self._last))
+            self._barred = self._asked
+            assert self.world.checkpointer is not None
+            self.world.checkpointer.saved_source(self.task.instance.index, self._asked, self.handed)
+        elif not self.world.stopping.is_set():
+            self._read()
+
+    def _read(self) -> None:
+        end = min(self._records.length, self._at + self.world.random.choice([1, 3, 8, 20]))
+        if end == self._at:
+            self.ended = True
+            deliveries: list[Delivery] = []
+            self.task.send_watermark(END, deliveries)
+            self.world.later.append(deliveries)  # a moment passes between the one and the other
+            return
+        batch = self._records.slice(self._at, end)
+        self._at = end
+        self.world.deliver(self.task.emit(batch))
+        self.handed = end
+
+
+class World:
+    """A run in progress, as a checkpointer sees one; `checkpoints` is None for a run without them."""
+
+    def __init__(
+        self,
+        random: Random,
+        graph: ExecutionGraph,
+        records: dict[str, Batch],
+        sinks: dict[str, Kept],
+        store: Store | None,
+        fails: Callable[[str], bool] = lambda call: False,
+    ) -> None:
+        self.random, self.sinks, self._fails = random, sinks, fails
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.stopping, self.done = threading.Event(), threading.Event()
+        self.halted = False
+        self.now_s = 0.0
+        self.forgotten: dict[str, int] = {}
+        self.later: list[list[Delivery]] = []
+        self.before_move: Callable[[], None] = lambda: None  #: crashes or stops the run, now and then
+        self.checkpointer = None
+        if store is not None:
+            every_s = random.choice([0.1, 1.0, 5.0])
+            self.checkpointer = Checkpointer(graph, store, every_s=every_s, clock=lambda: self.now_s)
+        after = -1 if self.checkpointer is None else self.checkpointer.after
+        self.tasks = [self._task(instance, after) for instance in graph.instances]
+        recovery = None
+        if self.checkpointer is not None:
+            self.checkpointer.attach(self)  # type: ignore[arg-type]
+            recovery = self.checkpointer.recovery
+        self.sources = [
+            SimulatedSource(
+                self, task, records[task.name], None if recovery is None else recovery.position(task.instance)
+            )
+            for task in self.tasks
+            if task.operator is None
+        ]
+        if self.checkpointer is not None:
+            self.checkpointer.restore_queues()
+
+    def _task(self, instance: Instance, after: int) -> Task:
+        if instance.step.is_source:
+            return Task(instance, None, measure=False)
+        kept = (
+            self.sinks.setdefault(f"{instance.step.name}.{instance.number}", Kept())
+            if instance.step.is_sink
+            else Kept()
+        )
+        return Task(instance, build(instance.step, parts_of(kept, after, self._fails)), measure=False)
+
+    def run(self, *, most: int) -> None:
+        """Move until all have ended or the last checkpoint is made; AssertionError after too many moves."""
+        for _ in range(most):
+            if self.halted or all(task.ended for task in self.tasks if task.operator is not None):
+                if self.later:
+                    self.deliver(self.later.pop(0))
+                    continue
+                self._finish()
+                return
+            self.before_move()
+            self._move()
+        raise AssertionError(f"nothing ends after {most} moves")
+
+    def _finish(self) -> None:
+        if self.checkpointer is not None:
+            try:
+                self.checkpointer.finish()
+            except (OSError, HeadwaterError) as error:  # as `EngineRun` tells it
+                raise RunError(f"the last checkpoint could not be made: {error}") from error
+
+    def _move(self) -> None:
+        chance = self.random.random()
+        if self.checkpointer is not None and chance < 0.15:
+            self.now_s += self.random.choice([0.0, 0.01, 0.3, 2.0])
+            self.checkpointer.step()
+            return
+        if self.later and chance < 0.3:
+            self.deliver(self.later.pop(0))
+            return
+        able: list[Any] = [task for task in self.tasks if task.queue.entries]
+        able += [source for source in self.sources if not source.idle]
+        if not able:
+            return
+        chosen = self.random.choice(able)
+        if isinstance(chosen, SimulatedSource):
+            chosen.move()
+        else:
+            self._activate(chosen)
+
+    def _activate(self, task: Task) -> None:
+        size = sum(entry.size for entry in task.queue.entries)
+        entries = task.queue.take(self.random.choice([1, min(size, 4), size]))
+        self.deliver(task.run(entries)[0])
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Put into queues, or run on at once where the engine may: one sender, and nothing waits there."""
+        for delivery in deliveries:  # grows while we walk along it
+            task = self.tasks[delivery.to]
+            if len(task.instance.channel_ports) == 1 and not task.queue.entries and self.random.random() < 0.3:
+                task.run_inline(delivery, deliveries)
+            else:
+                task.put(delivery.entry(0, 0))
+
+    # -- for the checkpointer -----------------------------------------------------------------------------------------
+
+    def put_back(self, deliveries: list[Delivery], *, first: bool = False) -> None:
+        """Put entries into queues."""
+        for delivery in deliveries:
+            self.tasks[delivery.to].put(delivery.entry(0, 0), first=first)
+
+    def halt(self) -> None:
+        """End, since the last checkpoint is made."""
+        self.halted = True
+
+    def fail(self, error: RunError) -> None:
+        """Only the thread of a checkpointer calls it, which is not there."""
+        raise AssertionError("no thread is here") from error
+
+    def forget(self, source: str, position: int) -> None:
+        """Take note that a reader was told to forget what is before a position."""
+        self.forgotten[source] = max(position, self.forgotten.get(source, 0))
