@@ -147,6 +147,18 @@ def test_what_only_the_engine_does_about_trouble_is_refused(policy):
         cut(flow, 2)
 
 
+def test_windows_that_close_by_a_clock_are_refused():
+    flow = Flow("f")
+    windows = (
+        flow.read("r", io.Items(ROWS, SCHEMA))
+        .key_by("key")
+        .window("w", Tumbling("1 s", time="processing"), n=agg.count())
+    )
+    windows.write("out", io.Discard())
+    with pytest.raises(RunError, match=r"step 'w' cannot run on Spark: its windows close by a machine's clock"):
+        cut(flow, 2)
+
+
 def test_copies_of_records_are_refused():
     flow, read = started()
     read.to_all().filter("f", col.x > 0, parallel=3).write("out", io.Discard())

@@ -15,6 +15,7 @@ from headwater.data.batch import Batch
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
+from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.warm import load_kernels
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -123,6 +124,9 @@ class EngineRun(ABC):
         self._threads = self.make_threads()
         self._threads += [threading.Thread(target=s.loop, name=s.thread_name, daemon=True) for s in self.sources]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
+        timekeeper = Timekeeper(self)
+        if timekeeper.has_work:
+            self._threads.append(threading.Thread(target=timekeeper.loop, name="time", daemon=True))
         if checkpointer is not None:
             checkpointer.restore_queues()
             self._threads.append(checkpointer.thread())

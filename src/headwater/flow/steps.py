@@ -91,6 +91,7 @@ class EventTime:
     column: str
     lateness_us: int
     ahead_us: int
+    idle_us: int | None = None  #: how long it may be silent before nobody waits for it; None for ever
 
     state: ClassVar[State] = "stream"
     timed: ClassVar[bool] = False  # it makes time, and does nothing by it

@@ -32,7 +32,7 @@ from headwater.flow.steps import (
     Write,
 )
 from headwater.flow.trouble import DEAD_LETTER, OnError
-from headwater.flow.windows import Count, Window
+from headwater.flow.windows import Count, Window, by_processing_time
 
 
 class Stream:
@@ -140,13 +140,15 @@ class Stream:
         *,
         lateness: Duration = "0 s",
         ahead: Duration = "1 min",
+        idle: Duration | None = None,
         parallel: int = 1,
         on_error: OnError = DEAD_LETTER,
     ) -> Stream:
         """Say which column holds event time; records may come `lateness` out of order.
 
         A record whose clock runs more than `ahead` before ours is a dead letter: one bad clock must not close the
-        windows of all other devices.
+        windows of all other devices. A stream that is silent for longer than `idle` no longer holds back the time of those
+        that it meets in a union or a join, until its next record, which may be late by then; without `idle`, all wait.
         """
         kind = self.schema.type_of(column, what=f"step {name!r}")
         if kind != "time":
@@ -154,7 +156,12 @@ class Stream:
                 f"{_users_line()}: step {name!r}: event time must be a column of type time; {column!r} is {kind}"
                 f"{_time_hint(column, kind)}"
             )
-        step = EventTime(column, microseconds(lateness), microseconds(ahead))
+        idle_us = None if idle is None else microseconds(idle)
+        if idle_us == 0:
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: idle is how long a stream may be silent, above 0; got {idle!r}"
+            )
+        step = EventTime(column, microseconds(lateness), microseconds(ahead), idle_us)
         return self._then(name, step, self.schema, parallel, on_error, time=column)
 
     def key_by(self, *keys: str) -> KeyedStream:
@@ -341,14 +348,16 @@ class KeyedStream:
         """Aggregate the records of each key and window.
 
         The result has the keys, `start` and `end` for windows of time, and a column for each aggregate; records that
-        come after their window has closed go to the stream's `late`.
+        come after their window has closed go to the stream's `late`. A window with `time="processing"` holds what comes
+        while it is open, and closes by this machine's clock: it needs no event time, and none is ever late.
         """
         schema = self.stream.schema
         timed = not isinstance(window, Count)
-        if timed and self.stream.time is None:
+        by_event_time = timed and not by_processing_time(window)
+        if by_event_time and self.stream.time is None:
             raise FlowError(
                 f"{_users_line()}: step {name!r}: a window of time needs event time; "
-                "put .event_time(name, column) before key_by"
+                'put .event_time(name, column) before key_by, or say time="processing" for the time at which records come'
             )
         if not aggregates:
             raise FlowError(f"{_users_line()}: step {name!r}: a window needs an aggregate, such as n=count()")
@@ -362,10 +371,12 @@ class KeyedStream:
         if timed:
             fields |= {"start": "time", "end": "time"}
         outputs = {"out": Schema.of(fields | types)}
-        if timed:
+        if by_event_time:
             outputs["late"] = schema
-        kind = WindowAggregate(self.keys, window, tuple(aggregates.items()), self.stream.time if timed else None)
-        return self._then(name, kind, outputs, parallel, on_error, time="end" if timed else None)
+        kind = WindowAggregate(
+            self.keys, window, tuple(aggregates.items()), self.stream.time if by_event_time else None
+        )
+        return self._then(name, kind, outputs, parallel, on_error, time="end" if by_event_time else None)
 
     def join(
         self, name: str, other: KeyedStream, *, within: Duration, parallel: int = 1, on_error: OnError = DEAD_LETTER

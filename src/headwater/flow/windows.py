@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import Literal, get_args
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds, written
+
+#: Whose time: that which records tell, or that of this machine's clock when they come.
+TimeKind = Literal["event", "processing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tumbling:
-    """Windows of equal length in event time, each starting where the last one ended.
+    """Windows of equal length in event time, or processing time, each starting where the last one ended.
 
     A record exactly on a border belongs to the window that it opens.
 
@@ -20,9 +24,11 @@ class Tumbling:
     """
 
     size: Duration
+    time: TimeKind = "event"
 
     def __post_init__(self) -> None:
         _above_zero("window size", self.size_us)
+        _check_time(self.time)
 
     @property
     def size_us(self) -> int:
@@ -30,7 +36,7 @@ class Tumbling:
         return microseconds(self.size)
 
     def __str__(self) -> str:
-        return f"tumbling {written(self.size_us)}"
+        return f"tumbling {written(self.size_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +45,10 @@ class Sliding:
 
     size: Duration
     every: Duration
+    time: TimeKind = "event"
 
     def __post_init__(self) -> None:
+        _check_time(self.time)
         _above_zero("window size", self.size_us)
         _above_zero("window interval", self.every_us)
         if self.every_us > self.size_us:
@@ -65,7 +73,7 @@ class Sliding:
         return gcd(self.size_us, self.every_us)
 
     def __str__(self) -> str:
-        return f"sliding {written(self.size_us)} every {written(self.every_us)}"
+        return f"sliding {written(self.size_us)} every {written(self.every_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,10 @@ class Session:
     """Windows that last as long as records of a key follow each other within `gap` of event time."""
 
     gap: Duration
+    time: TimeKind = "event"
 
     def __post_init__(self) -> None:
+        _check_time(self.time)
         _above_zero("session gap", self.gap_us)
 
     @property
@@ -83,7 +93,7 @@ class Session:
         return microseconds(self.gap)
 
     def __str__(self) -> str:
-        return f"session gap {written(self.gap_us)}"
+        return f"session gap {written(self.gap_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,21 @@ class Count:
 
 TimeWindow = Tumbling | Sliding | Session
 Window = TimeWindow | Count
+
+
+def by_processing_time(window: Window) -> bool:
+    """Return whether a window closes by this machine's clock, and holds what comes until then."""
+    return not isinstance(window, Count) and window.time == "processing"
+
+
+def _of(time: TimeKind) -> str:
+    return "" if time == "event" else " of processing time"
+
+
+def _check_time(time: object) -> None:
+    known = get_args(TimeKind)
+    if time not in known:
+        raise FlowError(f"a window is of time {listed(known)}; got {time!r}{suggestion(str(time), known)}")
 
 
 def _above_zero(what: str, value_us: int) -> None:

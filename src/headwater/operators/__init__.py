@@ -1,11 +1,12 @@
 """What a step does to a batch: the running form of each kind of step, shared by all runners.
 
 `execution_graph` lays out the instances of a flow, `task` is one of them at work, with its `queue` and its `counters`.
-`operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `session`, `join`
-and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those of queries, whose
-records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far their time came.
-`expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit), `texts` and
-`cast`; `broken` finds the records that break a step, `again` has them tried again, `snapshot` is how state becomes bytes.
+`operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `processing_time`,
+`session`, `join` and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those
+of queries, whose records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far
+their time came. `expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit),
+`texts` and `cast`; `broken` finds the records that break a step, `again` has them tried again, `undo` takes a batch back,
+`snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from headwater.flow.steps import (
     Write,
 )
 from headwater.flow.trouble import Retry
-from headwater.flow.windows import Count, Session
+from headwater.flow.windows import Count, Session, by_processing_time
 from headwater.operators.operator import DEAD, Operator, Output
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
 def _window(kind: WindowAggregate, name: str, given: Schema) -> Operator:
     from headwater.operators import count_window, session, time_window
 
+    if by_processing_time(kind.window):
+        from headwater.operators.processing_time import ProcessingTimeOperator
+
+        return ProcessingTimeOperator(kind, given, lambda timed, columns: _window(timed, name, columns))
     if isinstance(kind.window, Count):
         if kind.window.every is None:
             return count_window.CountWindowOperator(kind, name, given)

@@ -7,17 +7,20 @@ from typing import Literal, NamedTuple
 
 from headwater.data.batch import NO_WATERMARK, Batch
 
+FROM_CLOCK = 1  #: the number of a word that no other task has sent
+
 
 class Control(NamedTuple):
-    """A word to a task about a checkpoint, in line with the records.
+    """A word to a task about a checkpoint or the time, in line with the records.
 
     A `barrier` says that all records of its channel before it belong to the checkpoint; the `last` barrier, that none will
     follow; a `snapshot` asks a task to save itself now, whatever is still on its way to it; `commit` tells a sink that the
-    checkpoint is complete.
+    checkpoint is complete. `idle` says that nobody needs to wait for the time of a channel (`FROM_CLOCK`: that
+    nothing has come by any), `active` that it counts again; a `tick`, that the machine's clock has moved on.
     """
 
-    kind: Literal["barrier", "last", "snapshot", "commit"]
-    number: int
+    kind: Literal["barrier", "last", "snapshot", "commit", "idle", "active", "tick"]
+    number: int = 0
 
 
 class Entry(NamedTuple):

@@ -21,7 +21,7 @@ from headwater.operators.broken import as_list, told, without_the_broken
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance, Route
 from headwater.operators.operator import dead_letters, partitions
-from headwater.operators.queue import Control, Delivery, Entry, Queue
+from headwater.operators.queue import FROM_CLOCK, Control, Delivery, Entry, Queue
 from headwater.operators.undo import undo_of
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,9 @@ class Task:
         self._ports = instance.channel_ports
         self._watermarks = [NO_WATERMARK] * len(self._ports)
         self._watermark = NO_WATERMARK
+        self._idle: set[int] = set()  #: channels whose time nobody waits for, since nothing comes by them
+        self._is_idle = False  #: whether this is told to those who come after
+        self.ticked = True  #: whether the last word about the clock has come
         self._sets_time = isinstance(instance.step.kind, EventTime)
         self._next: dict[int, int] = {}  #: who is next, for each route that shuffles
         policy = instance.step.on_error
@@ -165,7 +168,7 @@ class Task:
 
     def _pass(self, batch: Batch, deliveries: list[Delivery]) -> None:
         straight, counters = self._straight, self.counters
-        if straight is None:
+        if straight is None or self._idle or self._is_idle:
             self._one(batch, 0, NO_WATERMARK, deliveries)
             return
         if self.saving is not None:
@@ -258,6 +261,8 @@ class Task:
     def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
         """Run the operator on one batch and move time on; return the number of records out."""
         out = 0
+        if (self._idle or self._is_idle) and (batch is not None or NO_WATERMARK < watermark < END):
+            self._wake(channel, deliveries)
         if batch is not None:
             try:
                 result = self._operate(batch, self._ports[channel])
@@ -413,7 +418,12 @@ class Task:
         self._watermarks[channel] = max(self._watermarks[channel], watermark)
         if watermark == END:
             self._closed.add(channel)
-        earliest = min(self._watermarks)
+            self._idle.discard(channel)
+        return self._move_on(deliveries)
+
+    def _move_on(self, deliveries: list[Delivery]) -> int:
+        """Let time come as far as all channels allow that somebody waits for; return the number of records out."""
+        earliest = self._earliest()
         if self._sets_time and earliest != END:
             return 0
         if earliest <= self._watermark:
@@ -421,13 +431,64 @@ class Task:
         self._watermark = earliest
         out = 0
         if self.operator is not None and not self._has_ended:
-            try:
-                out = self._send((self._undo or self.operator).advance(earliest), deliveries)
-            except Exception as error:
-                self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
+            out = self._timed(lambda: (self._undo or self.operator).advance(earliest), deliveries)  # type: ignore[union-attr]
         self.ended = earliest == END
         self.send_watermark(earliest, deliveries)
         return out
+
+    def _timed(self, act: Callable[[], Output], deliveries: list[Delivery]) -> int:
+        """Send on what an operator has to say when time moves on; what breaks it then is nobody's record."""
+        try:
+            return self._send(act(), deliveries)
+        except ExitError:
+            raise
+        except Exception as error:
+            self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
+            return 0
+
+    def _earliest(self) -> int:
+        """Return the time that no channel is behind, those left out that are idle; they are not at their end, though."""
+        if not self._idle:
+            return min(self._watermarks)
+        live = (at for channel, at in enumerate(self._watermarks) if channel not in self._idle)
+        earliest = min(live, default=NO_WATERMARK)
+        return NO_WATERMARK if earliest == END else earliest
+
+    def _wake(self, channel: int, deliveries: list[Delivery]) -> None:
+        """Wait for the time of a channel again, since something has come by it."""
+        self._idle -= set(range(len(self._ports))) if self._sets_time else {channel}
+        self._tell_idle(False, deliveries)
+
+    def _heed_idle(self, control: Control, channel: int, deliveries: list[Delivery]) -> None:
+        """Wait no more, or again, for the time of a channel; who has nobody left to wait for is idle too."""
+        if self.ended or (self._sets_time and control.number != FROM_CLOCK):
+            return  # a step that sets time goes by what comes to it
+        if control.kind == "active" or self._watermarks[channel] == END:
+            self._idle.discard(channel)
+        else:
+            self._idle |= set(range(len(self._ports))) - self._closed if self._sets_time else {channel}
+        quiet = all(at == END or number in self._idle for number, at in enumerate(self._watermarks))
+        self._tell_idle(quiet and bool(self._idle), deliveries)
+        more = self._move_on(deliveries)
+        if self.measure:
+            self.counters.records_out += more
+
+    def _tell_idle(self, idle: bool, deliveries: list[Delivery]) -> None:
+        if idle == self._is_idle:
+            return
+        self._is_idle = idle
+        control = Control("idle" if idle else "active")
+        for port, routes in self.instance.routes.items():
+            if port != DEAD:
+                self._send_control(control, deliveries, routes)
+
+    def _tick(self, deliveries: list[Delivery]) -> None:
+        self.ticked = True
+        tick = getattr(self.operator, "tick", None)
+        if tick is not None and not self.ended:
+            more = self._timed(tick, deliveries)
+            if self.measure:
+                self.counters.records_out += more
 
     def send_watermark(self, watermark: int, deliveries: list[Delivery]) -> None:
         """Tell all receivers of all outputs how far time has come; dead letters only learn of the end."""
@@ -474,13 +535,15 @@ class Task:
         """Return how far time has come at each channel, and the operator's state."""
         state = b"" if self.operator is None else self.operator.snapshot()
         watermarks = list(self._watermarks)
-        return {"watermarks": watermarks, "watermark": self._watermark, "ended": self.ended, "state": state}
+        times = {"watermarks": watermarks, "watermark": self._watermark, "idle": sorted(self._idle)}
+        return {**times, "ended": self.ended, "state": state}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there."""
         self._watermarks, self._watermark = list(saved["watermarks"]), saved["watermark"]
         # whoever has ended will end once more, perhaps after it has sent what was not there then
         self._watermarks = [NO_WATERMARK if at == END else at for at in self._watermarks]
+        self._idle = set() if saved.get("ended") else set(saved.get("idle", ()))
         if saved.get("ended"):
             self._has_ended = True  # its operator must not say twice what it says at the end
             self._watermark = NO_WATERMARK
@@ -502,8 +565,14 @@ class Task:
         return deliveries
 
     def _heed(self, control: Control, channel: int, deliveries: list[Delivery], behind: Sequence[Entry] = ()) -> None:
-        """Do what a word about a checkpoint asks for; `behind` it are those that were taken with it."""
+        """Do what a word about a checkpoint or the time asks for; `behind` it are those that were taken with it."""
         assert self.operator is not None
+        if control.kind in ("idle", "active"):
+            self._heed_idle(control, channel, deliveries)
+            return
+        if control.kind == "tick":
+            self._tick(deliveries)
+            return
         if control.kind == "commit":
             if self.ended:
                 return  # who makes checkpoints looks after sinks that have ended, and may be at it
@@ -581,11 +650,12 @@ class Task:
             self.saving = None
             self.on_saved(saving.number, saving.result())
 
-    def _send_control(self, control: Control, deliveries: list[Delivery]) -> None:
-        for routes in self.instance.routes.values():
-            for route in routes:
-                for to, channel in route.targets:
-                    deliveries.append(Delivery(to, channel, None, NO_WATERMARK, 1, control))
+    def _send_control(self, control: Control, deliveries: list[Delivery], along: Iterable[Route] | None = None) -> None:
+        """Send a word to all receivers, or to those along some routes."""
+        every = (route for routes in self.instance.routes.values() for route in routes)
+        for route in every if along is None else along:
+            for to, channel in route.targets:
+                deliveries.append(Delivery(to, channel, None, NO_WATERMARK, 1, control))
 
     def lost(self, records: int) -> None:
         """Take note that a sink has not written after all what it had taken."""

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from headwater.clock import latest_ns
-from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.clock import BUILT_NS, latest_ns
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column, Nullable
 from headwater.data.timestamps import FIRST_US
 from headwater.flow.duration import written
@@ -19,6 +19,7 @@ from headwater.operators.snapshot import packed, unpacked
 
 log = logging.getLogger(__name__)
 
+_ANY_TIME = END - 1
 _ENOUGH_TO_DOUBT = 100  #: records, all ahead of the machine's clock, that make its own time the likely slip
 
 
@@ -30,6 +31,7 @@ class EventTimeOperator(Operator):
     def __init__(self, kind: EventTime, step: str, now_us: Callable[[], int] = lambda: latest_ns() // 1000) -> None:
         self._kind, self._step, self._now_us = kind, step, now_us
         self._watermark = NO_WATERMARK
+        self._warned = False
         self._only_ahead: int | None = 0  #: how many records came so far, while all of them were ahead of our clock
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -69,7 +71,7 @@ class EventTimeOperator(Operator):
         column = batch.columns[self._kind.column]
         lacking = ~column.valid if isinstance(column, Nullable) else None
         times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
-        limit = self._now_us() + self._kind.ahead_us
+        limit = self._limit_us()
         ahead, before = times > limit, times < FIRST_US
         self._doubt_own_clock(ahead, times - limit)
         if lacking is None and not ahead.any() and not before.any():
@@ -88,6 +90,18 @@ class EventTimeOperator(Operator):
             for early, old in zip(ahead[bad].tolist(), before[bad].tolist(), strict=True)
         ]
         return bad, why
+
+    def _limit_us(self) -> int:
+        """Return the latest time that a record may have; any, while this machine's own clock cannot be right."""
+        now_us = self._now_us()
+        if now_us * 1000 >= BUILT_NS:
+            return now_us + self._kind.ahead_us
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "step %s: this machine's clock is not set, so records are taken however far ahead they are", self._step
+            )
+        return _ANY_TIME
 
     def _doubt_own_clock(self, ahead: Array, by_us: Array) -> None:
         """Say so, once, if records come from the future and from nowhere else: then it is this clock that is wrong."""

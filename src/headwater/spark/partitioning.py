@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headwater.errors import RunError
 from headwater.flow.partitioning import Partitioning, partitioning_of
-from headwater.flow.steps import Apply, Step
+from headwater.flow.steps import Apply, Step, WindowAggregate
 from headwater.flow.trouble import DEAD_LETTER
+from headwater.flow.windows import by_processing_time
 
 
 def spark_partitioning(step: Step) -> Partitioning:
@@ -14,6 +15,12 @@ def spark_partitioning(step: Step) -> Partitioning:
         raise RunError(
             f"{step.where}: step {step.name!r} cannot run on Spark: its on_error is {str(step.on_error)!r}, which only the "
             "engine heeds; on Spark, records that break a step are dead letters",
+            step=step.name,
+        )
+    if isinstance(step.kind, WindowAggregate) and by_processing_time(step.kind.window):
+        raise RunError(
+            f"{step.where}: step {step.name!r} cannot run on Spark: its windows close by a machine's clock, and Spark "
+            "has many machines; use event time",
             step=step.name,
         )
     replicable = isinstance(step.kind, Apply) and step.kind.operator.replicable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
-from headwater.flow.steps import Read
+from headwater.flow.steps import EventTime, Read
 from headwater.metrics import Report, Sample
 from headwater.spark import sinks, sources
 from headwater.spark.broadcast import broadcast
@@ -89,6 +89,7 @@ class SparkRun:
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
         sinks.check(self.flow)
+        _warn_of_idle(self.flow)
         self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
@@ -353,3 +354,10 @@ def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
     """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
     rest = [envelope for envelope in envelopes if not envelope.said]
     return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])
+
+
+def _warn_of_idle(flow: Flow) -> None:
+    """Say where a silent source will hold back the time of others although the flow says otherwise."""
+    for step in flow.steps.values():
+        if isinstance(step.kind, EventTime) and step.kind.idle_us is not None:
+            log.warning("step %s has idle, which Spark does not heed: all wait for a source that is silent", step.name)

@@ -117,7 +117,7 @@ class Recovery:
         earliest = min(saved["watermarks"], default=None)
         if earliest is None:
             return saved
-        return {**saved, "watermarks": [earliest] * len(instance.channel_ports)}
+        return {**saved, "watermarks": [earliest] * len(instance.channel_ports), "idle": []}
 
     def _saved(self, name: str) -> list[Saved]:
         found: list[Saved] = self._content["tasks"].get(name, [])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headwater.errors import RunError
 from headwater.flow.endpoints import apart
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept, partitioning_of
@@ -56,6 +57,12 @@ class Layout:
 def laid_out(flow: Flow) -> Layout:
     """Check a flow and decide where its steps run."""
     flow.check()
+    for step in flow.steps.values():
+        if isinstance(step.kind, EventTime) and step.kind.idle_us is not None:
+            raise RunError(
+                f"{step.where}: step {step.name!r} has idle, which lanes do not heed yet: leave out one of the two",
+                step=step.name,
+            )
     return _Planner(flow).layout()
 
 
