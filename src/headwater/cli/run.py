@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from headwater.cli.last_word import leaves_at_the_third_signal
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.rewire import rewired
@@ -207,7 +208,8 @@ def stopped_by_signals(running: Any) -> Iterator[None]:
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        with leaves_at_the_third_signal():
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
