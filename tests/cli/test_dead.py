@@ -115,3 +115,18 @@ def test_a_field_that_the_step_does_not_take_is_told_and_nothing_is_released(bro
     assert code == 1
     assert "takes no field 'per_meter'" in err
     assert len(listed(broken)) == 3
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_a_run_that_a_step_stops_still_gives_its_report(broken, tmp_path, on):
+    stops = FLOW.replace('out={"tank": str, "height": float}', 'out={"tank": str, "height": float}, on_error="stop"')
+    (tmp_path / "stops.py").write_text(stops)
+    code, out, err = broken("run", "stops.py", "--on", on, "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert "step 'metres' stopped the run, as its on_error says: ZeroDivisionError" in document["error"]
+    assert document["error"] in err
+    assert document["records_in"] == document["left"] + sum(document["records_out"].values()) + document["dead_letters"]
+    code, out, _ = broken("run", "stops.py", "--on", on)
+    assert code == 1
+    assert "metres" in out  # the table of steps
