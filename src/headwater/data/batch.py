@@ -91,7 +91,8 @@ class Batch:
     def take(self, rows: Array) -> Batch:
         """Return the records at these row numbers, in this order."""
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return Batch(columns, len(rows), self.stamps[rows], self.watermark)
+        # pairs are taken by `take`, an order of magnitude faster than by an index
+        return Batch(columns, len(rows), self.stamps.take(rows, axis=0), self.watermark)
 
     def slice(self, start: int, stop: int) -> Batch:
         """Return a run of records without copying."""

@@ -257,6 +257,8 @@ class Input:
     schema: Schema
     grouping: Grouping = "shuffle"
     keys: tuple[str, ...] = ()
+    #: columns that have one value for each key: records that are together by these are together by the key
+    of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headwater.data.batch import Batch
@@ -164,13 +164,19 @@ class Stream:
         step = EventTime(column, microseconds(lateness), microseconds(ahead), idle_us)
         return self._then(name, step, self.schema, parallel, on_error, time=column)
 
-    def key_by(self, *keys: str) -> KeyedStream:
-        """Group the stream: records of equal keys meet in one place; no keys means all records together."""
-        for key in keys:
+    def key_by(self, *keys: str, of: str | Sequence[str] = ()) -> KeyedStream:
+        """Group the stream: records of equal keys meet in one place; no keys means all records together.
+
+        `of` promises that all records of a key have the same value in these columns too, as all lines of an order are of
+        one customer: `key_by("order", of="customer")`. Records that are grouped by customer already then need not move
+        again between lanes. Nobody checks it: where it does not hold, a key's records are not together.
+        """
+        columns = (of,) if isinstance(of, str) else tuple(of)
+        for key in (*keys, *columns):
             kind = self.schema.type_of(key, what=f"key_by after step {self.step!r}")
             if kind == "any":
                 raise FlowError(f"{_users_line()}: column {key!r} of type any cannot be a key")
-        return KeyedStream(self, keys)
+        return KeyedStream(self, keys, columns)
 
     def split(
         self, name: str, condition: Expr, *, parallel: int = 1, on_error: OnError = DEAD_LETTER
@@ -227,8 +233,8 @@ class Stream:
     def _grouped(self, grouping: Grouping) -> Stream:
         return Stream(self.flow, self.step, self.port, time=self.time, grouping=grouping)
 
-    def _input(self, keys: tuple[str, ...] = ()) -> Input:
-        return Input(self.step, self.port, self.schema, self.grouping, keys)
+    def _input(self, keys: tuple[str, ...] = (), of: tuple[str, ...] = ()) -> Input:
+        return Input(self.step, self.port, self.schema, self.grouping, keys, of)
 
     def _then(
         self,
@@ -289,9 +295,9 @@ class Stream:
 class KeyedStream:
     """A stream grouped by key; its methods keep state for each key."""
 
-    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+    def __init__(self, stream: Stream, keys: tuple[str, ...], of: tuple[str, ...] = ()) -> None:
         self.stream = Stream(stream.flow, stream.step, stream.port, time=stream.time, grouping="key" if keys else "one")
-        self.keys = keys
+        self.keys, self.of = keys, of
 
     def process(
         self,
@@ -429,7 +435,7 @@ class KeyedStream:
         time: str | None = None,
     ) -> Stream:
         stream = self.stream
-        inputs = (stream._input(self.keys),)
+        inputs = (stream._input(self.keys, self.of),)
         stream.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
         carried = time or (stream.time if stream.time in outputs["out"] else None)
         return Stream(stream.flow, name, time=carried)

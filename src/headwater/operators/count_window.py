@@ -152,7 +152,7 @@ class SlidingCountOperator(Operator):
                 columns[name] = _without(columns[name], bad)
                 at = batch.take(rows[bad])
                 letters = joined(letters, dead_letters(self._step, [unfit(name)] * at.length, at))
-        out = Batch(columns, len(rows), batch.stamps[rows], batch.watermark) if len(rows) else None
+        out = Batch(columns, len(rows), batch.stamps.take(rows, axis=0), batch.watermark) if len(rows) else None
         return with_letters(out, letters)
 
     def _inputs(self, batch: Batch) -> list[Column]:

@@ -19,6 +19,7 @@ Output = Batch | list[tuple[int, Batch]] | None
 
 T = TypeVar("T")
 
+_FEW = 8  #: partitions up to which looking for the rows of each is faster than sorting all
 DEAD = -1  #: the number of the output for records that broke the step
 
 
@@ -87,7 +88,8 @@ def partitions(columns: list[Array | Text], of: int) -> Array:
     """Return the partition of each key, the same on every machine and in every run."""
     from headwater.data.hashing import partition_hash
 
-    parts: Array = partition_hash(columns) % of
+    hashes = partition_hash(columns)
+    parts: Array = hashes & (of - 1) if of & (of - 1) == 0 else hashes % of  # a division takes as long as the hash
     return parts
 
 
@@ -95,9 +97,15 @@ def spread(batch: Batch, keys: Sequence[str], of: int) -> list[Batch | None]:
     """Cut a batch by the partitions of its keys, each in the batch's order; None for one that gets no record."""
     columns = [batch.columns[name] for name in keys]
     parts = partitions([column.values if isinstance(column, Nullable) else column for column in columns], of)
+    return [batch.take(rows) if len(rows) else None for rows in _rows_by_part(parts, of)]
+
+
+def _rows_by_part(parts: Array, of: int) -> list[Array]:
+    if of <= _FEW:
+        return [np.flatnonzero(parts == part) for part in range(of)]
     order = np.argsort(parts.astype(np.uint16) if of <= 2**16 else parts, kind="stable")  # short ones by radix
     bounds = [0, *np.cumsum(np.bincount(parts, minlength=of)).tolist()]
-    return [batch.take(order[start:stop]) if stop > start else None for start, stop in pairwise(bounds)]
+    return [order[start:stop] for start, stop in pairwise(bounds)]
 
 
 def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:

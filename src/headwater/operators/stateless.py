@@ -119,7 +119,7 @@ def records_batch(records: list[Any], rows: list[int], out: Schema, batch: Batch
         name: column_of([checked_value(_field(r, name), kind, name) for r in records], kind, name=name)
         for name, kind in out.fields
     }
-    return Batch(columns, len(records), batch.stamps[rows])
+    return Batch(columns, len(records), batch.stamps.take(rows, axis=0))
 
 
 def _field(record: dict[str, Any], name: str) -> Any:

@@ -13,6 +13,7 @@ from headwater.engine.lanes.layout import laid_out
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.steps import Input, Process, WindowAggregate, Write
 from headwater.operators import Operator
+from headwater.steps import BlockAverage
 from strategies import build, flows, records
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
@@ -87,6 +88,44 @@ def test_keyed_windows_stay_with_their_keys():
     stream = flow.read("r", readings()).key_by("key").window("a", Count(3), x=agg.sum("x"))
     stream.filter("f", col.x > 1).key_by("key").window("b", Count(2), x=agg.max("x")).write("w", io.Discard())
     assert [move.stream[0] for move in laid_out(flow).moves] == ["r"]
+
+
+def test_a_second_key_that_shares_a_column_with_the_first_needs_no_second_move():
+    def make(flow, out):
+        stream = flow.read("r", readings()).with_columns("c", half=col.n % 2, five=col.n - col.n % 5)
+        means = stream.key_by("key", "half").scan("mean", BlockAverage(2, "x")).with_columns("same", z=col.x)
+        means.key_by("key", "five").window("b", Count(2), n=agg.sum("n")).write("w", out)
+
+    flow = Flow("shares")
+    make(flow, io.Discard())
+    assert [move.keys for move in laid_out(flow).moves] == [("key",)]
+    (one, two), _ = both(make)
+    assert by_key(two) == by_key(one)
+    assert one
+
+
+def test_a_key_that_is_of_another_needs_no_second_move():
+    order = {"order": int, "line": int, "customer": str}
+    lines = [{"order": n // 3, "line": n % 3, "customer": f"c{n // 3 % 11}"} for n in range(3000)]
+
+    def make(flow, out, of="customer"):
+        stream = flow.read("r", io.Items(lines, order)).map("m", lambda r: r)
+        seen = stream.key_by("customer", "line").scan("mean", BlockAverage(1, "line", into="x"), out=order)
+        seen.key_by("order", of=of).window("whole", Count(3), last=agg.max("line")).write("w", out)
+
+    for of, keys in (("customer", [("customer",)]), ((), [("customer", "line"), ("order",)])):
+        flow = Flow("orders")
+        make(flow, io.Discard(), of)
+        assert [move.keys for move in laid_out(flow).moves] == keys
+
+    (one, two), _ = both(lambda flow, out: make(flow, out))
+    assert as_multiset(two) == as_multiset(one)
+    assert len(one) == 1000
+
+
+def test_a_key_can_only_be_of_columns_that_there_are():
+    with pytest.raises(FlowError, match="there is no column 'kye'"):
+        Flow("typo").read("r", readings()).key_by("n", of="kye")
 
 
 @pytest.mark.parametrize("window", [Tumbling("1 s"), Sliding("2 s", "1 s"), Session("30 ms"), Count(5)], ids=str)

@@ -80,7 +80,7 @@ def _tall(messages: Stream, dataset: Dataset, known: BloomFilter, count: Mapping
         filled = keyed.scan("interpolate", Interpolate(dataset.interpolate), parallel=count["interpolate"])
     else:
         filled = filtered.map_batches("interpolate", _unchanged, parallel=count["interpolate"])
-    return filled.key_by("msg").apply(
+    return filled.key_by("msg", of=dataset.id).apply(
         "join", partial(JoinObservations, dataset), out=row_schema(dataset), parallel=count["join"]
     )
 

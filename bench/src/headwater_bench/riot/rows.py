@@ -44,7 +44,7 @@ class JoinObservations(Operator):
         for k, name in enumerate(self._dataset.numbers, 1):
             column = found[:, k].copy()
             columns[name] = column if whole else nullable(column, ~np.isnan(column))
-        return Batch(columns, len(rows), batch.stamps[rows])
+        return Batch(columns, len(rows), batch.stamps.take(rows, axis=0))
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the messages that are still open."""

@@ -129,6 +129,9 @@ class _Planner:
                 self._move_all(step, [keys] * len(step.inputs))
 
     def _place_keyed(self, step: Step) -> None:
+        if len(step.inputs) == 1:
+            self._place_keyed_alone(step, step.inputs[0])
+            return
         held = [self.held.get((given.step, given.port)) for given in step.inputs]
         at = [
             tuple(given.keys.index(name) for name in names)
@@ -140,6 +143,24 @@ class _Planner:
             self._stay(step, "key")
         else:
             self._move_all(step, [given.keys for given in step.inputs])
+
+    def _place_keyed_alone(self, step: Step, given: Input) -> None:
+        names = self.held.get((given.step, given.port))
+        if self.where[given.step] == "key" and names and _tells_where(names, given):
+            self._stay(step, "key")
+        else:
+            self._move_all(step, [self._part_of_key(step, given)])
+
+    def _part_of_key(self, step: Step, given: Input) -> tuple[str, ...]:
+        """Return the part of a key by which records can stay where they are behind the step too; all of it if none does."""
+        if self._passes(step, given.keys):
+            return given.keys
+        for name in sorted(self.flow.reached_from(step.name) - {step.name}):
+            for later in self.flow.steps[name].inputs:
+                part = tuple(key for key in given.keys if key in later.keys or key in later.of)
+                if part and self._passes(step, part):
+                    return part
+        return given.keys
 
     def _have_hashes(self, step: Step) -> bool:
         return all(given.schema[key] != "any" for given in step.inputs for key in given.keys)
@@ -176,7 +197,7 @@ class _Planner:
                 if there is None:
                     return False
                 if place == "keyed":
-                    if any(given.step == step.name and not set(there) <= set(given.keys) for given in reader.inputs):
+                    if any(given.step == step.name and not _tells_where(there, given) for given in reader.inputs):
                         return False
                 elif place != "free" or not self._passes(reader, there):
                     return False
@@ -222,3 +243,8 @@ class _Planner:
             found = None if names is None else kept(step, port, names)
             if found is not None:
                 self.held[step.name, port] = found
+
+
+def _tells_where(names: tuple[str, ...], given: Input) -> bool:
+    """Say whether records spread by these columns have those of each key of an input in one place."""
+    return set(names) <= {*given.keys, *given.of}
