@@ -26,6 +26,7 @@ ELSEWHERE = {
     "Jdbc": "on Spark only",
     "Kafka": "on Spark only",
     "Mqtt": "test_mqtt.py",
+    "Postgres": "test_postgres.py",
 }
 
 

@@ -25,7 +25,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a sink may have | which says |
 |---|---|
 | `delivery` | what holds when records come again, see `Delivery` |
-| `transaction(schema, ledger)` | how it is written in parts that are there once; with delivery "transactional" |
+| `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
 | `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |

@@ -1,7 +1,8 @@
 """Sources and sinks, one system per file; `memory` serves tests and documentation.
 
 `generator` makes and replays records at a rate of `rates`, `ranges` are sources cut into parts that can be read side by
-side, `transactions` sinks written in parts that are there once. Names are imported when they are first used, so
+side, `transactions` sinks written in parts that are there once, `receiving` sources that are read by way of a
+log. Names are imported when they are first used, so
 that a flow pays only for the systems it talks to.
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headwater.io.mqtt import Mqtt as Mqtt
     from headwater.io.mqtt import Will as Will
     from headwater.io.parquet import Parquet as Parquet
+    from headwater.io.postgres import Postgres as Postgres
     from headwater.io.spill import SpillFile as SpillFile
     from headwater.io.sqlite import Sqlite as Sqlite
     from headwater.io.table import ParquetTable as ParquetTable
@@ -46,6 +48,7 @@ _HOMES = {
     "Mqtt": "mqtt",
     "Parquet": "parquet",
     "ParquetTable": "table",
+    "Postgres": "postgres",
     "Replay": "generator",
     "SpillFile": "spill",
     "Sqlite": "sqlite",

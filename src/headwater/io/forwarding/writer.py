@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from headwater.data.batch import Batch
@@ -15,6 +15,7 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Sink
+from headwater.io.forwarding.refused import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.forwarding.turns import Newest, Oldest
 from headwater.io.log import Bounds, Log, records_in
@@ -26,7 +27,6 @@ _SYNC_S = 0.01
 _PATIENCE_S = 0.02
 _ENTRY_BYTES = 2**18
 _QUIET_S = 60.0
-_REFUSED = Bounds(64 * 10**6, full="drop oldest")
 
 
 class ForwardWriter:
@@ -60,7 +60,7 @@ class ForwardWriter:
         self._sender = Sender(
             self._turns,
             lambda: sink.open(schema),
-            self._keep_refused,
+            partial(keep_refused, folder, self._name),
             lambda: self._log.first,
             name=self._name,
             rate=rate,
@@ -144,25 +144,6 @@ class ForwardWriter:
             return [(None, 0)]
         values = np.clip(np.asarray(_plain(batch[self._priority])), 0, 254)
         return [(np.flatnonzero(values == value), int(value)) for value in np.unique(values)[::-1]]
-
-    def _keep_refused(self, batch: Batch, refused: Refused) -> None:
-        """Keep what the sink behind will never take, with its reasons, and say so."""
-        rows = sorted(refused)
-        reasons = [refused[row] for row in rows]
-        log.warning(
-            "%s refuses %d records: %s; they are kept in %s",
-            self._name,
-            len(rows),
-            reasons[0],
-            self._folder / "refused",
-        )
-        kept = Log(self._folder / "refused", _REFUSED)
-        try:
-            head = msgspec.msgpack.encode(reasons)
-            form = len(head).to_bytes(4, "little") + head + pack(batch.take(np.array(rows)))
-            kept.append(form, records=len(rows))
-        finally:
-            kept.close()
 
 
 def _plain(column: Any) -> Any:

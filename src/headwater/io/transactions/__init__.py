@@ -2,8 +2,9 @@
 
 `journal` is what a sink has written, as a small file. `line_file` cuts a text file back to where its last part ended,
 `table` lets the Parquet files of a part appear together, `sqlite` writes a part and its number in one transaction, `spool`
-keeps records for a sink that writes all of them at the end. `direct` serves every other sink: a part that was cut short is
-written once more. Spark's micro-batches and checkpoints are parts alike.
+keeps records for a sink that writes all of them at the end, `outbox` for one behind a network that may be cut (`uplink`).
+`direct` serves every other sink: a part that was cut short is written once more. Spark's micro-batches and
+checkpoints are parts alike.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from headwater.flow.endpoints import Ledger, Transaction, delivery_of, described
 
 def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
     """Open a sink to be written in parts: by its own transactions, or as well as it can be without any."""
-    if delivery_of(sink) != "transactional":
+    begin = getattr(sink, "transaction", None)
+    if begin is None and delivery_of(sink) != "transactional":
         from headwater.io.transactions.direct import Direct
 
         return Direct(sink, schema, ledger)
-    begin = getattr(sink, "transaction", None)
     if begin is None:
         raise FlowError(
             f"{described(sink)} says that it is transactional, and has no method transaction(schema, ledger)"

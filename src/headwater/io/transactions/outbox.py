@@ -1,0 +1,222 @@
+"""Parts for a sink behind a network: kept on disk until they are delivered, so that a cut uplink costs no record."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, Protocol
+
+from headwater.data.batch import Batch
+from headwater.data.frames import pack
+from headwater.errors import HeadwaterError, InputError
+from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.io.files import explained, replace_whole, sync
+from headwater.io.forwarding.refused import keep_refused
+from headwater.io.sifting import sifted
+from headwater.io.transactions.frames import batches_in
+
+log = logging.getLogger(__name__)
+
+_MOST_BYTES = 10**9  #: on disk; beyond, the flow is held
+_LINGER_S = 10.0  #: for which what is left is delivered when a run ends
+_FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
+_QUIET_S = 60.0  #: between two warnings
+_PREPARED, _DUE, _LAST = ".rows", ".due", "delivered"
+
+
+class Uplink(Protocol):
+    """The way to the other side; one thread uses it, which tries again what raises."""
+
+    def deliver(self, name: str, number: int, batches: Sequence[Batch]) -> list[tuple[Batch, Refused]]:
+        """Have a part there; return what the other side will never take. Raises InputError, and may get the part again.
+
+        One that can tell that a part is there already, by name and number, does nothing then: each is there once.
+        """
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Outbox(Transaction):
+    """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
+
+    A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other
+    side refuses then is kept in the folder `refused`.
+    """
+
+    def __init__(self, sink: Any, uplink: Uplink, ledger: Ledger, *, most_bytes: int = _MOST_BYTES) -> None:
+        self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
+        self._part: list[Batch] = []
+        self._taken = self._delivered = self._refused = self._attempts = 0
+        self._changed = Condition()
+        self._until_s: float | None = None  # once it is to end: when at the latest
+        try:
+            ledger.folder.mkdir(parents=True, exist_ok=True)
+            last = ledger.folder / _LAST
+            self._committed = int(last.read_text()) if last.exists() else -1
+            self._due = self._files(_DUE)
+            self._go_on()
+        except OSError as error:
+            raise explained(error, ledger.folder, "keep records in") from error
+        self._waiting_before = sum(_records(self._file(number, _DUE)) for number in self._due)
+        self._thread = Thread(target=self._run, name="headwater-outbox", daemon=True)
+        self._thread.start()
+
+    @property
+    def committed(self) -> int:
+        """The last part that is there, or will be."""
+        return self._committed
+
+    def write(self, batch: Batch) -> Refused:
+        """Keep records; while too many wait, this waits."""
+        _, kept, refused = sifted(batch, pack)
+        self._wait_for_room()
+        self._part.append(kept)
+        self._taken += kept.length
+        return refused
+
+    def prepare(self, number: int) -> None:
+        """Keep the part as a file until it is delivered."""
+        replace_whole(self._file(number, _PREPARED), b"".join(pack(batch) for batch in self._part if batch.length))
+        self._part = []
+
+    def commit(self, number: int) -> None:
+        """Have the parts up to this one delivered, from now on."""
+        if number not in self._files(_PREPARED):
+            self.prepare(number)
+        self._make_due(number)
+
+    def rollback(self) -> None:
+        """Forget what was written since the last part ended."""
+        self._part = []
+
+    def account(self) -> dict[str, Any]:
+        """Return what became of the records."""
+        done = self._delivered + self._refused
+        return {
+            "taken": self._taken,
+            "waited_before": self._waiting_before,
+            "forwarded": self._delivered,
+            "waiting": max(0, self._waiting_before + self._taken - done),
+            "refused": self._refused,
+            "failed_attempts": self._attempts,
+        }
+
+    def close(self) -> None:
+        """Deliver what is due for a while, and leave the rest to the next run."""
+        with self._changed:
+            self._until_s = time.monotonic() + _LINGER_S
+            self._changed.notify_all()
+        self._thread.join(_LINGER_S + 10)
+        if self._due:
+            log.warning(
+                "%d parts wait in %s for the next run: %s did not take them",
+                len(self._due),
+                self._ledger.folder,
+                self._sink,
+            )
+
+    # -- files ----------------------------------------------------------------------------------------------------------
+
+    def _file(self, number: int, ending: str) -> Path:
+        return self._ledger.folder / f"{number:09d}{ending}"
+
+    def _files(self, ending: str) -> list[int]:
+        return sorted(int(path.stem) for path in self._ledger.folder.glob(f"*{ending}"))
+
+    def _go_on(self) -> None:
+        """Have due what was prepared up to the part after which the run goes on, and forget the rest."""
+        self._committed = max([self._committed, *self._due])
+        after = self._committed if self._ledger.after is None else self._ledger.after
+        if after < self._committed:
+            raise InputError(f"cannot go on after part {after}: part {self._committed} is delivered, or about to be")
+        if after > self._committed and after not in self._files(_PREPARED):
+            raise InputError(
+                f"cannot go on after part {after}: it was not delivered, and is not in {self._ledger.folder}; "
+                "was the checkpoint copied in part?"
+            )
+        self._make_due(after)
+        for number in self._files(_PREPARED):
+            self._file(number, _PREPARED).unlink()
+
+    def _make_due(self, number: int) -> None:
+        due = [part for part in self._files(_PREPARED) if part <= number]
+        try:
+            for part in due:
+                self._file(part, _PREPARED).replace(self._file(part, _DUE))
+            if due:
+                sync(self._ledger.folder)
+        except OSError as error:
+            raise explained(error, self._ledger.folder, "keep records in") from error
+        with self._changed:
+            self._due += due
+            self._committed = max(self._committed, number)
+            self._changed.notify_all()
+
+    def _wait_for_room(self) -> None:
+        warned = False
+        while self._until_s is None and self._nbytes() > self._most_bytes:
+            if not warned:
+                log.warning("the flow is held: %s bytes wait in %s", f"{self._nbytes():,}", self._ledger.folder)
+                warned = True
+            with self._changed:
+                self._changed.wait(0.1)
+
+    def _nbytes(self) -> int:
+        size = 0
+        for number in list(self._due):
+            with suppress(FileNotFoundError):  # delivered since
+                size += self._file(number, _DUE).stat().st_size
+        return size
+
+    # -- the thread -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures, warned_s = 0, -_QUIET_S
+        while self._wait_for_a_part(failures):
+            try:
+                self._deliver(self._due[0])
+                if failures:
+                    log.warning("delivering to %s goes on", self._sink)
+                failures = 0
+            except Exception as error:  # a sink of anybody's own may raise anything, and it must not stop the delivery
+                failures += 1
+                self._attempts += 1
+                if time.monotonic() - warned_s > _QUIET_S:
+                    warned_s = time.monotonic()
+                    said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
+                    log.warning("records for %s wait on disk, and are tried again: %s", self._sink, said)
+        with suppress(Exception):  # all that it was given is there, or in a file
+            self._uplink.close()
+
+    def _wait_for_a_part(self, failures: int) -> bool:
+        """Wait for a part that is due, or for the time to try one again; False if it is time to end."""
+        pause_s = min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 20)) * random.uniform(0.5, 1) if failures else 0.0
+        with self._changed:
+            self._changed.wait_for(lambda: self._until_s is not None, pause_s)
+            self._changed.wait_for(lambda: self._due or self._until_s is not None)
+            is_over = self._until_s is not None and (failures > 0 or time.monotonic() > self._until_s)
+            return bool(self._due) and not is_over
+
+    def _deliver(self, number: int) -> None:
+        path = self._file(number, _DUE)
+        batches = list(batches_in(path, path.stat().st_size))
+        refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
+        for batch, why in refused:
+            keep_refused(self._ledger.folder, self._sink, batch, why)
+            self._refused += len(why)
+        self._delivered += sum(batch.length for batch in batches) - sum(len(why) for _, why in refused)
+        replace_whole(self._ledger.folder / _LAST, str(number).encode())
+        path.unlink()
+        with self._changed:
+            self._due.remove(number)
+            self._changed.notify_all()
+
+
+def _records(path: Path) -> int:
+    return sum(batch.length for batch in batches_in(path, path.stat().st_size))
