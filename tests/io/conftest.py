@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent))  # for io_strategies and broker
-sys.path.append(str(Path(__file__).parent.parent))  # for killed
 
 
 class HandClock:

@@ -24,7 +24,7 @@ ELSEWHERE = {
     "Failing": "nowhere",
     "Forward": "forwarding/test_forward.py",
     "Jdbc": "on Spark only",
-    "Kafka": "on Spark only",
+    "Kafka": "test_kafka.py",
     "Mqtt": "test_mqtt.py",
     "Postgres": "test_postgres.py",
 }

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headwater.data.batch import Batch
-from headwater.data.column import Text, parts
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.kafka import Kafka
-from headwater.io.mqtt import text_column
-from headwater.io.records import json_lines, json_texts
+from headwater.io.kafka.form import Form
 from headwater.io.sifting import sifted
 from headwater.io.transactions.journal import Journal
 from headwater.spark.sources.kafka import connected
@@ -27,41 +25,12 @@ class KafkaWriting:
 
     def check(self, schema: Schema, key: tuple[str, ...]) -> None:
         """Raise if the columns make no keys and values."""
+        self._sink.check_on_spark()
         Form(self._sink, schema, key)
 
     def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> KafkaSink:
         """Start sending."""
         return KafkaSink(self._sink, schema, ledger, key)
-
-
-class Form:
-    """How records become keys and values."""
-
-    def __init__(self, sink: Kafka, schema: Schema, key: tuple[str, ...]) -> None:
-        self.key = key if sink.key is None else sink.key
-        for name in self.key:
-            schema.type_of(name, what=f"the key of {sink}")
-        self._schema, self._of_key = schema, schema.only(self.key)
-        self._text = text_column(schema, sink.key or ()) if sink.payload == "text" else None
-
-    def values(self, batch: Batch) -> list[bytes]:
-        """Return what each record says."""
-        return json_lines(batch, self._schema) if self._text is None else batch[self._text].bytes_list()
-
-    def keys(self, batch: Batch) -> list[bytes | None]:
-        """Return each record's key; None where it has none, or a missing one."""
-        if not self.key:
-            return [None] * batch.length
-        columns = {name: batch[name] for name in self.key}
-        if len(columns) > 1:
-            return list(json_lines(Batch(columns, batch.length, batch.stamps), self._of_key))
-        [(name, column)] = columns.items()
-        if self._of_key[name] != "text":
-            return [None if text is None else text.encode() for text in json_texts(column)]
-        texts, valid = parts(column)
-        assert isinstance(texts, Text)
-        there = [True] * batch.length if valid is None else valid.tolist()
-        return [text if has else None for text, has in zip(texts.bytes_list(), there, strict=True)]
 
 
 class KafkaSink(NumberedWriter):

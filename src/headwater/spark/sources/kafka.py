@@ -50,6 +50,7 @@ class KafkaReading:
     def check(self) -> None:
         """Raise if the flow cannot have its records, or no broker answers."""
         source = self._source
+        source.check_on_spark()
         if source.key is not None:
             raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
         _check_answers(source)

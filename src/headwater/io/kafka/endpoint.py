@@ -1,0 +1,123 @@
+"""Kafka: a topic to read from or to write to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from headwater.data.schema import Fields, Schema
+from headwater.errors import FlowError
+from headwater.flow.duration import Duration, microseconds
+from headwater.flow.endpoints import Delivery, Ledger, Reject, Resume, Transaction
+from headwater.flow.identity import Identity, difference
+from headwater.io.urls import shown
+
+if TYPE_CHECKING:
+    from headwater.io.kafka.reader import KafkaReader
+    from headwater.io.kafka.writer import KafkaWriter
+
+
+class Kafka:
+    """A topic of a Kafka cluster. The engine needs the extra `headwater[kafka]`; Spark has a connector of its own.
+
+    A value is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is, for the one text column
+    of `schema`. Reading begins with the earliest record that is there, or with what comes from now on (`start="latest"`),
+    and after a restart where it was. `options` are the client's own, such as `{"kafka.security.protocol": "SSL"}`. On the
+    engine, `key_column` adds each record's key as text, and `group` names a consumer group to which offsets are committed
+    behind checkpoints, for tools that watch how far it is; the checkpoint itself keeps them.
+
+    When written, each record has a key, by which Kafka chooses its partition, so that records of one key stay in order:
+    the columns `key`, or on Spark those of the last `key_by` before, where records still have them; `key=()` writes none.
+    One text column is the key as it is, one column of another type its JSON text, several a JSON object. With a checkpoint
+    on the engine, what came between two checkpoints is one transaction: a reader that takes only what is committed has every
+    record once. While the cluster is away records wait beside the checkpoint. On Spark records may be there twice after
+    a kill.
+
+    `headers`, on the engine, is a column of objects, such as `{"unit": "cm"}`: a record's headers, apart from its value.
+    """
+
+    resume: Resume = "position"
+    delivery: Delivery = "transactional"
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        schema: Fields | None = None,
+        *,
+        payload: Literal["json", "text"] = "json",
+        start: Literal["earliest", "latest"] = "earliest",
+        key: str | Sequence[str] | None = None,
+        key_column: str | None = None,
+        headers: str | None = None,
+        group: str | None = None,
+        patience: Duration = "5 s",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if payload not in ("json", "text"):
+            raise FlowError(f"payload is 'json' or 'text'; got {payload!r}")
+        if start not in ("earliest", "latest"):
+            raise FlowError(f"start is 'earliest' or 'latest'; got {start!r}")
+        self.servers, self.topic, self.payload, self.start = servers, topic, payload, start
+        self.key = (key,) if isinstance(key, str) else None if key is None else tuple(key)
+        self.key_column, self.headers, self.group = key_column, headers, group
+        self.patience_s = microseconds(patience) / 1e6
+        self.options = {"kafka.bootstrap.servers": servers, **(options or {})}
+        self._given = None if schema is None else Schema.of(schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records that are read."""
+        more: dict[str, Any] = {} if self.key_column is None else {self.key_column: str}
+        if self.headers is not None:
+            more[self.headers] = "any"
+        return self.fields.with_fields(more) if more else self.fields
+
+    @property
+    def fields(self) -> Schema:
+        """The columns that a value holds."""
+        if self._given is not None:
+            return self._given
+        if self.payload == "text":
+            return Schema.of({"text": str})
+        raise FlowError(f"reading JSON from {self} takes a schema, such as schema={{'id': str, 'x': float}}")
+
+    @property
+    def identity(self) -> Identity:
+        """The topic, and brokers of its cluster."""
+        return {"topic": self.topic, "servers": sorted(self.servers.split(","))}
+
+    def other_than(self, before: Identity) -> str:
+        """Say whether it is another topic than before; not all brokers of a cluster need be named."""
+        now = {"kind": before["kind"], **self.identity}
+        if set(before["servers"]) & set(now["servers"]):
+            before, now = ({**each, "servers": []} for each in (before, now))
+        return difference(before, now)
+
+    @overload
+    def open(self, given: Reject, position: Any = None) -> KafkaReader: ...
+    @overload
+    def open(self, given: Schema) -> KafkaWriter: ...
+    def open(self, given: Reject | Schema, position: Any = None) -> KafkaReader | KafkaWriter:
+        """Start reading, from the offsets that `position` has by partition; with a schema instead, start writing."""
+        from headwater.io.kafka.reader import KafkaReader
+        from headwater.io.kafka.writer import KafkaWriter
+
+        return KafkaWriter(self, given) if isinstance(given, Schema) else KafkaReader(self, given, position)
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing in parts, each of which is one transaction of the cluster, as soon as that is there."""
+        from headwater.io.kafka.uplink import KafkaUplink
+        from headwater.io.transactions.outbox import Outbox
+
+        return Outbox(self, KafkaUplink(self, schema), ledger)
+
+    def check_on_spark(self) -> None:
+        """Raise for what only the engine can do."""
+        given = {"key_column": self.key_column, "headers": self.headers, "group": self.group}
+        for name, value in given.items():
+            if value is not None:
+                raise FlowError(f"{name} of {self} is for the engine; on Spark leave it out")
+
+    def __str__(self) -> str:
+        return f"kafka://{shown(self.servers)}/{self.topic}"

@@ -1,0 +1,161 @@
+"""Kafka on the engine, with a broker of its own on loopback; skipped where its jars or its client are not there."""
+
+import json
+import time
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("pyspark")  # brings the Java that the broker runs on
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headwater import Flow, col, engine, io
+from headwater.errors import InputError
+from kafka_broker import JARS, broker
+from killed import killed_until
+
+PATIENCE_S = 60
+pytestmark = pytest.mark.skipif(not list(JARS.glob("kafka_2*.jar")), reason=f"no jars of Kafka in {JARS}")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    with broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(servers, request):
+    name = f"t{abs(hash(request.node.name))}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(name, 3, 1)]).values():
+        made.result(PATIENCE_S)
+    return name
+
+
+def held(servers, topic):
+    """Return what a topic holds for a reader that takes only what is committed, by another client."""
+    given = {"group.id": "witness", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": servers, **given})
+    ends = set(range(3))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    found = []
+    until = time.monotonic() + PATIENCE_S
+    while ends and time.monotonic() < until:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is not None:
+            ends.discard(message.partition())
+        elif message is not None:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def fill(servers, topic, numbers):
+    producer = Producer({"bootstrap.servers": servers})
+    for n in numbers:
+        producer.produce(topic, json.dumps({"n": n}).encode(), f"k{n % 5}".encode(), headers=[("unit", b"cm")])
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def writing(servers, topic, count):
+    flow = Flow("writing")
+    numbers = io.Generate(lambda n: {"n": n}, {"n": int}, rate=20_000, count=count)
+    flow.read("in", numbers).select("keyed", "n", k=col.n % 5).write("out", io.Kafka(servers, topic, key="k"))
+    return flow
+
+
+def reading(servers, topic, out, **options):
+    flow = Flow("reading")
+    flow.read("in", io.Kafka(servers, topic, {"n": int}, **options)).write("out", io.JsonLines(out))
+    return flow
+
+
+def lines(out):
+    text = out.read_text() if out.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def run_until(flow, done, **options):
+    run = engine.start(flow, **options)
+    until = time.monotonic() + PATIENCE_S
+    while not done() and time.monotonic() < until:
+        time.sleep(0.02)
+    run.stop()
+    return run.wait(PATIENCE_S)
+
+
+def test_keys_headers_and_values_come_back(servers, topic, tmp_path):
+    out = tmp_path / "out.jsonl"
+    flow = Flow("through")
+    rows = [{"n": n, "tank": f"t{n % 3}", "about": {"unit": "cm"}} for n in range(300)]
+    source = io.Items(rows, {"n": int, "tank": str, "about": "any"})
+    flow.read("in", source).write("out", io.Kafka(servers, topic, key="tank", headers="about"))
+    engine.run(flow)
+    by_key = {}
+    for message in held(servers, topic):
+        assert message.headers() == [("unit", b"cm")]
+        by_key.setdefault(message.key(), []).append((message.partition(), json.loads(message.value())))
+    for number, key in enumerate((b"t0", b"t1", b"t2")):
+        assert len({partition for partition, _ in by_key[key]}) == 1
+        assert [value["n"] for _, value in by_key[key]] == list(range(number, 300, 3))
+    run_until(reading(servers, topic, out, key_column="key", headers="about"), lambda: len(lines(out)) == 300)
+    assert sorted(lines(out), key=lambda row: row["n"])[1] == {"n": 1, "key": "t1", "about": {"unit": "cm"}}
+
+
+def test_a_flow_that_is_killed_has_every_record_in_the_topic_once(servers, topic, tmp_path):
+    kills = killed_until(
+        None,
+        lambda: engine.run(writing(servers, topic, 20_000), checkpoint=tmp_path / "checkpoint", every="50 ms"),
+        kills=4,
+        longest_s=1.0,
+        ends=True,
+    )
+    assert kills
+    assert sorted(json.loads(message.value())["n"] for message in held(servers, topic)) == list(range(20_000))
+
+
+def test_a_topic_is_read_once_by_runs_that_are_killed(servers, topic, tmp_path):
+    out, count = tmp_path / "out.jsonl", 5_000
+    fill(servers, topic, range(count))
+    flow = reading(servers, topic, out, group="watched")
+    killed_until(
+        lambda: len(lines(out)) == count,
+        lambda: engine.run(flow, checkpoint=tmp_path / "checkpoint", every="20 ms"),
+        kills=4,
+    )
+    fill(servers, topic, range(count, count + 100))
+    run_until(flow, lambda: len(lines(out)) >= count + 100, checkpoint=tmp_path / "checkpoint")
+    assert sorted(row["n"] for row in lines(out)) == list(range(count + 100))
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "watched"})
+    told = consumer.committed([TopicPartition(topic, partition) for partition in range(3)], timeout=PATIENCE_S)
+    consumer.close()
+    assert sum(max(0, each.offset) for each in told) == count + 100
+
+
+def test_what_is_no_record_is_a_dead_letter_with_its_place(servers, topic, tmp_path):
+    producer = Producer({"bootstrap.servers": servers})
+    for value in (b'{"n": 1}', b"nonsense", b'{"n": 2}'):
+        producer.produce(topic, value, partition=0)
+    producer.flush(PATIENCE_S)
+    out = tmp_path / "out.jsonl"
+    report = run_until(reading(servers, topic, out), lambda: len(lines(out)) == 2)
+    assert [row["n"] for row in lines(out)] == [1, 2]
+    assert "partition 0 offset 1" in report.examples[0]["error"]
+
+
+def test_a_cluster_that_is_not_there_is_told(tmp_path):
+    topic = io.Kafka("127.0.0.1:9", "t", {"n": int}, patience="300 ms")
+    with pytest.raises(InputError, match=r"kafka://127.0.0.1:9/t.*is a broker running"):
+        topic.open(pytest.fail)
+
+
+def test_while_the_cluster_is_away_records_wait_on_disk(tmp_path):
+    flow = Flow("away")
+    source = io.Items([{"n": n} for n in range(50)], {"n": int})
+    flow.read("in", source).write("out", io.Kafka("127.0.0.1:9", "t", patience="300 ms"))
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.dead_letters == 0
+    assert report.extra["sinks"]["out"]["waiting"] == 50
