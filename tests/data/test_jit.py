@@ -188,6 +188,62 @@ def test_a_kernel_that_is_not_compiled_yet_answers_all_the_same(monkeypatch):
     assert asked == [(total, ("<i8 1C",))], "the kernels that it calls are compiled with it, not by themselves"
 
 
+COUNTED = """
+from numba.core import event
+import numpy as np
+from headwater.data.jit import service
+from loops import doubled
+
+compiled = event.RecordingListener()
+event.register("numba:compile", compiled)
+children = []
+service._Child = lambda make=service._Child: children.append(1) or make()
+print(doubled(GIVEN).tolist(), f"{len(children)} asked,", "compiled here" if compiled.buffer else "not compiled here")
+"""
+NUMBERS = COUNTED.replace("GIVEN", "np.arange(3)")
+TIMES = COUNTED.replace("GIVEN", "np.arange(3).astype('m8[s]')").replace(".tolist()", ".view('i8').tolist()")
+OFF = {"HEADWATER_LINKER": "off"}
+
+
+def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_machine_all_the_same(loops):
+    assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 1 asked, not compiled here"
+    assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, not compiled here"
+    (loops / "parts.py").write_text(PARTS.replace("FACTOR = 2", "FACTOR = 3"))
+    assert called(loops, NUMBERS, **OFF) == "[0, 3, 6] 1 asked, not compiled here"
+    assert len(kept(loops)) == 2
+    assert not list(loops.glob("**/*.nb*")), "nothing is written beside the source, which may be read-only"
+
+
+def test_a_damaged_file_that_only_numba_could_load_is_compiled_anew(loops):
+    called(loops, NUMBERS, **OFF)
+    (file,) = kept(loops)
+    file.write_bytes(file.read_bytes()[:-100])
+    assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, compiled here"
+    assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, not compiled here"
+
+
+def test_machine_code_that_turns_out_to_need_numba_is_kept_for_numba(loops):
+    refusing = (
+        "from headwater.data.jit import link\ndef refuse(*_):\n    raise link.UnlinkableError\nlink.load = refuse"
+    )
+    broken = NUMBERS.replace("compiled = ", f"{refusing}\ncompiled = ")
+    assert called(loops, broken) == "[0, 2, 4] 1 asked, not compiled here"
+    assert called(loops, broken) == "[0, 2, 4] 0 asked, not compiled here"
+
+
+def test_arguments_that_only_numba_knows_are_compiled_for_once_per_machine(loops):
+    (loops / "loops.py").write_text(LOOPS.replace("values[i] < 0", "False"))
+    assert called(loops, TIMES) == "[0, 2, 4] 0 asked, compiled here"
+    assert called(loops, TIMES) == "[0, 2, 4] 0 asked, not compiled here"
+
+
+def test_a_kernel_that_only_numba_can_load_answers_at_once_too(loops):
+    code = NUMBERS.replace("print(", "from headwater.data.jit import answering_at_once, wait_until_compiled\n"
+                           "with answering_at_once():\n    print(doubled(np.arange(3)).tolist(), doubled._loaded)\n"
+                           "wait_until_compiled()\nprint(len(doubled._loaded))\nprint(")  # fmt: skip
+    assert called(loops, code, **OFF).splitlines() == ["[0, 2, 4] {}", "1", "[0, 2, 4] 1 asked, not compiled here"]
+
+
 @pytest.mark.parametrize(
     ("value", "name"),
     [

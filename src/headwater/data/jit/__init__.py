@@ -3,7 +3,7 @@
 `kernel` is what the rest of the package uses. A kernel is compiled once per machine for each `signature` it is called with,
 by a process of its own (`service` here, `compiler` there), into the user's `cache`. What is in the cache is loaded by `link`
 with the few functions of Numba's C `runtime` that machine code calls: neither Numba nor LLVM is imported for that, which
-would take half a second and 110 MB.
+would take half a second and 110 MB. What `link` cannot load is kept by `numba_cache`, and loaded by Numba.
 """
 
 from __future__ import annotations

@@ -40,40 +40,60 @@ class MachineCode:
 
 def read(kernel: Kernel, signature: Signature) -> MachineCode | None:
     """Return what was compiled for a signature before, by whichever process; None if nothing was, or it is damaged."""
-    try:
-        content = _path(kernel, signature).read_bytes()
-    except OSError:
+    found = read_file(path_of(kernel, signature))
+    if found is None:
         return None
-    if not content.startswith(_FORMAT):
-        return None
-    header, _, body = content[len(_FORMAT) :].partition(b"\n")
+    header, body = found
     try:
-        found = json.loads(header)
-        if hashlib.sha256(body).hexdigest() != found.pop("sha256"):
-            return None
-        return MachineCode(body, found["entry"], found["environment"], tuple(found["constants"]))
-    except (ValueError, KeyError):
+        return MachineCode(body, header["entry"], header["environment"], tuple(header["constants"]))
+    except KeyError:
         return None
 
 
 def write(kernel: Kernel, signature: Signature, code: MachineCode) -> None:
     """Keep machine code; readers see all of it or nothing. Where no folder can be written it is not kept."""
-    header = asdict(code) | {"sha256": hashlib.sha256(code.object).hexdigest()}
-    del header["object"]
-    path = _path(kernel, signature)
+    header = asdict(code)
+    write_file(path_of(kernel, signature), header, header.pop("object"))
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], bytes] | None:
+    """Return the header and the content of a file of the cache; None if there is none, or it is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    if not content.startswith(_FORMAT):
+        return None
+    head, _, body = content[len(_FORMAT) :].partition(b"\n")
+    try:
+        header = json.loads(head)
+        return (header, body) if hashlib.sha256(body).hexdigest() == header.pop("sha256") else None
+    except (ValueError, KeyError):
+        return None
+
+
+def write_file(path: Path, header: dict[str, Any], body: bytes) -> None:
+    """Write a file of the cache; others see all of it or nothing. Where that cannot be done, it is not kept."""
+    head = json.dumps(header | {"sha256": hashlib.sha256(body).hexdigest()}).encode()
     with suppress(OSError):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_FORMAT + json.dumps(header).encode() + b"\n" + code.object)
+                file.write(_FORMAT + head + b"\n" + body)
             os.replace(temporary, path)
         except OSError:
             os.unlink(temporary)
 
 
-def _path(kernel: Kernel, signature: Signature) -> Path:
-    text = repr((source_of(kernel), signature)).encode()
+def path_of(kernel: Kernel, *compiled_for: Any) -> Path:
+    """Return the file for a kernel as it is now, compiled for some types."""
+    text = repr((source_of(kernel), *compiled_for)).encode()
     return folder() / f"{kernel.__module__}.{kernel.__qualname__}-{hashlib.sha256(text).hexdigest()[:20]}"
+
+
+def path_for_numba(kernel: Kernel, compiled_for: Any) -> Path:
+    """Return the file for a form that only Numba can load."""
+    return path_of(kernel, compiled_for, "numba")
 
 
 @cache

@@ -15,9 +15,10 @@ from numba import njit, types
 from numba.core.typing.typeof import typeof_impl
 from numba.np.numpy_support import from_dtype
 
-from headwater.data.jit import cache, link
+from headwater.data.jit import cache, numba_cache
 from headwater.data.jit.cache import MachineCode
 from headwater.data.jit.kernel import Kernel
+from headwater.data.jit.numba_cache import NumbaCache
 from headwater.data.jit.signature import Signature
 
 _NICE = 5  #: the flow goes first
@@ -36,10 +37,22 @@ def dispatcher_of(kernel: Kernel) -> Any:
     return kernel.dispatcher
 
 
-def compiled_here(kernel: Kernel, signature: Signature) -> Callable[..., Any]:
-    """Compile in this process, keep the result if it can be loaded without Numba, and return the compiled form."""
-    result = _compile(kernel, signature)
-    _keep(kernel, signature, result)
+def keeping_dispatcher_of(kernel: Kernel) -> Any:
+    """Return the kernel as Numba knows it, to be called with whatever Numba knows: that is kept on disk, too."""
+    dispatcher = dispatcher_of(kernel)
+    if not isinstance(dispatcher._cache, NumbaCache):
+        dispatcher._cache = NumbaCache(kernel)
+    return dispatcher
+
+
+def compiled_here(kernel: Kernel, signature: Signature, *, linkable: bool) -> Callable[..., Any]:
+    """Return the form that Numba loads if it was kept for it; else compile it in this process, and keep it."""
+    context = dispatcher_of(kernel).targetctx
+    context.refresh()
+    result = numba_cache.load(cache.path_for_numba(kernel, signature), context)
+    if result is None:
+        result = _compile(kernel, signature)
+        _keep(kernel, signature, result, linkable=linkable)
     form: Callable[..., Any] = result.entry_point
     return form
 
@@ -69,12 +82,18 @@ def _numba_tuple(names: Signature) -> Any:
     return types.BaseTuple.from_types(tuple(map(_numba_type, names[1:])), kind)
 
 
-def _keep(kernel: Kernel, signature: Signature, result: Any) -> bool:
-    """Write what was compiled to the cache, unless it holds addresses or objects of this process."""
+def _keep(kernel: Kernel, signature: Signature, result: Any, *, linkable: bool) -> bool:
+    """Write what was compiled to the cache, in a form that Numba loads if our linker cannot; False if neither can."""
+    kept = linkable and _keep_for_linker(kernel, signature, result)
+    return kept or numba_cache.save(cache.path_for_numba(kernel, signature), result)
+
+
+def _keep_for_linker(kernel: Kernel, signature: Signature, result: Any) -> bool:
+    """Write the object file to the cache, unless it holds addresses or objects of this process."""
     library = result.library
     constants = result.environment.consts if result.environment is not None else []
     plain = not result.lifted and not result.reload_init and not library.has_dynamic_globals
-    if not (link.LINKABLE and plain and all(isinstance(each, np.dtype) for each in constants)):
+    if not (plain and all(isinstance(each, np.dtype) for each in constants)):
         return False
     _, kind, (content, _) = library.serialize_using_object_code()
     if kind != "object":
@@ -104,7 +123,8 @@ def _served(asked: dict[str, Any]) -> str:
         if not isinstance(kernel, Kernel) or cache.source_of(kernel) != asked["source"]:
             return "here that is another kernel"
         signature = _hashable(asked["signature"])
-        return "done" if _keep(kernel, signature, _compile(kernel, signature)) else "it cannot be kept"
+        kept = _keep(kernel, signature, _compile(kernel, signature), linkable=asked["linkable"])
+        return "done" if kept else "it cannot be kept"
     except Exception as error:
         return f"{type(error).__name__}: {error}".replace("\n", " ")
 

@@ -55,6 +55,7 @@ class Kernel:
         self.small = small  #: called by other kernels alone, see `small_kernel`
         self.source: str | None = None  #: see `cache.source_of`
         self.dispatcher: Any = None  #: what Numba knows it as, in the process that compiles
+        self.linkable = True  #: until machine code of it turns out to be such that only Numba can load it
         self._forms: dict[tuple[Any, ...], Callable[..., Any]] = {}  #: compiled, by what arguments look like
         self._loaded: dict[Signature, Callable[..., Any]] = {}
         self._plain: Callable[..., Any] | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import struct
 import sys
@@ -19,8 +20,10 @@ import numpy as np
 from headwater.data.jit.cache import MachineCode
 from headwater.data.jit.runtime import UnlinkableError, address_of, make_function, new_environment
 
-#: whether object files of this machine can be loaded here
-LINKABLE = sys.platform == "linux" and platform.machine() == "x86_64" and sys.implementation.name == "cpython"
+_MACHINE = sys.platform, platform.machine(), sys.implementation.name
+
+#: whether object files of this machine can be loaded here; `HEADWATER_LINKER=off` leaves all of them to Numba
+LINKABLE = _MACHINE == ("linux", "x86_64", "cpython") and os.environ.get("HEADWATER_LINKER") != "off"
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

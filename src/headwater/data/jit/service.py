@@ -1,7 +1,7 @@
 """Gets kernels compiled: by another process, while this one goes on.
 
-A kernel of a module that cannot be imported there, such as one of a script, is compiled here, and so is what cannot be
-loaded without Numba.
+A kernel of a module that cannot be imported there, such as one of a script, is compiled here. What cannot be loaded
+without Numba, such as all machine code on ARM, is loaded by Numba, from files that the other process made it write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Form = Callable[..., Any]
 
 def from_cache(kernel: Kernel, signature: Signature) -> Form | None:
     """Load what was compiled before; None if nothing was, or only Numba could load it."""
-    if not link.LINKABLE:
+    if not is_linkable(kernel):
         return None
     code = cache.read(kernel, signature)
     if code is None:
@@ -45,7 +45,13 @@ def from_cache(kernel: Kernel, signature: Signature) -> Form | None:
         return link.load(kernel.__name__, code)
     except UnlinkableError as error:
         log.debug("%r is left to Numba: %s", kernel, error)
+        kernel.linkable = False
         return None
+
+
+def is_linkable(kernel: Kernel) -> bool:
+    """Say whether a kernel's machine code is loaded by ourselves, and not by Numba."""
+    return link.LINKABLE and kernel.linkable
 
 
 def ask(kernel: Kernel, signature: Signature) -> None:
@@ -86,10 +92,10 @@ def wait_until_compiled() -> None:
 
 
 def numba_form(kernel: Kernel) -> Form:
-    """Return the form that Numba itself chooses among, and compiles when it is called."""
-    from headwater.data.jit.compiler import dispatcher_of
+    """Return the form that Numba itself chooses among; it loads or compiles one when it is called."""
+    from headwater.data.jit.compiler import keeping_dispatcher_of
 
-    return dispatcher_of(kernel)  # type: ignore[no-any-return]
+    return keeping_dispatcher_of(kernel)  # type: ignore[no-any-return]
 
 
 class _Request:
@@ -99,24 +105,30 @@ class _Request:
         self.form: Form | None = None
         self.error: Exception | None = None
 
-    def answer(self, form: Form) -> None:
-        self.form = form
-        self.kernel.keep(self.signature, form)
+    def is_there(self) -> bool:
+        """Say whether the kernel is in memory or in the cache; another process may have been quicker."""
+        loaded = self.kernel.load(self.signature) is not None
+        return loaded or cache.path_for_numba(self.kernel, self.signature).exists()
+
+    def answer(self) -> None:
+        """Hand over the compiled form; what is not there, or only for Numba, is compiled or loaded by Numba here."""
+        self.form = self.kernel.load(self.signature)
+        if self.form is None:
+            from headwater.data.jit.compiler import compiled_here
+
+            self.form = compiled_here(self.kernel, self.signature, linkable=is_linkable(self.kernel))
+            self.kernel.keep(self.signature, self.form)
         self.done.set()
 
-    def compile_here(self) -> None:
-        from headwater.data.jit.compiler import compiled_here
-
-        try:
-            self.answer(compiled_here(self.kernel, self.signature))
-        except Exception as error:
-            self.error = error
-            self.done.set()
+    def fail(self, error: Exception) -> None:
+        """Say why there is no compiled form."""
+        self.error = error
+        self.done.set()
 
     def line(self) -> str:
         kernel = self.kernel
         asked = {"module": kernel.__module__, "name": kernel.__qualname__, "source": cache.source_of(kernel)}
-        return json.dumps(asked | {"signature": self.signature}) + "\n"
+        return json.dumps(asked | {"signature": self.signature, "linkable": is_linkable(kernel)}) + "\n"
 
 
 _lock = threading.Lock()
@@ -151,15 +163,15 @@ def _work() -> None:
             child.close()
             child = None
             continue
-        form = request.kernel.load(request.signature)  # another process may have been quicker
-        if form is None and link.LINKABLE and _importable(request.kernel):
-            child = child or _Child()
-            if child.compiles(request):
-                form = request.kernel.load(request.signature)
-        if form is not None:
-            request.answer(form)
-        else:
-            request.compile_here()
+        try:
+            if not request.is_there() and _importable(request.kernel):
+                child = child or _Child()
+                child.compiles(request)
+                if not request.is_there() and not is_linkable(request.kernel):
+                    child.compiles(request)  # what it made could not be linked after all: once more, for Numba to load
+            request.answer()
+        except Exception as error:  # whoever waits for the kernel is told, and does not wait for ever
+            request.fail(error)
 
 
 class _Child:
@@ -180,14 +192,13 @@ class _Child:
         _running.append(self._process)
         self._send(json.dumps(sys.path) + "\n")
 
-    def compiles(self, request: _Request) -> bool:
-        """Send a request and wait; False if it could not be done there."""
+    def compiles(self, request: _Request) -> None:
+        """Send a request and wait until it is done, or found that it cannot be done there."""
         assert self._process.stdout is not None
         self._send(request.line())
         answer = self._process.stdout.readline()
         if answer.strip() != "done":
             log.debug("%r was not compiled apart: %s", request.kernel, answer.strip() or "the process ended")
-        return answer.strip() == "done"
 
     def _send(self, text: str) -> None:
         assert self._process.stdin is not None
