@@ -1,5 +1,6 @@
 import gc
 import subprocess
+import sys
 import time
 import traceback
 from contextlib import suppress
@@ -613,3 +614,29 @@ def test_the_client_id_lasts_where_the_broker_keeps_a_session():
 def test_what_is_described_wrongly_is_refused(make, says):
     with pytest.raises(FlowError, match=says):
         make()
+
+
+IN_LANES = """
+import sys
+from headwater import Flow, engine
+from headwater.io import Items, Mqtt
+
+flow = Flow("lanes")
+rows = flow.read("r", Items([{"id": f"s{n % 7}", "n": n} for n in range(2000)])).map("m", lambda row: row)
+rows.key_by("id").process("p", lambda seen, row: (seen, row)).write("w", Mqtt(sys.argv[1], sys.argv[2], username="tester"))
+report = engine.run(flow, lanes=2, chunk=100)
+print(report.last.steps["w"].instances, report.last.records_out["w"], report.dead_letters)
+"""
+
+
+def test_every_lane_publishes_the_records_of_its_keys_in_order(opened, broker, topic):
+    reader = subscribed(opened, broker, topic)
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_LANES, broker.url, topic], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert ran.stdout.split() == ["2", "2000", "0"], ran.stderr
+    rows = taken(reader, 2000)
+    assert sorted(row["n"] for row in rows) == list(range(2000))
+    for sensor in range(7):
+        of_one = [row["n"] for row in rows if row["id"] == f"s{sensor}"]
+        assert of_one == sorted(of_one)

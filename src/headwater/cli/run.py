@@ -22,7 +22,7 @@ from headwater.cli.stdout import carries_records
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.lanes import Lanes
-from headwater.engine.memory import share_arenas
+from headwater.engine.memory import keep_freed, share_arenas
 from headwater.engine.options import HANG, LINGER
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
@@ -84,6 +84,8 @@ def run(
 ) -> None:
     """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once, a third does not wait for it."""
     share_arenas()
+    if lanes is not None:
+        keep_freed()
     seconds = microseconds(duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
         "policy": policy,

@@ -29,6 +29,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
 | `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
+| `in_order` | true where it shows which record came first: several writers then have the records of different keys |
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
@@ -279,6 +280,11 @@ def check_sink(sink: Sink, schema: Schema) -> None:
 def apart(sink: Sink) -> bool:
     """Return whether several writers of a sink may be in different processes."""
     return writers_of(sink) == "many" and getattr(sink, "apart", False) is True
+
+
+def in_order(sink: Sink) -> bool:
+    """Return whether somebody who looks at what a sink has can tell in which order it came."""
+    return getattr(sink, "in_order", False) is True
 
 
 def all_or_none(sink: Sink) -> bool:

@@ -280,6 +280,28 @@ def test_a_table_that_many_may_write_is_written_by_every_lane(tmp_path):
     assert report.last.records_out == {"w": 3000}
 
 
+def test_a_sink_whose_order_shows_is_written_by_every_lane_only_where_keys_keep_it():
+    flow = Flow("order")
+    stream = flow.read("r", readings()).map("m", lambda r: r)
+    stream.write("blocks", io.Mqtt("mqtt://127.0.0.1", "a"))
+    stream.key_by("key").process("p", numbered).write("keyed", io.Mqtt("mqtt://127.0.0.1", "b"))
+    stream.key_by("key").process("q", numbered).write("named", io.Mqtt("mqtt://127.0.0.1", "c", client_id="me"))
+    where = laid_out(flow).where
+    assert (where["blocks"], where["keyed"], where["named"]) == ("one", "key", "one")
+
+
+def test_what_sinks_tell_of_their_records_is_in_the_report():
+    class Tells(io.Discard):
+        apart = False
+
+        def account(self):
+            return {"taken": 3000}
+
+    flow = Flow("account")
+    flow.read("r", readings()).map("m", lambda r: r).write("w", Tells())
+    assert engine.run(flow, lanes=2).extra["sinks"] == {"w": {"taken": 3000}}
+
+
 def test_a_sink_that_every_lane_has_also_takes_what_is_made_in_one(tmp_path):
     class Passes(Operator):
         stateless = False

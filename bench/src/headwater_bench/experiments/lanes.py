@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine, io
+from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink
@@ -58,6 +59,8 @@ def run(
     for name in chosen:
         if name not in FLOWS:
             raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
+    share_arenas()  # as `headwater run --lanes` does, here for one lane too
+    keep_freed()
     count, times = messages or (200_000 if quick else 2_000_000), repeats or (1 if quick else 5)
     laps: list[Lap] = []
     answer: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, Pipe
 
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire
+from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import HeadwaterError, RunError
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ def _live(connection: Connection, make: Callable[[], LaneRun]) -> None:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first decides what it means
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        share_arenas()
+        keep_freed()
         _run(connection, make)
         status = 0
     except BaseException:

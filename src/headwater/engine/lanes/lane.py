@@ -19,7 +19,7 @@ from headwater.operators.write import Begin
 class LaneRun(WorkerPool):
     """The part of a run that one lane does; what goes to other lanes does not count as come out."""
 
-    most = 8000  # a block is cut into a part for each lane wherever it moves: its parts should still be large
+    most = 16_000  # a block is cut into a part for each lane wherever it moves: its parts should still be large
 
     def __init__(self, part: Flow, options: Options) -> None:
         super().__init__(part, options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headwater.errors import RunError
-from headwater.flow.endpoints import apart
+from headwater.flow.endpoints import apart, in_order
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept, partitioning_of
 from headwater.flow.steps import EventTime, Input, Read, Step, Write
@@ -110,10 +110,12 @@ class _Planner:
     def _place_sink(self, step: Step) -> None:
         assert isinstance(step.kind, Write)
         wheres = {self.where[given.step] for given in step.inputs}
-        if apart(step.kind.sink) and wheres != {"one"}:  # in lane 0 it also takes what is only there
+        sink = step.kind.sink
+        ordered = not in_order(sink) or wheres == {"key"}  # records of a key are in one lane
+        if apart(sink) and ordered and wheres != {"one"}:  # in lane 0 it also takes what is only there
             self.where[step.name] = "key" if "key" in wheres else "blocks"
             return
-        self._in_one(step, "its sink takes one writer, or is in this process")
+        self._in_one(step, "its sink takes one writer, is in this process, or shows the order of its records")
 
     def _place_free(self, step: Step) -> None:
         wheres = {self.where[given.step] for given in step.inputs}

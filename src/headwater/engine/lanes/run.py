@@ -282,7 +282,7 @@ class LanesRun:
             ],
             decisions=own.decisions + sum(other["decisions"] for other in others),
             decision_s=own.decision_s + sum(other["decision_s"] for other in others),
-            extra={"lanes": self.lanes, **({"lanes_lost": self._lost} if self._lost else {})},
+            extra={**own.extra, "lanes": self.lanes, **({"lanes_lost": self._lost} if self._lost else {})},
         )
 
 

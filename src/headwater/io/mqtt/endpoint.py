@@ -135,6 +135,9 @@ class Mqtt:
         """Whether several may publish at once: each needs a client id of its own."""
         return "one" if self.client_id else "many"
 
+    apart = True
+    in_order = True
+
     delivery: Delivery = "neither"
 
     @property
