@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-def progress(query: StreamingQuery, layout: Layout, last: Sample) -> dict[str, Any]:
-    """Return micro-batches and their duration, the state that is kept, and how far event time has come.
+def progress(query: StreamingQuery, layout: Layout, last: Sample, batches: int) -> dict[str, Any]:
+    """Return micro-batches, `batches` in all, and their duration, the state that is kept, and how far event time has come.
 
-    Of a Java that is gone, what it would have said of micro-batches is not known: these are 0 then.
+    Spark tells of a micro-batch only after it is over, and a Java that is gone tells nothing: what is not known then is 0.
     """
     told = [p for p in _told(query) if p.numInputRows or p.durationMs.get("addBatch")]
     times = sorted(p.durationMs["triggerExecution"] for p in told)
     operators = told[-1].stateOperators if told else []
     return {
-        "batches": told[-1].batchId + 1 if told else 0,
+        "batches": batches,
         "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if told else {"p50": 0, "max": 0},
         "stages": layout.levels + 1,
         "state_bytes": sum(operator.memoryUsedBytes for operator in operators),

@@ -60,6 +60,7 @@ class SparkRun:
         self.checkpoint = Checkpoint(Path(options.checkpoint or self._temporary))  # type: ignore[arg-type]
         self._feeds: dict[str, sources.Feed] = {}
         self._sinks: Sinks | None = None
+        self._batches = 0  #: micro-batches that are written
         self._last_batch = -1  #: the micro-batch after which nothing follows
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._aborted = False
@@ -149,6 +150,7 @@ class SparkRun:
         assert self._sinks is not None
         ordered = {sink: _ordered(found) for sink, found in envelopes.items()}
         self._sinks.write(batch_id, ordered, self.tally)
+        self._batches = batch_id + 1
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
 
@@ -346,7 +348,7 @@ class SparkRun:
             shed={f"buffer of {name!r} full": step.shed for name, step in last.steps.items() if step.shed},
             examples=self.tally.examples,
             error=None if self.error is None else str(self.error),
-            extra={"spark": progress(self._query, self.layout, last)},
+            extra={"spark": progress(self._query, self.layout, last, self._batches)},
         )
 
 
