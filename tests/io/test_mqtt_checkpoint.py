@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 import pytest
-from mosquitto import PATIENCE_S, PROGRAM, Mosquitto
+from mosquitto import PATIENCE_S, PROGRAM, Mosquitto, heard
 
 from headwater import Flow, col, engine, io
 from headwater.io.mqtt.reader import MqttReader
@@ -93,6 +93,21 @@ def test_nothing_is_lost_when_a_flow_is_killed(broker, tmp_path, qos):
     twice = {n: many for n, many in Counter(row["n"] for row in rows).items() if many > 1}
     if qos == 2:
         assert not twice
+
+
+def test_records_for_a_broker_that_is_away_wait_on_disk_and_none_is_a_dead_letter(broker, tmp_path):
+    flow = Flow("publishing")
+    records = io.Items([{"n": n} for n in range(500)], {"n": int})
+    flow.read("in", records).write("out", io.Mqtt(broker.url, "gone", qos=1, patience="100 ms", buffer=10))
+    broker.stop()
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.dead_letters == 0
+    assert report.extra["sinks"]["out"]["waiting"] == 500
+    broker.start()
+    listener = broker.listening("gone", 500)
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.extra["sinks"]["out"]["waiting"] == 0
+    assert {json.loads(text)["n"] for _, text in heard(listener)} == set(range(500))
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -26,6 +26,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 |---|---|
 | `delivery` | what holds when records come again, see `Delivery` |
 | `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once |
+| `remote` | true where a network is between: a run with checkpoints keeps records on disk until they are there |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
 | `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
@@ -275,6 +276,11 @@ def check_sink(sink: Sink, schema: Schema) -> None:
     check = getattr(sink, "check_write", None)
     if check is not None:
         check(schema)
+
+
+def is_remote(sink: Sink) -> bool:
+    """Tell whether a network is between, so that records need a place to wait."""
+    return getattr(sink, "remote", False) is True
 
 
 def apart(sink: Sink) -> bool:

@@ -139,6 +139,7 @@ class Mqtt:
     in_order = True
 
     delivery: Delivery = "neither"
+    remote = True
 
     @property
     def resume(self) -> Resume:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Ledger, Transaction, delivery_of, described
+from headwater.flow.endpoints import Ledger, Transaction, delivery_of, described, is_remote
 
 
 def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
@@ -26,6 +26,10 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
     if begin is None and delivery_of(sink) != "transactional":
         from headwater.io.transactions.direct import Direct
 
+        if is_remote(sink):  # a cut uplink must not make dead letters: what is safe in the log is written
+            from headwater.io.forwarding import forward
+
+            sink = forward(sink, ledger.folder / "forward")
         return Direct(sink, schema, ledger)
     if begin is None:
         raise FlowError(

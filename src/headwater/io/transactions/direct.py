@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, flush
+from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush
 from headwater.io.transactions.journal import Journal
 
 
@@ -14,6 +17,11 @@ class Direct(Transaction):
     def __init__(self, sink: Sink, schema: Schema, ledger: Ledger) -> None:
         self._journal = Journal.of(ledger)
         self._writer = sink.open(schema)
+
+    @property
+    def account(self) -> Callable[[], dict[str, Any]] | None:
+        """How to ask what became of the records; None where the sink has nothing to tell."""
+        return account_of(self._writer)
 
     @property
     def committed(self) -> int:
