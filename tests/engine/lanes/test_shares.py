@@ -1,9 +1,12 @@
 """Sources that can be read in ranges are read by every lane, and what comes of them is what one lane makes of them."""
 
 import json
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater import Count, Flow, agg, col, engine, io
 from headwater.data.batch import NO_WATERMARK, Batch
@@ -62,6 +65,32 @@ def test_keyed_steps_see_shares_in_order():
     assert found[0] == found[1]
 
 
+@settings(max_examples=8)
+@given(
+    count=st.integers(0, 3000),
+    keys=st.integers(1, 9),
+    chunk=st.sampled_from([1, 7, 500]),
+    room=st.sampled_from([5, 10_000]),
+    lanes=st.sampled_from([2, 3]),
+)
+def test_any_share_gives_what_one_lane_gives(count, keys, chunk, room, lanes):
+    """In the order of the source without a key, and of each key with one, whichever lane took which block."""
+
+    def found(lanes):
+        flow, plain, keyed = Flow("any"), io.Collect(), io.Collect()
+        stream = flow.read("r", numbers(count)).with_columns("k", key=col.n % keys)
+        stream.write("plain", plain)
+        stream.key_by("key").window("w", Count(3), first=agg.first("n"), total=agg.sum("n")).write("keyed", keyed)
+        report = engine.run(flow, lanes=lanes, chunk=chunk, queue_records=room)
+        assert report.last.records_in == count
+        by_key = defaultdict(list)
+        for row in keyed.records:
+            by_key[row["key"]].append((row["first"], row["total"]))
+        return plain.records, by_key
+
+    assert found(lanes) == found(1)
+
+
 def test_a_file_is_read_by_every_lane_and_what_is_no_record_is_told_once(tmp_path):
     path = tmp_path / "rows.jsonl"
     lines = [json.dumps({"n": n, "text": "x" * (n % 50)}) for n in range(30_000)]
@@ -78,6 +107,21 @@ def test_a_file_is_read_by_every_lane_and_what_is_no_record_is_told_once(tmp_pat
     assert len(found[1][0]) == 29_999
     assert report.last.steps["r"].instances == 2
     assert report.last.records_in == 30_000
+
+
+def test_what_is_replayed_is_loaded_once_and_what_is_no_record_told_once(tmp_path):
+    class Loads(io.Replay):
+        def numbered(self, reject):
+            (tmp_path / f"loaded in {os.getpid()}").touch()
+            return super().numbered(reject)
+
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(["{broken", *(json.dumps({"n": n}) for n in range(1000))]))
+    records, report = run(Loads(io.JsonLines(path, {"n": int}), rate=1e9, loop=False), 2)
+    assert [row["n"] for row in records] == list(range(1000))
+    assert report.last.steps["r"].instances == 2
+    assert report.dead_letters == 1
+    assert [file.name for file in tmp_path.glob("loaded*")] == [f"loaded in {os.getpid()}"]
 
 
 def test_rows_with_quotes_are_read_in_one_lane_since_only_a_reader_knows_where_one_ends(tmp_path):

@@ -34,14 +34,22 @@ class NumberRanges(Ranges):
         self._key = uuid4().hex
         self._total = 0
         self._since_ns: int | None = None
+        self._loaded: Take | None = None  #: before processes part that read together
+        self._rejected: list[tuple[str, str]] = []  #: then
 
     def start(self) -> Offset:
         """Return the first record; nothing is due yet."""
-        most = self.source.most
-        self._total = min(self.source.pace.total, self.source.numbered(ignore)[1] if most is None else most)
+        self._total = min(self.source.pace.total, self._most())
         if self._at_once and self._total == maxsize:
             raise RunError(f"{self.source} has no end, so not all of it can be read; say for how long, or how many")
         return {"number": 0, "since_ns": 0, "ended": self._total == 0}
+
+    def _most(self) -> int:
+        if self._together:  # a copy in each process would take time after the first record is due, and memory
+            self._loaded, most = self.source.numbered(lambda *said: self._rejected.append(said))
+            return most
+        known = self.source.most
+        return self.source.numbered(ignore)[1] if known is None else known
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Return the records that were due until a moment, none behind `at` if it is not said."""
@@ -84,7 +92,10 @@ class NumberRanges(Ranges):
         """Make some records, each with the moment it was due."""
         first, stop, since_ns = piece
         # what a replayed source rejects is told once, with its first record
-        take = self._taken(reject if first == 0 else ignore, fresh=first == 0)
+        if first == 0:
+            for text, why in self._rejected:
+                reject(text, why)
+        take = self._loaded or self._taken(reject if first == 0 else ignore, fresh=first == 0)
         for number in range(first, stop, _RECORDS):
             count = min(_RECORDS, stop - number)
             made = take(number, count)
