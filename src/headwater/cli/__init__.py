@@ -41,6 +41,7 @@ _COMMANDS = {
     "size": "How much is enough: the fewest devices, how far rates can grow, and what one measure costs in another.",
     "simulate": "Play a placement in virtual time and report it like a run; the same seed gives the same trace.",
     "net": "Make and show nets: where steps could run.",
+    "status": "Show what is promised on this machine: flows, their rates, reserved and used cores, windows kept and broken.",
     "doctor": "Say what is installed and works, and how to mend what does not.",
 }
 

@@ -39,7 +39,7 @@ def doctor(
     """Say what is installed and works, and how to mend what does not."""
     with progress("looking around"):
         figures: dict[str, Any] | None = None
-        checks = [_python(), *(_package(*each) for each in _PACKAGES), _compiler(), _java()]
+        checks = [_python(), *(_package(*each) for each in _PACKAGES), _compiler(), _promises(), _java()]
         if not quick:
             on_spark, figures = _spark()
             checks += [_flow(), _start_up(), *on_spark]
@@ -97,6 +97,16 @@ def _compiler() -> Check:
 
     seen = "kernels run compiled" if COMPILED else "kernels run as plain Python, slowly"
     return Check("compiled kernels", COMPILED, seen, "pip install numba", needed=False)
+
+
+def _promises() -> Check:
+    """Say how well promised rates can be kept here."""
+    from headwater.rate.grade import found
+
+    grade = found()
+    return Check(
+        "promised rates", grade.name == "reserved", f"grade {grade.name}: {grade.how}", grade.better, needed=False
+    )
 
 
 def _java() -> Check:

@@ -1,21 +1,78 @@
-"""What commands say about promises: the contract of a command line."""
+"""What commands say about promises: the contract of a command line, its run, and what the others give way to."""
 
 from __future__ import annotations
 
-from headwater.errors import FlowError
+from pathlib import Path
+from typing import Any, cast
+
+from headwater.cli.screen import err, progress
+from headwater.engine.options import Options
+from headwater.errors import FlowError, RunError
 from headwater.flow.contract import Above, Contract
 from headwater.flow.flow import Flow
+from headwater.flow.profile import Profile
+
+#: what makes a lane, and is not for a user to choose
+_LANES_OWN = ("workers", "take", "linger", "lanes")
 
 
 def contract_of(
-    flow: Flow, rate: str | None, within: str | None = None, above: Above | None = None, burst: float | None = None
+    flow: Flow, rate: str | None, within: str | None = None, above: str | None = None, burst: float | None = None
 ) -> Contract | None:
     """Return what a command line asks for, or the flow's own contract where it asks for nothing; None without either."""
     if rate is not None:
-        return Contract.of(rate, within, burst=burst, above=above or "best effort")
+        return Contract.of(rate, within, burst=burst, above=cast(Above, above or "best effort"))
     own = flow.promised
-    if own is None or not (within or above or burst):
+    if not (within or above or burst):
         return own
-    raise FlowError(
-        f"flow {flow.name!r} has a contract of its own ({own}); to run under another, say its rate too: --promise RATE"
-    )
+    said = "has no contract" if own is None else f"has a contract of its own ({own})"
+    raise FlowError(f"flow {flow.name!r} {said}; --within, --above and --burst need a rate: --promise RATE")
+
+
+def promised_run(
+    flow: Flow,
+    contract: Contract,
+    engines: dict[str, Any],
+    *,
+    profile: Path | None,
+    best_effort: bool,
+    realtime: bool,
+    **options: Any,
+) -> Any:
+    """Have a flow's contract admitted, say with what, and return the run in progress."""
+    from headwater import rate
+
+    usual = Options()
+    for name in _LANES_OWN:
+        if engines[name] is not None and engines[name] != getattr(usual, name, None):
+            raise RunError(f"--{name} means nothing with a promise: a lane has one worker, and gathers by its latency")
+    given = {name: value for name, value in engines.items() if value is not None and name not in _LANES_OWN}
+    with progress(f"asking for {contract}"):
+        running = rate.start(
+            flow,
+            contract,
+            profile=None if profile is None else Profile.load(profile),
+            best_effort=best_effort,
+            realtime=realtime,
+            **given,
+            **options,
+        )
+    held = running.admitted
+    seen = "no trial" if held.measured is None else f"its trial used {held.measured:.2f}"
+    err.print(f"{flow.name} is promised {contract}: {held.cores:.2f} cores reserved ({seen}), grade {held.grade}")
+    return running
+
+
+def give_way() -> None:
+    """Let a flow that was promised nothing run only when those that were do not, if there are any here."""
+    from headwater.rate.home import SOCKET, folder
+
+    if not (folder() / SOCKET).exists():
+        return  # the usual case, for which nothing more is imported
+    from headwater.rate import board
+    from headwater.rate.grade import run_idle
+
+    found = board()
+    if found is not None and found.lanes:
+        run_idle()
+        err.print("promises are kept on this machine: this flow, which has none, runs at idle priority")

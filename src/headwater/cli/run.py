@@ -16,6 +16,7 @@ from rich.console import Console
 from headwater.cli.last_word import leaves_at_the_third_signal
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
+from headwater.cli.promise import contract_of, give_way, promised_run
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.stdout import carries_records
@@ -78,6 +79,26 @@ def run(
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="go on although the flow has lost steps that kept state")
     ] = False,
+    promise: Annotated[
+        str | None, typer.Option(help="promise the flow a rate, such as 20000/s [default: the flow's own contract]")
+    ] = None,
+    within: Annotated[str | None, typer.Option(help="with --promise: and a latency, such as 50ms")] = None,
+    above: Annotated[
+        str | None,
+        typer.Option(help="with --promise: what is above the rate is served as 'best effort', shed, or made to block"),
+    ] = None,
+    burst: Annotated[
+        float | None, typer.Option(help="with --promise: records at once on top of the rate [default: those of 0.1 s]")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="with a promise: a profile made with --contract [default: measured now]")
+    ] = None,
+    best_effort: Annotated[
+        bool, typer.Option("--best-effort", help="run a promised flow even where nothing can be reserved for it")
+    ] = False,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="run a promised flow before everything that is not of real time")
+    ] = False,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
     prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
     as_json: JSON = False,
@@ -119,13 +140,31 @@ def run(
     with answering_at_once():  # making a flow may need kernels too
         chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     to = err if carries_records(chosen, as_json=as_json) else console
+    contract = contract_of(chosen, promise, within, above, burst)
+    if on != "engine" and contract is not None:
+        if promise is not None:
+            raise RunError(f"--promise is the engine's and means nothing with --on {on}")
+        err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
+        contract = None
     running: Any
     if on == _SPARK:
         from headwater import spark
 
         with progress("starting Spark"):
             running = spark.start(chosen, master=master, checkpoint=checkpoint, seconds=seconds)
+    elif contract is not None:
+        running = promised_run(
+            chosen,
+            contract,
+            engines,
+            profile=profile,
+            best_effort=best_effort,
+            realtime=realtime,
+            seconds=seconds,
+            checkpoint=checkpoint,
+        )
     else:
+        give_way()
         given = {name: value for name, value in engines.items() if value is not None}
         running = start(chosen, on=on, seconds=seconds, checkpoint=checkpoint, **given)
     with stopped_by_signals(running):

@@ -107,6 +107,19 @@ def print_report(report: Report, to: Console = console) -> None:
         f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
         f"left {report.left:,}" + _event_time(report.last)
     )
+    if "promise" in report.extra:
+        print_promise(report.extra["promise"], to)
     to.print(steps_table(report.last, None, ""))
     for letter in report.examples:
         to.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
+
+
+def print_promise(promise: dict[str, Any], to: Console = console) -> None:
+    """Print the windows of a promise, kept and broken, and why those."""
+    causes = "; ".join(f"{count} broken: {cause}" for cause, count in promise["causes"].items())
+    to.print(
+        f"promise: {promise['kept']} of {promise['windows']} windows kept, {promise['used_cores']:.2f} of "
+        f"{promise['reserved_cores']:.2f} reserved cores used, {promise['above']:,} records above the rate"
+        + (f"; {causes}" if causes else ""),
+        markup=False,
+    )

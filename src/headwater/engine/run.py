@@ -18,6 +18,7 @@ from headwater.engine.source import SourceThread
 from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.warm import load_kernels
 from headwater.errors import RunError
+from headwater.flow.endpoints import Reader, Source
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
@@ -102,6 +103,10 @@ class EngineRun(ABC):
     def make_operator(self, step: Step, begin: Begin | None) -> Operator:
         """Make the running form of one instance of a step; `begin` opens sinks of a run that keeps checkpoints."""
         return build(step, begin)
+
+    def read_through(self, reader: Reader, source: Source) -> Reader:
+        """Return what a source is read through: its reader itself, or what a subclass puts before it."""
+        return reader
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,16 @@ from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
-from headwater.flow.endpoints import Reader, awaits_commit, commit, dropped_by, opened, position_of, resume_of
+from headwater.flow.endpoints import (
+    Reader,
+    awaits_commit,
+    commit,
+    dropped_by,
+    opened,
+    position_of,
+    resume_of,
+    why_dropped,
+)
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
 from headwater.operators.operator import rejected
@@ -72,9 +81,10 @@ class SourceThread:
             from headwater.io.receiving import ReceivedReader
 
             folder = checkpointer.received_folder(self.task.instance)
-            self._reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
+            reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
         else:
-            self._reader = opened(kind.source, self._reject, position)
+            reader = opened(kind.source, self._reject, position)
+        self._reader = self.run.read_through(reader, kind.source)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
     def close(self) -> None:
@@ -82,7 +92,7 @@ class SourceThread:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-            self._note_dropped(dropped_by(reader))  # since it was last read
+            self._note_dropped(reader)  # since it was last read
         if self._spilled is not None:
             self._spilled.close()
             self._spilled = None
@@ -129,7 +139,7 @@ class SourceThread:
                 self._heed_checkpoint()
             called_ns = now_ns()
             batch = reader.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
-            self._note_dropped(dropped_by(reader))
+            self._note_dropped(reader)
             place = _Place(position_of(reader), self._rejected)
             self._rejected = []
             if batch is None:
@@ -201,11 +211,12 @@ class SourceThread:
         self._count_shed(reason, batch.length)
         self._warn("source %s sheds records: %s; %d so far", self.task.name, reason, self.run.shed[reason])
 
-    def _note_dropped(self, dropped: int) -> None:
+    def _note_dropped(self, reader: Reader) -> None:
         """Count what the reader itself had no room for: it came in, and went no further."""
+        dropped = dropped_by(reader)
         if dropped > self._dropped:
             self.task.took(dropped - self._dropped)
-            self._count_shed(f"buffer of {self.task.name!r} full", dropped - self._dropped)
+            self._count_shed(why_dropped(reader) or f"buffer of {self.task.name!r} full", dropped - self._dropped)
             self._dropped = dropped
 
     def _count_shed(self, reason: str, count: int) -> None:

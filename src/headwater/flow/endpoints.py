@@ -21,6 +21,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
 | `awaits_commit` | true while its sender sends no more until what it sent is committed, so that nobody must dawdle |
 | `dropped` | how many records it had no room for, a number that only grows: its sender cannot be made to wait |
+| `why_dropped` | the reason that reports give for those, unless it is that its buffer was full |
 
 | a sink may have | which says |
 |---|---|
@@ -249,6 +250,11 @@ def awaits_commit(reader: Reader) -> bool:
 def dropped_by(reader: Reader) -> int:
     """Return for how many records a reader had no room so far."""
     return int(getattr(reader, "dropped", 0))
+
+
+def why_dropped(reader: Reader) -> str:
+    """Return why a reader drops records, in its own words; nothing for one that has no room."""
+    return str(getattr(reader, "why_dropped", ""))
 
 
 def flush(writer: Writer) -> None:

@@ -1,11 +1,50 @@
-"""Promised rates, after Storm-RTS: what a rate and a latency need of a machine.
+"""Promised rates, after Storm-RTS: a flow is granted a rate and a latency, and keeps them whatever else the machine runs.
+
+`start` has a flow's contract admitted and runs it in this process; the rest is how.
 
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
-profiler   measures that: cold, once a tick, by the processor's clock
-chain      a flow's steps one after the other in one thread, each turn timed
+profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
+admission  whether a promise can be given: by the estimate, then by a trial
+ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages
+grade      what this machine allows for keeping promises; cgroups is the best of it
+lane       a promised flow at work; gate counts, sheds or holds what comes, by a bucket
+windows    the proof: seconds kept and broken, and why; process is what the system knows of us
 """
 
-from headwater.rate.estimate import Nearest, cores, invocations, nearest, tick_of
-from headwater.rate.profiler import demanding
+from __future__ import annotations
 
-__all__ = ["Nearest", "cores", "demanding", "invocations", "nearest", "tick_of"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwater.rate.client import Client, board
+    from headwater.rate.estimate import Nearest, cores, invocations, nearest, tick_of
+    from headwater.rate.lane import PromisedRun, start
+    from headwater.rate.profiler import demanding
+
+__all__ = [
+    "Client",
+    "Nearest",
+    "PromisedRun",
+    "board",
+    "cores",
+    "demanding",
+    "invocations",
+    "nearest",
+    "start",
+    "tick_of",
+]
+
+#: loaded on use: a supervisor is small, and whoever only asks for it needs no engine
+_FROM = {
+    **dict.fromkeys(("Client", "board"), "client"),
+    **dict.fromkeys(("Nearest", "cores", "invocations", "nearest", "tick_of"), "estimate"),
+    **dict.fromkeys(("PromisedRun", "start"), "lane"),
+    "demanding": "profiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FROM:
+        raise AttributeError(f"module 'headwater.rate' has no attribute {name!r}")
+    return getattr(import_module(f"headwater.rate.{_FROM[name]}"), name)

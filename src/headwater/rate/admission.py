@@ -1,0 +1,167 @@
+"""Whether a promise can be given: first by the estimate, then by a short trial under the reservation itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.data.batch import concat_batches
+from headwater.engine import start
+from headwater.engine.profiler import sampled
+from headwater.errors import RateError
+from headwater.flow.contract import Contract
+from headwater.flow.duration import written
+from headwater.flow.endpoints import at_rate, resume_of
+from headwater.flow.flow import Flow
+from headwater.flow.profile import Demand, Profile
+from headwater.flow.steps import Kind, Read
+from headwater.io import Replay
+from headwater.rate.chain import dry
+from headwater.rate.client import Client
+from headwater.rate.estimate import cores, nearest, tick_of
+from headwater.rate.ledger import LANE, Refusal
+from headwater.rate.messages import Ask, End, Granted, Refused, Reply, Settle
+from headwater.rate.profiler import demanding
+
+TRIAL_S = 3.0
+SPARE = 1.3
+"""How much more is reserved than a trial has used."""
+
+_WARM_S = 0.5  #: the first part of a trial, in which kernels are loaded
+_ENOUGH = 0.95  #: of the rate that a trial must have kept up with
+_SAMPLES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A promise that was given: what is held for it, and how."""
+
+    id: str
+    contract: Contract
+    demand: Demand
+    estimated: float
+    measured: float | None  #: cores that the trial used; None where there was none
+    cores: float  #: reserved
+    grade: str
+    how: str
+
+
+def admit(
+    flow: Flow,
+    contract: Contract,
+    client: Client,
+    *,
+    profile: Profile | None = None,
+    best_effort: bool = False,
+    trial_s: float = TRIAL_S,
+) -> Admitted:
+    """Hold cores for a flow in this process, or raise RateError with the numbers and what would fit.
+
+    Without a profile that has a demand, one is measured here. Sources whose records would be lost by being sampled need
+    one, and have no trial.
+    """
+    once = _read_once(flow)
+    demand = profile.demand if profile is not None else None
+    if demand is None:
+        if once:
+            raise RateError(
+                f"flow {flow.name!r}: what {once!r} sends would be lost by measuring with it; make a profile of records in "
+                "a file (headwater profile FLOW --contract --input FILE --output P) and give it with --profile P"
+            )
+        demand = demanding(flow, contract, records=2000, point_s=0.5).demand
+        assert demand is not None
+    wanted = cores(demand, contract.rate_hz, tick_of(contract))
+    granted = _granted(client.say(Ask(flow.name, contract, wanted, best_effort)), flow, contract, demand)
+    measured = None
+    try:
+        if not once and trial_s:
+            measured = trial(flow, contract, trial_s)
+            needed = max(wanted, SPARE * measured)
+            granted = _granted(client.say(Settle(granted.id, needed)), flow, contract, demand, measured=measured)
+    except BaseException:
+        client.say(End(granted.id))
+        raise
+    return Admitted(granted.id, contract, demand, wanted, measured, granted.cores, granted.grade, granted.how)
+
+
+def _read_once(flow: Flow) -> str:
+    """Return the name of a source whose records can be read only once; nothing where there is none."""
+    sources = ((name, step.kind) for name, step in flow.steps.items())
+    return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
+
+
+def _granted(reply: Reply, flow: Flow, contract: Contract, demand: Demand, *, measured: float | None = None) -> Granted:
+    if isinstance(reply, Granted):
+        return reply
+    if not isinstance(reply, Refused):
+        raise RateError(f"the supervisor says {reply} where cores were asked for")
+    refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
+    seen = "" if measured is None else f" (its trial used {measured:.2f})"
+    raise RateError(
+        f"flow {flow.name!r} cannot be promised {contract}: {refusal}{seen}{_would_fit(demand, contract, refusal.left)}"
+        + ("; --best-effort runs it without a promise's protection" if reply.why == "unprotected" else "")
+    )
+
+
+def _would_fit(demand: Demand, contract: Contract, left: float) -> str:
+    """Say which rate and which latency would fit into what is left."""
+    found = nearest(demand, contract, min(left, LANE))
+    parts = []
+    if found.rate_hz is not None:
+        parts.append(f"{_two_digits(found.rate_hz):,.6g}/s".replace(",", " "))
+    if found.latency_s is not None:
+        parts.append(f"the same rate within {written(math.ceil(found.latency_s * 1e3) * 1000)}")
+    return f"; what would fit: {' or '.join(parts)}" if parts else "; no rate would fit"
+
+
+def _two_digits(value: float) -> float:
+    """Round down to two digits: what is offered must fit.
+
+    >>> _two_digits(12_990)
+    12000.0
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.floor(value / unit) * unit
+
+
+def trial(flow: Flow, contract: Contract, seconds: float = TRIAL_S) -> float:
+    """Run a flow's sampled records at the promised rate, nothing written, and return the cores it used."""
+    running = start(at_promised_rate(dry(flow), contract.rate_hz), **lane_options(contract))
+    time.sleep(_WARM_S)
+    before, before_s, used_s = running.sample(), time.monotonic(), time.process_time()
+    running.done.wait(seconds)
+    spent_s, cpu_s, after = time.monotonic() - before_s, time.process_time() - used_s, running.sample()
+    running.abort()
+    running.wait()
+    kept = (after.records_in - before.records_in) / spent_s / contract.rate_hz
+    if kept < _ENOUGH:
+        raise RateError(
+            f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s it took in {kept:.0%} of that "
+            f"rate, with {cpu_s / spent_s:.2f} cores"
+        )
+    return cpu_s / spent_s
+
+
+def at_promised_rate(flow: Flow, rate_hz: float) -> Flow:
+    """Return the flow with sources that bring their records at this rate, all together and for ever."""
+    samples = sampled(flow, _SAMPLES)
+    kinds: dict[str, Kind] = {}
+    for name, (found, _) in samples.items():
+        kind = flow.steps[name].kind
+        assert isinstance(kind, Read)
+        each_hz = rate_hz / len(samples)
+        kinds[name] = Read(at_rate(kind.source, each_hz) or Replay(concat_batches(found), each_hz))
+    return flow.replaced(kinds)
+
+
+def lane_options(contract: Contract) -> dict[str, Any]:
+    """Return how a lane runs: one worker that takes all that waits, and sources that let records gather for a tick."""
+    tick_s = tick_of(contract)
+    return {
+        "workers": 1,
+        "take": "all",
+        "linger": f"{tick_s * 1e3:.3f} ms",
+        "chunk": max(256, math.ceil(2 * contract.rate_hz * tick_s)),
+    }

@@ -1,0 +1,92 @@
+"""What this machine allows for keeping a promise: the grade, how it is done, and what would give a better one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headwater.rate import cgroups
+from headwater.rate.cgroups import Groups
+from headwater.rate.ledger import Reservation
+
+#: "reserved": a group per lane outweighs everything else; "session": a session per lane does, where the scheduler groups by
+#: session; "shared": a lane gets what everybody gets, and a promise is as good as that share
+Name = Literal["reserved", "session", "shared"]
+
+_AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+_HIGHEST = -20
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """How well promises can be kept here."""
+
+    name: Name
+    how: str
+    better: str = ""  #: the one thing that would give a better grade
+    groups: Groups | None = None
+
+    def protect(self, lane: Reservation) -> None:
+        """Give a lane what it has reserved, by the means of this grade."""
+        if self.groups is not None:
+            self.groups.put(lane.id, lane.pid, lane.cores)
+        elif self.name == "session":
+            Path(f"/proc/{lane.pid}/autogroup").write_text(str(_HIGHEST))
+
+    def weigh(self, lane: Reservation, *, above: bool) -> None:
+        """Let a lane that is above its promise weigh what anybody does, and one that is within it what it has reserved."""
+        if self.groups is not None:
+            self.groups.weigh(lane.id, lane.cores, above=above)
+        elif self.name == "session":
+            Path(f"/proc/{lane.pid}/autogroup").write_text("0" if above else str(_HIGHEST))
+
+    def release(self, name: str) -> None:
+        """Give back what a lane had."""
+        if self.groups is not None:
+            self.groups.remove(name)
+
+    def names(self) -> list[str]:
+        """Return the lanes that something is held for here, whoever did that."""
+        return [] if self.groups is None else self.groups.names()
+
+
+def found() -> Grade:
+    """Find out which grade this machine gives this process, by trying."""
+    groups = cgroups.find()
+    if groups is not None:
+        return Grade("reserved", f"a cpu control group per lane (version {groups.version}, {groups.base})", "", groups)
+    if os.geteuid() == 0 and _autogroups():
+        how = "a session per lane with autogroup -20; control groups cannot be written here"
+        return Grade(
+            "session", how, "mount the cpu control group writable (in a container: --cgroupns=host --privileged)"
+        )
+    return Grade(
+        "shared",
+        "nothing can be reserved by this user: a lane gets the share that everybody gets",
+        "systemd-run --user --scope -p Delegate=cpu headwater run …, or start the supervisor as root",
+    )
+
+
+def _autogroups() -> bool:
+    with suppress(OSError):
+        return _AUTOGROUP.read_text().strip() == "1"
+    return False
+
+
+def share(cores: float) -> float:
+    """Return how much of a core one more process gets beside what is running now, if all get the same."""
+    running = float(Path("/proc/loadavg").read_text().split()[0])
+    return min(1.0, cores / (1 + running))
+
+
+def run_idle() -> None:
+    """Let this process have only what nobody else wants: work that was promised nothing, beside work that was."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def run_in_real_time() -> None:
+    """Let this process go before every one that is not of real time; needs root or CAP_SYS_NICE."""
+    os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))

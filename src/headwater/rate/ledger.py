@@ -1,0 +1,98 @@
+"""The ledger of a machine: which promises hold how many of its cores. Pure; the supervisor keeps it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from headwater.flow.contract import Contract
+
+PROMISED = 0.9
+"""The share of all cores that may be promised; the rest is the system's."""
+
+LANE = 0.8
+"""The share of one core that one lane may reserve: it has one worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Cores held for one flow, as long as its process lives."""
+
+    id: str
+    flow: str
+    contract: Contract
+    cores: float
+    pid: int
+    began: int  #: when the process began, in ticks since boot: tells it from a later one of the same number
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why cores cannot be had."""
+
+    wanted: float
+    left: float
+    holders: tuple[tuple[str, float], ...] = ()
+    why: str = "machine"  #: "machine", "lane" where it is more than one lane may have, "unprotected"
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
+        if self.why == "lane":
+            return f"it wants {self.wanted:.2f} cores, and one lane may have {self.left:.2f}"
+        if self.why == "unprotected":
+            return (
+                f"it wants {self.wanted:.2f} cores, and nothing here can reserve any: beside what runs now it would get "
+                f"about {self.left:.2f}"
+            )
+        return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
+
+
+class Ledger:
+    """Grants cores while there are any, and never more."""
+
+    def __init__(self, cores: float | None = None, held: Iterable[Reservation] = ()) -> None:
+        self.cores = float(len(os.sched_getaffinity(0))) if cores is None else cores
+        self.held = {each.id: each for each in held}
+
+    @property
+    def capacity(self) -> float:
+        """Cores that may be promised in all."""
+        return PROMISED * self.cores
+
+    @property
+    def left(self) -> float:
+        """Cores that may still be promised."""
+        return max(0.0, self.capacity - sum(each.cores for each in self.held.values()))
+
+    def ask(self, wanted: Reservation) -> Refusal | None:
+        """Hold cores, or say why not; asked again under the same name, in place of what was held."""
+        others = {name: each for name, each in self.held.items() if name != wanted.id}
+        left = max(0.0, self.capacity - sum(each.cores for each in others.values()))
+        if wanted.cores > LANE:
+            return Refusal(wanted.cores, LANE, why="lane")
+        if wanted.cores > left:
+            holders = tuple((each.flow, each.cores) for each in others.values())
+            return Refusal(wanted.cores, left, holders)
+        self.held[wanted.id] = wanted
+        return None
+
+    def settle(self, name: str, cores: float) -> Refusal | None:
+        """Hold as many cores as a trial has shown to be needed; if they cannot be had, none are held any more."""
+        if name not in self.held:
+            return Refusal(cores, self.left)
+        refused = self.ask(replace(self.held[name], cores=cores))
+        if refused is not None:
+            self.free(name)
+        return refused
+
+    def free(self, name: str) -> None:
+        """Hold nothing under this name."""
+        self.held.pop(name, None)
+
+    def sweep(self, lives: Callable[[Reservation], bool]) -> list[Reservation]:
+        """Free what is held for processes that are gone, and return it."""
+        gone = [each for each in self.held.values() if not lives(each)]
+        for each in gone:
+            self.free(each.id)
+        return gone

@@ -1,0 +1,251 @@
+"""The supervisor of a machine: holds the ledger, gives lanes what they have reserved, and tells who holds what.
+
+One per runtime folder, reached by a socket there that only its owner can open. A reservation lives as long as the process
+that it is for, by the system's own word, so a killed lane frees it. The ledger is written down at every change: a
+supervisor that is killed and started again finds its lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from headwater.errors import RateError
+from headwater.rate import process
+from headwater.rate.grade import Grade, found, share
+from headwater.rate.home import BOOK, LOCK, SOCKET, folder
+from headwater.rate.ledger import Ledger, Refusal, Reservation
+from headwater.rate.messages import (
+    Ask,
+    Board,
+    End,
+    Granted,
+    Lane,
+    Noted,
+    Refused,
+    Reply,
+    Request,
+    Settle,
+    Status,
+    Tell,
+    line,
+    request,
+)
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5  #: how often it looks for lanes that are gone
+_LONGEST_LINE = 64 * 1024
+
+
+def lives(lane: Reservation) -> bool:
+    """Say whether the process that a reservation is for still is that process."""
+    return process.began(lane.pid) == lane.began
+
+
+class Supervisor:
+    """Answers what lanes ask; whoever calls brings the words, and who said them."""
+
+    def __init__(self, home: Path, grade: Grade, cores: float | None = None) -> None:
+        self.home, self.grade = home, grade
+        self._sign = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[
+            :6
+        ]  #: tells our groups from other folders'
+        self.ledger = Ledger(cores, self._read())
+        self.told: dict[str, Tell] = {}
+        self.look()
+        for name in set(grade.names()) - set(self.ledger.held):
+            if name.startswith(self._sign):
+                grade.release(name)  # of a supervisor before this one
+
+    def answer(self, said: Request, pid: int) -> Reply:
+        """Answer one message of a process."""
+        self.look()
+        match said:
+            case Ask():
+                return self._ask(said, pid)
+            case Settle():
+                return self._settled(said)
+            case Tell():
+                return self._tell(said)
+            case End():
+                self._free(said.id)
+                return Noted(known=True)
+            case Status():
+                return self.board()
+
+    def look(self) -> None:
+        """Free what is held for processes that are gone."""
+        for gone in self.ledger.sweep(lives):
+            self._free(gone.id)
+
+    def board(self) -> Board:
+        """Return all that is promised."""
+        lanes = []
+        for held in self.ledger.held.values():
+            lane = Lane(held.id, held.flow, held.contract, held.pid, held.cores)
+            last = self.told.get(held.id)
+            if last is not None:
+                lane.used, lane.kept, lane.broken, lane.above = last.used, last.kept, last.broken, last.above
+            lanes.append(lane)
+        ledger, grade = self.ledger, self.grade
+        return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes)
+
+    def _ask(self, said: Ask, pid: int) -> Reply:
+        began = process.began(pid)
+        if began is None:
+            return _refused(Refusal(said.cores, self.ledger.left))
+        if self.grade.name == "shared" and not said.best_effort:
+            fair = share(self.ledger.cores)
+            if fair < said.cores:
+                return _refused(Refusal(said.cores, fair, why="unprotected"))
+        lane = Reservation(f"{self._sign}-{uuid.uuid4().hex[:12]}", said.flow, said.contract, said.cores, pid, began)
+        refused = self.ledger.ask(lane)
+        if refused is not None:
+            return _refused(refused)
+        return self._protected(lane, self.grade.protect)
+
+    def _settled(self, said: Settle) -> Reply:
+        refused = self.ledger.settle(said.id, said.cores)
+        if refused is not None:
+            self._free(said.id)
+            return _refused(refused)
+        return self._protected(self.ledger.held[said.id], lambda lane: self.grade.weigh(lane, above=False))
+
+    def _protected(self, lane: Reservation, act: Callable[[Reservation], None]) -> Reply:
+        try:
+            act(lane)
+        except OSError as error:
+            log.warning("lane %s has no protection: %s", lane.flow, error)
+            self._free(lane.id)
+            return _refused(Refusal(lane.cores, 0.0, why="unprotected"))
+        self._write()
+        return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)
+
+    def _tell(self, said: Tell) -> Reply:
+        lane = self.ledger.held.get(said.id)
+        if lane is None:
+            return Noted(known=False)
+        before = self.told.get(said.id)
+        self.told[said.id] = said
+        if said.above != (before is not None and before.above):
+            with contextlib.suppress(OSError):  # it may be gone by now
+                self.grade.weigh(lane, above=said.above)
+        return Noted(known=True)
+
+    def _free(self, name: str) -> None:
+        self.ledger.free(name)
+        self.told.pop(name, None)
+        self.grade.release(name)
+        self._write()
+
+    # -- the book -------------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        beside = self.home / f".{BOOK}.new"
+        beside.write_bytes(msgspec.json.encode(list(self.ledger.held.values())))
+        beside.replace(self.home / BOOK)
+
+    def _read(self) -> list[Reservation]:
+        try:
+            return msgspec.json.decode((self.home / BOOK).read_bytes(), type=list[Reservation])
+        except FileNotFoundError:
+            return []
+        except msgspec.DecodeError as error:
+            log.warning("the ledger of before cannot be read, and is begun anew: %s", error)
+            return []
+
+
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why)
+
+
+async def serve(
+    home: Path, *, grade: Grade | None = None, idle_s: float | None = None, cores: float | None = None
+) -> None:
+    """Answer until told to stop, or until nothing has been promised for `idle_s`; one at a time for each folder."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(home):
+        supervisor = Supervisor(home, grade or found(), cores)
+        (home / SOCKET).unlink(missing_ok=True)
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _converse(supervisor, reader, writer)
+
+        before = os.umask(0o177)  # the socket is its owner's alone
+        try:
+            server = await asyncio.start_unix_server(converse, home / SOCKET, limit=_LONGEST_LINE)
+        finally:
+            os.umask(before)
+        async with server:
+            await _until_stopped(supervisor, stopping, idle_s)
+        (home / SOCKET).unlink(missing_ok=True)
+
+
+async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s: float | None) -> None:
+    idle_since_s = asyncio.get_running_loop().time()
+    while not stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), _LOOK_S)
+        supervisor.look()
+        now_s = asyncio.get_running_loop().time()
+        if supervisor.ledger.held:
+            idle_since_s = now_s
+        if idle_s is not None and now_s - idle_since_s >= idle_s:
+            return
+
+
+async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        peer = writer.get_extra_info("socket")
+        pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        while text := await reader.readline():
+            writer.write(line(supervisor.answer(request(text), pid)))
+            await writer.drain()
+    except (msgspec.DecodeError, ValueError) as error:
+        log.warning("process %s says what is no message: %s", pid, error)
+    except OSError as error:
+        log.debug("a process is gone: %s", error)
+    finally:
+        writer.close()
+
+
+@contextlib.contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Hold the folder's lock; another supervisor that has it is an error."""
+    with (home / LOCK).open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RateError(f"a supervisor runs already in {home}") from None
+        yield
+
+
+def main() -> None:
+    """Run a supervisor in the runtime folder; the first argument is after how many idle seconds it goes home."""
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        asyncio.run(serve(folder(), idle_s=float(sys.argv[1]) if len(sys.argv) > 1 else None))
+    except RateError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

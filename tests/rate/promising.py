@@ -1,0 +1,53 @@
+"""Promised flows as processes, and what tests ask about their supervisor."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headwater.rate.client import connected
+
+PROMISED = Path(__file__).parent / "promised.py"
+
+
+class Lane:
+    """A promised flow in a process."""
+
+    def __init__(self, home, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROMISED), *map(str, arguments)],
+            env={**os.environ, "HEADWATER_RUNTIME": str(home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def started(self):
+        said = self.process.stdout.readline()
+        assert said == "started\n", said + self.process.stderr.read()
+        return self
+
+    def report(self):
+        out, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0, err
+        return json.loads(out.splitlines()[-1])
+
+
+def supervisor_pid(home) -> int:
+    line = connected(home)
+    with line:
+        return struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def until(what, seconds=30):
+    """Wait until something is true, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,82 @@
+"""Groups of the processor: version 1 for real where root allows, version 2 against a tree that looks like one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwater.rate import cgroups
+from headwater.rate.cgroups import Groups
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    """A tree of version 2 in which the root hands nothing down yet."""
+    root, proc = tmp_path / "cgroup", tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    root.mkdir()
+    (proc / "self" / "mountinfo").write_text(f"31 23 0:28 / {root} rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
+    (proc / "self" / "cgroup").write_text("0::/user.slice/mine.scope\n")
+    own = root / "user.slice" / "mine.scope"
+    own.mkdir(parents=True)
+    for place in (root, own):
+        (place / "cgroup.controllers").write_text("cpuset cpu io")
+        (place / "cgroup.subtree_control").write_text("")
+        (place / "cgroup.procs").write_text("")
+    return root, own, proc
+
+
+def test_version_2_is_handed_down_from_the_root_and_weighed_by_cores(made_up):
+    root, _, proc = made_up
+    groups = cgroups.find(proc)
+    assert groups == Groups(root, 2)
+    assert (root / "cgroup.subtree_control").read_text() == "+cpu"
+    groups.put("a", 42, 0.5)
+    group = root / "headwater.a"
+    assert (group / "cpu.weight").read_text() == "5000"
+    assert (group / "cgroup.procs").read_text() == "42"
+    groups.weigh("a", 0.5, above=True)
+    assert (group / "cpu.weight").read_text() == "50"
+    assert groups.names() == ["a"]
+
+
+def test_version_2_of_a_user_is_the_group_that_was_handed_to_them(made_up, monkeypatch):
+    root, own, proc = made_up
+    (root / "cgroup.controllers").write_text("io")  # not the user's to give
+    (own / "cgroup.procs").write_text("7")
+    assert cgroups.find(proc) == Groups(own, 2)
+    assert (own / "headwater.rest" / "cgroup.procs").read_text() == "7"  # only the root may have both
+    assert Groups(own, 2).names() == []
+
+
+def test_where_there_is_no_processor_group_there_is_none(made_up):
+    root, own, proc = made_up
+    for place in (root, own):
+        (place / "cgroup.controllers").write_text("io memory")
+    assert cgroups.find(proc) is None
+    assert cgroups.find(proc / "nowhere") is None
+
+
+def test_a_process_is_put_into_a_group_of_its_own_and_given_back():
+    groups = cgroups.find()
+    if groups is None:
+        pytest.skip("no cpu control group can be made here (not root, and none was handed down)")
+    hog = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    name = f"test-{os.getpid()}"
+    try:
+        groups.put(name, hog.pid, 0.5)
+        assert f"headwater.{name}" in Path(f"/proc/{hog.pid}/cgroup").read_text()
+        weight = (
+            groups.base / f"headwater.{name}" / ("cpu.shares" if groups.version == 1 else "cpu.weight")
+        ).read_text()
+        assert int(weight) == (131_072 if groups.version == 1 else 5000)
+        assert name in groups.names()
+        groups.remove(name)
+        assert f"headwater.{name}" not in Path(f"/proc/{hog.pid}/cgroup").read_text()
+        assert name not in groups.names()
+    finally:
+        hog.kill()
+        hog.wait()
+        groups.remove(name)

@@ -1,0 +1,134 @@
+"""A promise, for real: kept beside busy neighbours, broken without protection, and refused with the numbers."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from promised import demand, flow
+from promising import until
+from typer.testing import CliRunner
+
+from headwater import Contract, Flow, io, rate
+from headwater.cli import add_commands, app
+from headwater.errors import RateError
+from headwater.rate import cgroups
+from headwater.rate.client import Client, board
+
+SHARED = (
+    "import asyncio, sys\nfrom pathlib import Path\nfrom headwater.rate.grade import Grade\n"
+    "from headwater.rate.supervisor import serve\nasyncio.run(serve(Path(sys.argv[1]), grade=Grade('shared', '')))"
+)
+
+
+def ran(home, *arguments):
+    add_commands()
+    return CliRunner().invoke(app, list(arguments), env={"HEADWATER_RUNTIME": str(home)})
+
+
+def test_a_promise_holds_beside_busy_neighbours_and_is_broken_without_protection(home, lane, tmp_path):
+    if cgroups.find() is None:
+        pytest.skip("no cpu control group can be made here (not root, and none was handed down)")
+    unprotected = tmp_path / "unprotected"
+    supervisor = subprocess.Popen([sys.executable, "-c", SHARED, str(unprotected)])
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(4 * len(os.sched_getaffinity(0)))
+    ]
+    try:
+        until(lambda: board(unprotected))
+        lanes = [lane(1000, 25_000, 0.75, 5), lane(1000, 25_000, 0.75, 5, at=unprotected)]
+        kept, without = (each.report() for each in lanes)
+    finally:
+        for each in (*hogs, supervisor):
+            each.kill()
+            each.wait()
+    assert kept["grade"] == "reserved"
+    assert without["grade"] == "shared"
+    assert kept["kept"] > without["kept"]
+    assert sum(without["causes"].values()) > 0
+    assert any("processor taken by others" in cause for cause in without["causes"])
+
+
+def test_what_comes_above_the_promise_is_counted_and_weighs_less(home, lane):
+    running = lane(4000, 10, 0.3, 4).started()
+    assert until(lambda: [each for each in board(home).lanes if each.above])
+    assert running.report()["above"] > 0
+
+
+def test_what_comes_above_the_promise_is_shed_where_that_is_asked_for(home, lane):
+    report = lane(4000, 10, 0.3, 3, "shed").report()
+    assert list(report["shed"]) == ["above the promised rate"]
+    assert report["shed"]["above the promised rate"] == report["above"] > 0
+
+
+def test_what_comes_above_the_promise_waits_where_that_is_asked_for(home, lane):
+    report = lane(4000, 10, 0.3, 3, "block").report()
+    assert report["shed"] == {}
+    assert report["above"] <= 0.05 * 1000 * report["seconds"]
+
+
+def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home):
+    client = Client(home)
+    made = flow(1000, 10)
+    with pytest.raises(RateError, match=r"wants 1\.60 cores, and one lane may have 0\.80.*would fit: 500/s"):
+        rate.start(made, Contract(1000.0, 0.2), profile=demand(1.6), trial_s=0, client=client)
+    assert board(home).lanes == []  # nothing is left behind
+    client.close()
+
+
+def test_a_trial_that_breaks_down_leaves_nothing_reserved(home):
+    def broken(record):
+        raise SystemExit("no")
+
+    made = Flow("broken")
+    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
+    made.read("numbers", source).map("burn", broken).write("out", io.Discard())
+    client = Client(home)
+    with pytest.raises(Exception, match=r"no|took in"):
+        rate.start(made, Contract(1000.0, 0.2), profile=demand(0.1), best_effort=True, trial_s=0.2, client=client)
+    assert board(home).lanes == []
+    client.close()
+
+
+def test_the_command_promises_runs_and_proves_it(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tanks.py").write_text(
+        "from headwater import Flow, col, io\nflow = Flow('tanks')\n"
+        "made = io.Generate(lambda n: {'x': n % 9 * 1.0}, {'x': float}, rate=500)\n"
+        "flow.read('levels', made).filter('low', col.x < 5).write('out', io.Discard())\n"
+    )
+    asked = ("run", "tanks.py", "--promise", "500/s", "--within", "500ms", "--for", "2s", "--best-effort", "--json")
+    command = [sys.executable, "-m", "headwater", *asked]
+    done = subprocess.run(
+        command, env={**os.environ, "HEADWATER_RUNTIME": str(home)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    promise = json.loads(done.stdout)["promise"]
+    assert promise["contract"]["rate_hz"] == 500
+    assert promise["windows"] >= 1
+    assert "is promised 500/s within 500 ms" in done.stderr
+    assert "0.00 of" in ran(home, "status").output
+
+
+def test_status_without_a_supervisor_says_so(home):
+    assert "nothing is promised here" in ran(home, "status").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--within", "50ms"), "need a rate: --promise RATE"),
+        (("--promise", "500"), "did you mean '500/s'"),
+        (("--promise", "5/s", "--lanes", "2"), "--lanes means nothing with a promise"),
+        (("--promise", "5/s", "--on", "threads"), "means nothing with --on threads"),
+    ],
+)
+def test_what_a_promise_cannot_go_with_is_told(home, tmp_path, arguments, said):
+    (tmp_path / "tanks.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('tanks')\n"
+        "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
+    )
+    done = ran(home, "run", str(tmp_path / "tanks.py"), *arguments)
+    assert said in str(done.exception)

@@ -1,0 +1,141 @@
+"""The supervisor, for real: it holds cores for processes that live, outlives none of its promises, and is found again."""
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+from promising import supervisor_pid, until
+
+from headwater import Contract
+from headwater.errors import RateError
+from headwater.rate.client import Client, board, connected
+from headwater.rate.grade import Grade
+from headwater.rate.messages import Ask, End, Granted, Noted, Refused, Settle, Tell
+from headwater.rate.supervisor import Supervisor, serve
+
+CONTRACT = Contract(1000.0, 0.05)
+SHARED = Grade("shared", "as everybody", "be root")
+
+
+@pytest.fixture
+def supervisor(tmp_path):
+    return Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
+
+
+@pytest.fixture(autouse=True)
+def no_autogroup(monkeypatch):
+    monkeypatch.setattr(Grade, "protect", lambda self, lane: None)
+    monkeypatch.setattr(Grade, "weigh", lambda self, lane, above: self_weighed.append((lane.id, above)))
+    self_weighed.clear()
+
+
+self_weighed: list = []
+
+
+def test_it_grants_settles_and_frees(supervisor):
+    granted = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid())
+    assert isinstance(granted, Granted)
+    assert supervisor.answer(Settle(granted.id, 0.7), os.getpid()).cores == 0.7
+    refused = supervisor.answer(Ask("more", CONTRACT, 0.8), os.getpid())
+    assert isinstance(refused, Granted)
+    refused = supervisor.answer(Ask("too much", CONTRACT, 0.4), os.getpid())
+    assert isinstance(refused, Refused)
+    assert [name for name, _ in refused.holders] == ["etl", "more"]
+    supervisor.answer(End(granted.id), os.getpid())
+    assert [lane.flow for lane in supervisor.board().lanes] == ["more"]
+
+
+def test_a_lane_above_its_promise_weighs_less_until_it_is_within_it_again(supervisor):
+    name = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid()).id
+    for above in (False, True, True, False):
+        assert supervisor.answer(Tell(name, 0.4, 3, 1, above), os.getpid()) == Noted(known=True)
+    assert self_weighed == [(name, True), (name, False)]
+    lane = supervisor.board().lanes[0]
+    assert (lane.kept, lane.broken, lane.used) == (3, 1, 0.4)
+    assert supervisor.answer(Tell("nobody", 0, 0, 0, False), os.getpid()) == Noted(known=False)
+
+
+def test_a_process_that_is_gone_holds_nothing(supervisor):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert isinstance(supervisor.answer(Ask("etl", CONTRACT, 0.5), child.pid), Granted)
+    child.kill()
+    child.communicate()
+    assert supervisor.answer(Ask("next", CONTRACT, 0.8), os.getpid()).cores == 0.8
+    assert [lane.flow for lane in supervisor.board().lanes] == ["next"]
+    assert isinstance(supervisor.answer(Ask("ghost", CONTRACT, 0.1), child.pid), Refused)
+
+
+def test_the_next_supervisor_finds_what_is_held_and_one_without_a_book_begins_anew(supervisor, tmp_path):
+    name = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid()).id
+    again = Supervisor(tmp_path, SHARED, cores=2)
+    assert [(lane.id, lane.cores) for lane in again.board().lanes] == [(name, 0.5)]
+    (tmp_path / "ledger.json").write_text("[{")
+    assert Supervisor(tmp_path, SHARED, cores=2).board().lanes == []
+
+
+def test_groups_of_lanes_that_are_gone_are_removed_and_those_of_other_folders_are_not(tmp_path, monkeypatch):
+    released = []
+    monkeypatch.setattr(Grade, "release", lambda self, name: released.append(name))
+    one, other = (Supervisor(tmp_path / name, SHARED, cores=2) for name in ("one", "other"))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    ours, theirs = (each.answer(Ask("etl", CONTRACT, 0.1, best_effort=True), os.getpid()).id for each in (one, other))
+    monkeypatch.setattr(Grade, "names", lambda self: [ours, theirs])
+    (tmp_path / "one" / "ledger.json").unlink()
+    Supervisor(tmp_path / "one", SHARED, cores=2)
+    assert released == [ours]
+
+
+def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, monkeypatch):
+    supervisor = Supervisor(tmp_path, SHARED, cores=2)
+    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.4)
+    assert isinstance(supervisor.answer(Ask("small", CONTRACT, 0.3), os.getpid()), Granted)
+    refused = supervisor.answer(Ask("large", CONTRACT, 0.5), os.getpid())
+    assert (refused.why, refused.left) == ("unprotected", 0.4)
+    assert isinstance(supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()), Granted)
+
+
+def test_only_the_owner_can_speak_to_it_and_what_is_no_message_ends_the_conversation(home):
+    client = Client(home)
+    assert isinstance(client.say(Ask("etl", CONTRACT, 0.01, best_effort=True)), Granted)
+    assert stat.S_IMODE((home / "supervisor.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    with connected(home) as line:
+        line.sendall(b'{"type":"ask","flow":7}\n')
+        assert line.recv(100) == b""
+    assert [lane.flow for lane in board(home).lanes] == ["etl"]  # the others are still answered
+    client.close()
+
+
+def test_there_is_one_for_each_folder(home):
+    client = Client(home)
+    client.say(Ask("etl", CONTRACT, 0.01, best_effort=True))
+    with pytest.raises(RateError, match="runs already"):
+        asyncio.run(serve(home))
+    client.close()
+
+
+def test_a_killed_flow_frees_its_cores(home, lane):
+    running = lane(1000, 10, 0.3, 60).started()
+    assert [each.pid for each in board(home).lanes] == [running.process.pid]
+    running.process.send_signal(signal.SIGKILL)
+    running.process.wait()
+    assert until(lambda: not board(home).lanes)
+    assert board(home).left == board(home).capacity
+
+
+def test_a_killed_supervisor_is_started_again_and_finds_its_lanes(home, lane):
+    running = lane(1000, 10, 0.3, 6).started()
+    held = until(lambda: [each for each in board(home).lanes if each.kept])
+    before = supervisor_pid(home)
+    os.kill(before, signal.SIGKILL)
+    after = until(lambda: board(home))
+    assert supervisor_pid(home) != before
+    assert [(each.id, each.cores) for each in after.lanes] == [(each.id, each.cores) for each in held]
+    until(lambda: [each for each in board(home).lanes if each.kept])  # and it is told how they fare
+    assert running.report()["windows"] > 0
+    assert board(home).lanes == []
