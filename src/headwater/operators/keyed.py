@@ -15,7 +15,7 @@ from headwater.flow.steps import KeyedScan, Process
 from headwater.operators.again import PartlyError
 from headwater.operators.broken import as_list, told, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
-from headwater.operators.operator import DEAD, Operator, Output, Select, dead_letters
+from headwater.operators.operator import DEAD, Frozen, Operator, Output, Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.stateless import fitted, records_batch
 
@@ -55,6 +55,7 @@ class ProcessOperator(Operator):
         self._kind, self._step, self._given, self._out = kind, step, given, out
         self._in_turn = in_turn
         self._states: dict[tuple[Any, ...], Any] = {}
+        self._touched: set[tuple[Any, ...]] | None = None  #: keys since it was last frozen; None until it is
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the records, in order; those that break the function are dead letters."""
@@ -97,6 +98,8 @@ class ProcessOperator(Operator):
             raise PartlyError(error.cause, row, [(DEAD, passed), *as_list(error.done)]) from error.cause
 
     def _one(self, key: tuple[Any, ...], record: dict[str, Any]) -> list[dict[str, Any]]:
+        if self._touched is not None:
+            self._touched.add(key)  # before, since a function may change what it was given and fail then
         answer = self._kind.function(self._states.get(key), record)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise TypeError(f"a process function returns (state, result), got {answer!r}")
@@ -114,9 +117,33 @@ class ProcessOperator(Operator):
         keys = self._chosen(select)
         return packed("process", {"keys": [list(key) for key in keys], "states": [self._states[key] for key in keys]})
 
+    def freeze(self, *, whole: bool) -> Frozen:
+        """Return all keys, or those that came since; encoded at once, since functions may change what they were given."""
+        touched, self._touched = self._touched, set()
+        if whole or touched is None:
+            data = self.snapshot()
+            return Frozen(True, lambda: data)
+        there = [key for key in touched if key in self._states]
+        changed = {
+            "keys": [list(key) for key in there],
+            "states": [self._states[key] for key in there],
+            "gone": [list(key) for key in touched if key not in self._states],
+        }
+        data = packed("process changes", changed)
+        return Frozen(False, lambda: data)
+
+    def change(self, data: bytes) -> None:
+        """Take over keys that had changed, and forget those that were gone."""
+        saved = unpacked("process changes", data)
+        self._take_over(saved)
+        for key in saved["gone"]:
+            self._states.pop(tuple(key), None)
+
     def restore(self, data: bytes) -> None:
         """Take over saved keys."""
-        saved = unpacked("process", data)
+        self._take_over(unpacked("process", data))
+
+    def _take_over(self, saved: dict[str, Any]) -> None:
         for key, state in zip(saved["keys"], saved["states"], strict=True):
             self._states[tuple(key)] = state
 
@@ -146,6 +173,7 @@ class ScanOperator(Operator):
         self._keys = KeySlots(given, kind.keys)
         self._state = {name: _filled(cell, 64) for name, cell in self._scan.state.items()}
         self._capacity = 64
+        self._touched: Array | None = None  #: which slots changed since it was last frozen; None until it is
         self._cell_bytes = sum(array[:1].nbytes for array in self._state.values())
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -165,6 +193,8 @@ class ScanOperator(Operator):
         # a slot per record is quicker to copy than to count, unless cells are large
         touched = slots if len(slots) * self._cell_bytes < _LARGE else np.unique(slots)
         before = {name: array[touched] for name, array in self._state.items()}
+        if self._touched is not None:
+            self._touched[slots] = True
         try:
             result = self._scan.run(batch, slots, self._state)
             rows, columns = result if isinstance(result, tuple) else (None, result)
@@ -181,17 +211,41 @@ class ScanOperator(Operator):
         return out if out is not None and out.length else None
 
     def _grow(self) -> None:
-        while self._capacity < len(self._keys):
-            more = {name: _filled(cell, self._capacity) for name, cell in self._scan.state.items()}
-            self._state = {name: np.concatenate([self._state[name], more[name]]) for name in self._state}
-            self._capacity *= 2
+        capacity = self._capacity
+        while capacity < len(self._keys):
+            capacity *= 2
+        added = capacity - self._capacity
+        if not added:
+            return
+        before, self._state = self._state, {name: _filled(cell, capacity) for name, cell in self._scan.state.items()}
+        for name, array in before.items():
+            self._state[name][: self._capacity] = array
+        if self._touched is not None:
+            self._touched = np.concatenate([self._touched, np.zeros(added, np.bool_)])
+        self._capacity = capacity
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the chosen keys and their cells."""
-        slots = self._chosen(select)
-        keys = self._keys.columns(slots)
+        return self._packed(self._copied(self._chosen(select)))
+
+    def freeze(self, *, whole: bool) -> Frozen:
+        """Return copies of all cells, or of those that changed."""
+        touched, self._touched = self._touched, np.zeros(self._capacity, np.bool_)
+        whole = whole or touched is None
+        slots = np.arange(len(self._keys)) if touched is None or whole else np.flatnonzero(touched)
+        copied = self._copied(slots)
+        return Frozen(whole, lambda: self._packed(copied))
+
+    def _copied(self, slots: Array) -> dict[str, Any]:
         cells = {name: array[slots] for name, array in self._state.items()}
-        return packed(self._label, {"slots": len(slots), "keys": keys, "cells": cells})
+        return {"slots": len(slots), "keys": self._keys.columns(slots), "cells": cells}
+
+    def _packed(self, copied: dict[str, Any]) -> bytes:
+        return packed(self._label, copied)
+
+    def change(self, data: bytes) -> None:
+        """Take over cells that had changed: a key's cells replace those it has."""
+        self.restore(data)
 
     def restore(self, data: bytes) -> None:
         """Take over saved keys and their cells."""
@@ -231,4 +285,6 @@ class ScanOperator(Operator):
 
 
 def _filled(cell: Cell, slots: int) -> Array:
+    if cell.initial == 0:  # memory that is not touched before it is used
+        return np.zeros((slots, *cell.shape), cell.dtype)
     return np.full((slots, *cell.shape), cell.initial, cell.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,13 @@ T = TypeVar("T")
 
 _FEW = 8  #: partitions up to which looking for the rows of each is faster than sorting all
 DEAD = -1  #: the number of the output for records that broke the step
+
+
+class Frozen(NamedTuple):
+    """State as it was at one moment, to be encoded later and elsewhere: nothing of it changes any more."""
+
+    whole: bool  #: else what has changed since the operator was frozen before
+    encode: Callable[[], bytes]
 
 
 class Operator(ABC):
@@ -53,6 +60,18 @@ class Operator(ABC):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Return the state as bytes: all of it, or that of the keys that `select` chooses."""
         return b""
+
+    def freeze(self, *, whole: bool) -> Frozen:
+        """Return the state as it is now, or what has changed since the last call where the operator can tell.
+
+        The call holds up processing, encoding what it returns does not. Who tells what has changed has `change` too.
+        """
+        data = self.snapshot()
+        return Frozen(True, lambda: data)
+
+    def change(self, data: bytes) -> None:
+        """Take over what had changed since what was restored before; keys that are gone are forgotten."""
+        raise SnapshotError(f"{type(self).__name__} does not save changes, but was given {len(data)} bytes of them")
 
     def restore(self, data: bytes) -> None:
         """Add saved state to this operator's own."""

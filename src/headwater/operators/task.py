@@ -68,6 +68,9 @@ class Task:
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self.begun = -1  #: the last checkpoint that this task has begun to save itself for
         self.saving: Saving | None = None  #: that checkpoint, while something is still on its way into it
+        self.saves_whole: Callable[[int], bool] = lambda number: (
+            True
+        )  #: or only what changed since the checkpoint before
         self.on_saved: Callable[[int, dict[str, Any] | Exception], None] = lambda number, result: None
         self._closed: set[int] = set()  #: channels by which nothing will come: they have ended, or had the last barrier
         self._last: Control | None = None  #: the last barrier, once it came by some channel
@@ -533,10 +536,11 @@ class Task:
 
     def save(self) -> dict[str, Any]:
         """Return how far time has come at each channel, and the operator's state."""
-        state = b"" if self.operator is None else self.operator.snapshot()
-        watermarks = list(self._watermarks)
-        times = {"watermarks": watermarks, "watermark": self._watermark, "idle": sorted(self._idle)}
-        return {**times, "ended": self.ended, "state": state}
+        return {**self._times(), "state": b"" if self.operator is None else self.operator.snapshot()}
+
+    def _times(self) -> dict[str, Any]:
+        times = {"watermarks": list(self._watermarks), "watermark": self._watermark, "idle": sorted(self._idle)}
+        return {**times, "ended": self.ended}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there."""
@@ -549,6 +553,8 @@ class Task:
             self._watermark = NO_WATERMARK
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
+            for each in saved.get("changes", ()):
+                self.operator.change(each)
             if self._undo is not None:
                 self._undo.mark()
 
@@ -556,7 +562,12 @@ class Task:
         """Return what a checkpoint has of a task that has ended; nobody else is here any more."""
         assert self.operator is not None
         self.operator.prepare(number)
-        return {**self.save(), "queue": []}
+        return {**self._frozen(number), "queue": []}
+
+    def _frozen(self, number: int) -> dict[str, Any]:
+        """Return what `save` does, with state that is encoded later, and maybe only what of it has changed."""
+        assert self.operator is not None
+        return {**self._times(), "state": self.operator.freeze(whole=self.saves_whole(number))}
 
     def barrier(self, number: int, *, last: bool = False) -> list[Delivery]:
         """Return the barriers that a source sends behind its records; the last if none follow."""
@@ -625,7 +636,7 @@ class Task:
         self.begun, self.saving = number, None
         try:
             self.operator.prepare(number)
-            saved = self.save()
+            saved = self._frozen(number)
         except Exception as error:  # told to who makes the checkpoint: this one comes to nothing
             self.on_saved(number, error)
         else:

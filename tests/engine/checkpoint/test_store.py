@@ -7,7 +7,7 @@ import pytest
 from headwater.engine.checkpoint.store import Store
 from headwater.sim.disk import SimulatedDisk
 
-CONTENT = {"state": b"x" * 500}
+CONTENT = {"state": b"x" * 500, "tasks": {}}
 
 
 @pytest.fixture

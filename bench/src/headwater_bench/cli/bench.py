@@ -284,6 +284,18 @@ def kills(
 
 
 @app.command()
+def checkpoint(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    messages: Annotated[int | None, typer.Option(help="messages of one run [default: 3000000]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="runs of each [default: 5]")] = None,
+) -> None:
+    """What checkpoints cost ETL, how large they are whole and as changes, and how long going on from 100 MB takes."""
+    _report("checkpoint", quick, output, as_json, messages=messages, repeats=repeats)
+
+
+@app.command()
 def faults(
     quick: Quick = False,
     output: Output = None,

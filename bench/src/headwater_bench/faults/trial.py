@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -140,7 +141,7 @@ class Trial:
         self.complete = number
         self.counts["checkpoints"] += 1
         files = self.disk.listdir(self.folder)
-        assert len(files) <= 4 + self.disk.failed, f"too many files: {files}"
+        assert len(files) <= 12 + self.disk.failed, f"too many files: {files}"
 
     def _compare(self) -> None:
         rows, state = _undisturbed(self.shape)
@@ -161,9 +162,11 @@ class _Watched(Store):
         super().__init__(folder, disk)
         self._trial = trial
 
-    def write(self, number: int, content: dict[str, Any]) -> None:
+    def write(
+        self, number: int, content: dict[str, Any], states: Sequence[bytes] = (), *, since: int | None = None
+    ) -> None:
         """Write a checkpoint."""
-        super().write(number, content)
+        super().write(number, content, states, since=since)
         self._trial.made(number)
 
 

@@ -98,8 +98,9 @@ class World:
         self.before_move: Callable[[], None] = lambda: None  #: crashes or stops the run, now and then
         self.checkpointer = None
         if store is not None:
-            every_s = random.choice([0.1, 1.0, 5.0])
-            self.checkpointer = Checkpointer(graph, store, every_s=every_s, clock=lambda: self.now_s)
+            every_s = random.choice([0.05, 0.2, 2.0])
+            small = random.choice([0, 0, 2**20])  # whether there are checkpoints of changes
+            self.checkpointer = Checkpointer(graph, store, every_s=every_s, small_bytes=small, clock=lambda: self.now_s)
         after = -1 if self.checkpointer is None else self.checkpointer.after
         self.tasks = [self._task(instance, after) for instance in graph.instances]
         recovery = None

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
+from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain
 from headwater.engine.checkpoint.coordinator import Coordinator
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
 from headwater.engine.checkpoint.store import Store, refuse_others
@@ -60,6 +61,7 @@ class Checkpointer:
         *,
         every_s: float,
         allow_dropped_state: bool = False,
+        small_bytes: int = SMALL_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look for a checkpoint to go on from; raises RunError when the flow cannot."""
@@ -72,6 +74,7 @@ class Checkpointer:
         self.after = -1 if found is None else found.number  #: the checkpoint that the run goes on from
         self._lock: Lock | None = None
         self._sources = identities(graph.flow)
+        self._chain = Chain(small_bytes)
         self._coordinator = Coordinator(len(graph.instances), self.after + 1, every_s, clock())
         self._said: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
         self._stopping = False
@@ -110,6 +113,7 @@ class Checkpointer:
         """Take up the work for a run: its tasks get their state, and tell when they have saved themselves."""
         self._run = run
         for task in run.tasks:
+            task.saves_whole = self._chain.is_whole
             task.on_saved = partial(self._hear, task.instance.index)
             task.begun = self.after
             if self.recovery is not None:
@@ -141,6 +145,7 @@ class Checkpointer:
             self._coordinator.give_up()
             self._began_s = self._clock()
             number = self._coordinator.begin(self._began_s)
+            self._chain.begin(number)
             self._gather_ended(number)
             results = self._coordinator.complete()
             assert results is not None
@@ -222,6 +227,7 @@ class Checkpointer:
     def _begin(self, *, final: bool) -> None:
         self._began_s = self._clock()
         number = self._coordinator.begin(self._began_s)
+        self._chain.begin(number)
         with self._run.lock:
             for source in self._run.sources:
                 source.ask(number, final=final)
@@ -303,12 +309,15 @@ class Checkpointer:
     def _write(self, number: int, results: dict[int, Any]) -> None:
         positions: dict[str, list[Any]] = {}
         tasks: dict[str, list[Any]] = {}
+        states: list[bytes] = []
         for instance in self._graph.instances:
             result = results[instance.index]
             if instance.step.is_source:
                 positions.setdefault(instance.step.name, []).append(result["position"])
             else:
-                saved = {**result, "ports": list(instance.channel_ports)}
+                state = result["state"]
+                saved = {**result, "ports": list(instance.channel_ports), "state": len(states), "whole": state.whole}
+                states.append(state.encode())
                 tasks.setdefault(instance.step.name, []).append(saved)
         self.store.write(
             number,
@@ -321,7 +330,10 @@ class Checkpointer:
                 "positions": positions,
                 "tasks": tasks,
             },
+            states,
+            since=None if self._chain.is_whole(number) else number - 1,
         )
+        self._chain.complete(number, sum(map(len, states)))
         made = self.made
         made.complete += 1
         made.bytes, made.seconds = self.store.written_bytes, self._clock() - self._began_s

@@ -1,10 +1,16 @@
-"""Checkpoints in a folder: each one file, written whole, checked by a checksum when it is read."""
+"""Checkpoints in a folder: each one file, written whole, checked by checksums when it is read.
+
+A file is a head, an index and states. The index is what is known of the flow, its sources and tasks (`data.codec`), and the
+length and checksum of each state; a task names its state by number. A checkpoint may hold only what has changed since
+another one: its head says which, and that one is kept for as long.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -15,11 +21,12 @@ from headwater.io.log.disk import Disk, SystemDisk
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"HWCKPT01"
-_HEAD = struct.Struct("<8sQI")  #: magic, length and checksum of what follows
+_MAGIC = b"HWCKPT02"
+_HEAD = struct.Struct("<8sqQI")  #: magic, the checkpoint that it builds on or -1, length and checksum of the index
 _KEPT = 2  #: complete checkpoints that stay: the last, and the one before, should the last be unreadable
 _SUFFIX = ".checkpoint"
-_CHUNK = 2**20
+_CHUNK = 2**24
+_WRONG = "its checksum is wrong: some of its bytes are not what was written"
 
 
 def refuse_others(folder: Path) -> None:
@@ -40,7 +47,7 @@ class Checkpoint(NamedTuple):
     """A complete checkpoint."""
 
     number: int
-    content: dict[str, Any]
+    content: dict[str, Any]  #: with the state of each task, and its `changes` since, as bytes
 
 
 class Store:
@@ -50,28 +57,60 @@ class Store:
         self.folder = Path(folder).absolute()
         self.disk: Disk = disk or SystemDisk()
         self.written_bytes = 0  #: the size of the last one
+        self._since: dict[int, int | None] = {}  #: which checkpoint each builds on
         try:
             self.disk.mkdir(str(self.folder))
         except OSError as error:
             raise RunError(f"cannot keep checkpoints in {self.folder}: {error.strerror}") from error
 
-    def write(self, number: int, content: dict[str, Any]) -> None:
-        """Write a checkpoint; it is complete when this returns. Raises OSError, and then it is not."""
-        body = encode(content)
-        self.written_bytes = len(body)
-        self._write(self._file(number), _HEAD.pack(_MAGIC, len(body), crc32(body)) + body)
+    def write(
+        self, number: int, content: dict[str, Any], states: Sequence[bytes] = (), *, since: int | None = None
+    ) -> None:
+        """Write a checkpoint; it is complete when this returns. Raises OSError, and then it is not.
+
+        States that are not whole hold what has changed since another checkpoint.
+        """
+        index = encode({**content, "states": [[len(state), crc32(state)] for state in states]})
+        head = _HEAD.pack(_MAGIC, -1 if since is None else since, len(index), crc32(index))
+        self.written_bytes = len(head) + len(index) + sum(map(len, states))
+        self._write(self._file(number), [head, index, *states])
+        self._since[number] = since
         self._sweep()
 
     def _sweep(self) -> None:
         """Remove what is needed no longer, and what attempts have left that came to nothing; another time if not now."""
         try:
-            needed = {self._file(number) for number in self.numbers()[-_KEPT:]}
+            needed = {self._file(each) for number in self.numbers()[-_KEPT:] for each in self._chain(number)}
             ours = [name for name in self.disk.listdir(str(self.folder)) if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
             for path in map(self._path, ours):
                 if path not in needed:
                     self.disk.unlink(path)
         except OSError as error:
             log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
+
+    def _chain(self, number: int) -> list[int]:
+        """Return the checkpoints that one consists of: it, and those that it builds on; as far as can be told."""
+        found: list[int] = []
+        at: int | None = number
+        while at is not None and at not in found:
+            found.append(at)
+            if at not in self._since:
+                self._since[at] = self._head_of(at)
+            at = self._since[at]
+        return found
+
+    def _head_of(self, number: int) -> int | None:
+        try:
+            fd = self.disk.open(self._file(number))
+        except OSError:
+            return None
+        try:
+            magic, since, *_ = _HEAD.unpack(self.disk.read(fd, _HEAD.size, 0))
+            return int(since) if magic == _MAGIC and since >= 0 else None
+        except struct.error:  # cut short
+            return None
+        finally:
+            self.disk.close(fd)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the checkpoints that are there, oldest first."""
@@ -83,7 +122,7 @@ class Store:
         numbers = self.numbers()
         for number in reversed(numbers):
             try:
-                found = Checkpoint(number, self._content(number))
+                found = self.read(number)
                 # its name may not be safe, if the run that wrote it did not live to see to it: sinks will count on it
                 self.disk.fsync_dir(str(self.folder))
                 return found
@@ -98,20 +137,47 @@ class Store:
             )
         return None
 
-    def _content(self, number: int) -> dict[str, Any]:
-        data = self._read(self._file(number))
+    def read(self, number: int) -> Checkpoint:
+        """Return a checkpoint with all that it builds on; ValueError where something is not as it was written."""
+        since, content, states = self._content(number)
+        whole = self.read(since).content["tasks"] if since is not None else {}
+        for name, tasks in content["tasks"].items():
+            for at, task in enumerate(tasks):
+                state = states[task["state"]]
+                if task["whole"]:
+                    task["state"], task["changes"] = state, []
+                else:
+                    before = whole[name][at]
+                    task["state"], task["changes"] = before["state"], [*before["changes"], state]
+        return Checkpoint(number, content)
+
+    def _content(self, number: int) -> tuple[int | None, dict[str, Any], list[bytes]]:
+        """Return what a file says: which it builds on, its index, its states."""
+        try:
+            data = memoryview(self._read(self._file(number)))
+        except FileNotFoundError:
+            raise ValueError(f"checkpoint {number}, which it builds on, is not there") from None
         if len(data) < _HEAD.size:
             raise ValueError(f"it has only {len(data)} bytes")
-        magic, length, checksum = _HEAD.unpack_from(data)
-        body = memoryview(data)[_HEAD.size :]
+        magic, since, length, checksum = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
-        if len(body) != length:
-            raise ValueError(f"it has {len(body):,} bytes where {length:,} were written")
-        if crc32(body) != checksum:
-            raise ValueError("its checksum is wrong: some of its bytes are not what was written")
-        content: dict[str, Any] = decode(body)
-        return content
+        index = data[_HEAD.size : _HEAD.size + length]
+        if len(index) != length:
+            raise ValueError(f"it has {len(data):,} bytes where {_HEAD.size + length:,} or more were written")
+        if crc32(index) != checksum:
+            raise ValueError(_WRONG)
+        content: dict[str, Any] = decode(index)
+        states, at = [], _HEAD.size + length
+        for size, expected in content.pop("states"):
+            state = bytes(data[at : at + size])
+            at += size
+            if len(state) != size:
+                raise ValueError(f"it has {len(data):,} bytes where {at:,} or more were written")
+            if crc32(state) != expected:
+                raise ValueError(_WRONG)
+            states.append(state)
+        return (None if since < 0 else int(since)), content, states
 
     def _path(self, name: str) -> str:
         return str(self.folder / name)
@@ -130,12 +196,12 @@ class Store:
         finally:
             self.disk.close(fd)
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, parts: Sequence[bytes]) -> None:
         """Write a file whole: under another name until its bytes are safe."""
         fresh = f"{path}.new"
         self.disk.mkdir(str(self.folder))  # somebody may have cleaned up
         try:
-            self._write_safely(fresh, data)
+            self._write_safely(fresh, parts)
         except OSError:
             with contextlib.suppress(OSError):
                 self.disk.unlink(fresh)  # on a full disk, half a checkpoint each time would not make room
@@ -143,13 +209,14 @@ class Store:
         self.disk.rename(fresh, path)
         self.disk.fsync_dir(str(self.folder))
 
-    def _write_safely(self, path: str, data: bytes) -> None:
+    def _write_safely(self, path: str, parts: Sequence[bytes]) -> None:
         fd = self.disk.open(path, create=True)
         try:
             self.disk.truncate(fd, 0)
-            left = memoryview(data)
-            while left:
-                left = left[self.disk.write(fd, left) :]
+            for part in parts:
+                left = memoryview(part)
+                while left:
+                    left = left[self.disk.write(fd, left[:_CHUNK]) :]
             self.disk.fsync(fd)
         finally:
             self.disk.close(fd)

@@ -1,0 +1,43 @@
+"""Decides which checkpoints hold all state, and which only what has changed since the one before."""
+
+from __future__ import annotations
+
+SMALL_BYTES = 2**20  #: state of so much is always saved whole: then each checkpoint stands by itself
+_LONGEST = 8  #: checkpoints that may follow one that is whole: all of them are read when a run goes on
+
+
+class Chain:
+    """A whole checkpoint, and those that build on it, each on the one right before.
+
+    >>> chain = Chain(small_bytes=0)
+    >>> chain.begin(0), chain.is_whole(0), chain.complete(0, nbytes=10)
+    (None, True, None)
+    >>> chain.begin(1), chain.is_whole(1)
+    (None, False)
+    >>> chain.begin(2), chain.is_whole(2)  # 1 came to nothing: what had changed until then is in none
+    (None, True)
+    """
+
+    def __init__(self, small_bytes: int = SMALL_BYTES) -> None:
+        self._small_bytes = small_bytes
+        self._changes = -1  #: the checkpoint of changes that was begun last
+        self._complete: int | None = None  #: the last one
+        self._length = self._whole_bytes = 0
+
+    def begin(self, number: int) -> None:
+        """Decide about a checkpoint, before any task hears of it."""
+        builds = self._complete == number - 1 and self._length < _LONGEST and self._whole_bytes >= self._small_bytes
+        if builds:
+            self._changes = number
+
+    def is_whole(self, number: int) -> bool:
+        """Say whether a checkpoint that was begun holds all state."""
+        return number != self._changes
+
+    def complete(self, number: int, nbytes: int) -> None:
+        """Learn that a checkpoint is there, and of how many bytes."""
+        self._complete = number
+        if self.is_whole(number):
+            self._length, self._whole_bytes = 0, nbytes
+        else:
+            self._length += 1
