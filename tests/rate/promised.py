@@ -33,6 +33,7 @@ def demand(cores: float) -> Profile:
 def main() -> None:
     offered_hz, turns, cores, seconds = (float(each) for each in sys.argv[1:5])
     above = sys.argv[5] if len(sys.argv) > 5 else "best effort"
+    realtime = "realtime" in sys.argv[6:]
     running = rate.start(
         flow(offered_hz, int(turns)),
         Contract(1000.0, 0.2, above=above),
@@ -40,6 +41,7 @@ def main() -> None:
         best_effort=True,
         trial_s=0,
         seconds=seconds,
+        realtime=realtime,
     )
     print("started", flush=True)
     report = running.wait()

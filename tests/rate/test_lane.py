@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from promised import demand, flow
@@ -67,6 +68,53 @@ def test_what_comes_above_the_promise_waits_where_that_is_asked_for(home, lane):
     report = lane(4000, 10, 0.3, 3, "block").report()
     assert report["shed"] == {}
     assert report["above"] <= 0.05 * 1000 * report["seconds"]
+
+
+def policies(pid) -> dict[str, int]:
+    """Threads by name, with the policy that the scheduler has for them."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        number = int(thread.name)
+        found[(thread / "comm").read_text().strip() + f" {number}"] = os.sched_getscheduler(number)
+    return found
+
+
+def test_a_lane_runs_in_real_time_on_request_but_for_what_it_starts(home, lane):
+    if os.geteuid() != 0:
+        pytest.skip("real time needs root or CAP_SYS_NICE")
+    running = lane(1000, 10, 0.3, 3, "best effort", "realtime").started()
+    by_policy = policies(running.process.pid)
+    own = next(policy for name, policy in by_policy.items() if name.endswith(f" {running.process.pid}"))
+    assert own == os.SCHED_OTHER
+    assert os.SCHED_RR in by_policy.values()
+    assert running.report()["windows"] > 0
+
+
+def test_a_flow_without_a_promise_gives_way_to_those_that_have_one(home, lane, tmp_path):
+    (tmp_path / "few.py").write_text(
+        "import os\nfrom headwater import Flow, io\nflow = Flow('few')\n"
+        "def policy(record):\n    return {'n': os.sched_getscheduler(0)}\n"
+        "one = flow.read('a', io.Items([{'n': 1}])).map('policy', policy)\n"
+        f"one.write('out', io.JsonLines({str(tmp_path / 'out.jsonl')!r}))\n"
+    )
+    command = [sys.executable, "-m", "headwater", "run", str(tmp_path / "few.py")]
+    environment = {**os.environ, "HEADWATER_RUNTIME": str(home)}
+    written = []
+    for promised in (False, True):
+        if promised:
+            lane(1000, 10, 0.1, 60).started()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        written.append(json.loads((tmp_path / "out.jsonl").read_text())["n"])
+        assert ("runs at idle priority" in done.stderr) == promised
+    assert written == [os.SCHED_OTHER, os.SCHED_IDLE]
+
+
+def test_a_user_who_may_reserve_nothing_gets_the_grade_shared_and_is_told_what_would_help():
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    code = "import os; from headwater.rate.grade import found; os.setuid(65534); g = found(); print(g.name, g.better)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("shared systemd-run --user --scope -p Delegate=cpu")
 
 
 def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home):

@@ -62,6 +62,15 @@ def find(proc: Path = Path("/proc")) -> Groups | None:
     return None
 
 
+def allow_real_time(cores: float, proc: Path = Path("/proc")) -> None:
+    """Give this process's group of version 1 a share of real time, without which none of it may run so; raises OSError."""
+    for mount, options in _mounts(proc, "cgroup"):
+        if "cpu" in options.split(","):
+            group = mount / _own(proc, 1)
+            period_us = int((group / "cpu.rt_period_us").read_text())
+            (group / "cpu.rt_runtime_us").write_text(str(round(cores * period_us)))
+
+
 def _mounts(proc: Path, kind: str) -> list[tuple[Path, str]]:
     """Return where file systems of a kind are mounted, and their options."""
     found = []

@@ -87,6 +87,19 @@ def run_idle() -> None:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def run_in_real_time() -> None:
-    """Let this process go before every one that is not of real time; needs root or CAP_SYS_NICE."""
-    os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+def run_in_real_time(cores: float) -> None:
+    """Let what this thread starts go before every thread that is not of real time; needs root or CAP_SYS_NICE.
+
+    Where real time is shared out by groups, this process's group is first given as much as it has reserved.
+    """
+    param = os.sched_param(1)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, param)
+    except PermissionError:
+        cgroups.allow_real_time(cores)
+        os.sched_setscheduler(0, os.SCHED_RR, param)
+
+
+def run_as_usual() -> None:
+    """Let this thread, and processes that it starts, no longer be of real time; its threads still are."""
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

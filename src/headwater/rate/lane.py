@@ -28,7 +28,7 @@ from headwater.rate.bucket import Bucket
 from headwater.rate.client import Client
 from headwater.rate.estimate import tick_of
 from headwater.rate.gate import Gate
-from headwater.rate.grade import run_in_real_time
+from headwater.rate.grade import run_as_usual, run_in_real_time
 from headwater.rate.messages import Ask, End, Granted, Noted, Tell
 from headwater.rate.windows import TAKEN, Reading, Windows
 
@@ -216,19 +216,22 @@ def start(
     admitted = admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
     try:
         if realtime:
-            _in_real_time(flow)
+            _in_real_time(flow, admitted.cores)
         with answering_at_once():
-            return PromisedRun(flow, Options(**{**options, **lane_options(asked)}), admitted, line).start()
+            running = PromisedRun(flow, Options(**{**options, **lane_options(asked)}), admitted, line).start()
+        if realtime:
+            run_as_usual()  # its threads have it from here, and nothing else should
+        return running
     except BaseException:
         line.say(End(admitted.id))
         raise
 
 
-def _in_real_time(flow: Flow) -> None:
+def _in_real_time(flow: Flow, cores: float) -> None:
     try:
-        run_in_real_time()
-    except PermissionError:
+        run_in_real_time(cores)
+    except OSError as error:
         raise RateError(
-            f"flow {flow.name!r} cannot run in real time: that needs root or CAP_SYS_NICE (a container's --cap-add SYS_NICE)"
-            ", and in a control group of version 1 a share of real time (cpu.rt_runtime_us)"
+            f"flow {flow.name!r} cannot run in real time ({error}): that needs root or CAP_SYS_NICE (a container's "
+            "--cap-add SYS_NICE) and, where groups share real time out, some of it left (cpu.rt_runtime_us)"
         ) from None
