@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.data.jit import COMPILED, kernel
+from headwater.data.jit import COMPILED, kernel, uncompiled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,6 +92,36 @@ def hash_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) 
         shift += _U8
         at += _U1
     return mix(h ^ word)
+
+
+_ALL = 2**64 - 1
+
+
+@uncompiled(mix)
+def _mix(h: np.uint64) -> np.uint64:
+    return np.uint64(_mixed(int(h)))
+
+
+@uncompiled(hash_int)
+def _hash_int(value: int, seed: np.uint64) -> np.uint64:
+    return np.uint64(_mixed((int(value) & _ALL ^ int(seed)) + int(_WORD) & _ALL))
+
+
+@uncompiled(hash_bytes)
+def _hash_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
+    given = data[start:stop].tobytes()
+    h = int(seed) ^ (len(given) * int(_WORD) & _ALL)
+    whole = len(given) & ~7
+    for at in range(0, whole, 8):
+        h = (h ^ int.from_bytes(given[at : at + 8], "little")) * int(_MIX_1) & _ALL
+        h ^= h >> 32
+    return np.uint64(_mixed(h ^ int.from_bytes(given[whole:], "little")))
+
+
+def _mixed(h: int) -> int:
+    h = (h ^ (h >> 30)) * int(_MIX_1) & _ALL
+    h = (h ^ (h >> 27)) * int(_MIX_2) & _ALL
+    return h ^ (h >> 31)
 
 
 @kernel

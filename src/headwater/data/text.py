@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headwater.data.jit import kernel
+from headwater.data.jit import kernel, uncompiled
 
 Array = npt.NDArray[Any]
 
@@ -33,3 +33,16 @@ def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
         for j in range(size):  # in machine code faster than to assign the slice, by far
             to[j] = given[j]
     return out, out_offsets
+
+
+@uncompiled(gather)
+def _gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
+    starts = offsets[rows].astype(np.int64)
+    sizes = offsets[rows + 1] - starts
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(rows) else 0
+    if total > _LARGEST:
+        raise OverflowError("a text column holds 2 GiB at most; these texts have more")
+    out_offsets = np.zeros(len(rows) + 1, np.int32)
+    out_offsets[1:] = ends
+    return data[np.repeat(starts - ends + sizes, sizes) + np.arange(total)], out_offsets

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headwater.data.decimal import write_digits, write_float32, write_int
 from headwater.data.hashing import TextArrays, TextColumn
-from headwater.data.jit import kernel
+from headwater.data.jit import kernel, uncompiled
 
 _LONGEST_FLOAT32, _LONGEST_INT = 24, 20  # bytes
 _MINUS, _DOT = 45, 46
@@ -132,11 +132,23 @@ def _escaped_size(data: NDArray[np.uint8]) -> int:
     return size
 
 
+@uncompiled(_escaped_size)
+def _escaped_size_at_once(data: NDArray[np.uint8]) -> int:
+    escaped = np.count_nonzero(data == _QUOTE) + np.count_nonzero(data == _BACKSLASH)
+    return len(data) + int(escaped) + 5 * int(np.count_nonzero(data < _SPACE))
+
+
 @kernel
 def _copy(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
     to, given = out[at : at + stop - start], data[start:stop]
     for i in range(len(given)):  # in machine code faster than to assign the slice, by far
         to[i] = given[i]
+    return at + stop - start
+
+
+@uncompiled(_copy)
+def _copy_at_once(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
+    out[at : at + stop - start] = data[start:stop]
     return at + stop - start
 
 

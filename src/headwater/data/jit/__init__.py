@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
 
-__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel", "wait_until_compiled"]
+__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel", "uncompiled", "wait_until_compiled"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,6 +34,20 @@ def small_kernel(function: F) -> F:
     dozen arrays, that takes four fifths of the time, so it is left out: the arrays are the caller's throughout.
     """
     return cast(F, Kernel(function, small=True)) if COMPILED else function
+
+
+def uncompiled(form_of: F) -> Callable[[F], F]:
+    """Have a kernel, and those that call it, run as another function while they are not compiled: one made for NumPy.
+
+    It must give the same bits, since nobody knows which records come before the compiler is done.
+    """
+
+    def given(function: F) -> F:
+        if isinstance(form_of, Kernel):
+            form_of.stand_in = function
+        return function
+
+    return given
 
 
 def wait_until_compiled() -> None:

@@ -58,6 +58,7 @@ class Kernel:
         self.linkable = True  #: until machine code of it turns out to be such that only Numba can load it
         self._forms: dict[tuple[Any, ...], Callable[..., Any]] = {}  #: compiled, by what arguments look like
         self._loaded: dict[Signature, Callable[..., Any]] = {}
+        self.stand_in: Callable[..., Any] | None = None  #: runs while nothing is compiled, see `uncompiled`
         self._plain: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
@@ -121,6 +122,8 @@ class Kernel:
 
     def _uncompiled(self, making: dict[int, Callable[..., Any]]) -> Callable[..., Any]:
         """Return the function with the kernels that it calls uncompiled too: they would only be asked for in vain."""
+        if self.stand_in is not None:
+            return self.stand_in
         if self._plain is None:
             if id(self) in making:
                 return making[id(self)]
