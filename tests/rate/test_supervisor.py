@@ -19,6 +19,7 @@ from headwater.rate.supervisor import Supervisor, serve
 
 CONTRACT = Contract(1000.0, 0.05)
 SHARED = Grade("shared", "as everybody", "be root")
+PROTECT = Grade.protect
 
 
 @pytest.fixture
@@ -97,6 +98,22 @@ def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, m
     refused = supervisor.answer(Ask("large", CONTRACT, 0.5), os.getpid())
     assert (refused.why, refused.left) == ("unprotected", 0.4)
     assert isinstance(supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()), Granted)
+
+
+def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(Grade, "protect", PROTECT)
+    supervisor = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # in our session
+    try:
+        assert supervisor.answer(Ask("etl", CONTRACT, 0.1), child.pid).why == "unprotected"
+        granted = supervisor.answer(Ask("etl", CONTRACT, 0.1, best_effort=True), child.pid)
+        assert (granted.grade, granted.how) == (
+            "shared",
+            f"nothing protects it: process {child.pid} has no session of its own; start it with setsid",
+        )
+    finally:
+        child.kill()
+        child.communicate()
 
 
 def test_only_the_owner_can_speak_to_it_and_what_is_no_message_ends_the_conversation(home):

@@ -32,6 +32,7 @@ SPARE = 1.3
 _WARM_S = 0.5  #: the first part of a trial, in which kernels are loaded
 _ENOUGH = 0.95  #: of the rate that a trial must have kept up with
 _SAMPLES = 5_000
+_UNPROTECTED = "; 'headwater doctor' says what would protect it, --best-effort runs it without protection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _granted(reply: Reply, flow: Flow, contract: Contract, demand: Demand, *, me
     seen = "" if measured is None else f" (its trial used {measured:.2f})"
     raise RateError(
         f"flow {flow.name!r} cannot be promised {contract}: {refusal}{seen}{_would_fit(demand, contract, refusal.left)}"
-        + ("; --best-effort runs it without a promise's protection" if reply.why == "unprotected" else "")
+        + (_UNPROTECTED if reply.why == "unprotected" else "")
     )
 
 

@@ -34,6 +34,7 @@ class Grade:
         if self.groups is not None:
             self.groups.put(lane.id, lane.pid, lane.cores)
         elif self.name == "session":
+            _own_session(lane.pid)
             Path(f"/proc/{lane.pid}/autogroup").write_text(str(_HIGHEST))
 
     def weigh(self, lane: Reservation, *, above: bool) -> None:
@@ -68,6 +69,12 @@ def found() -> Grade:
         "nothing can be reserved by this user: a lane gets the share that everybody gets",
         "systemd-run --user --scope -p Delegate=cpu headwater run …, or start the supervisor as root",
     )
+
+
+def _own_session(pid: int) -> None:
+    """Raise OSError unless a process has a session of its own: the weight is that of all that is in it, a shell too."""
+    if os.getsid(pid) != pid:
+        raise PermissionError(f"process {pid} has no session of its own; start it with setsid")
 
 
 def _autogroups() -> bool:

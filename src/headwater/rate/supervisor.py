@@ -116,7 +116,7 @@ class Supervisor:
         refused = self.ledger.ask(lane)
         if refused is not None:
             return _refused(refused)
-        return self._protected(lane, self.grade.protect)
+        return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
 
     def _settled(self, said: Settle) -> Reply:
         refused = self.ledger.settle(said.id, said.cores)
@@ -125,13 +125,16 @@ class Supervisor:
             return _refused(refused)
         return self._protected(self.ledger.held[said.id], lambda lane: self.grade.weigh(lane, above=False))
 
-    def _protected(self, lane: Reservation, act: Callable[[Reservation], None]) -> Reply:
+    def _protected(self, lane: Reservation, act: Callable[[Reservation], None], *, best_effort: bool = False) -> Reply:
         try:
             act(lane)
         except OSError as error:
             log.warning("lane %s has no protection: %s", lane.flow, error)
-            self._free(lane.id)
-            return _refused(Refusal(lane.cores, 0.0, why="unprotected"))
+            if not best_effort:
+                self._free(lane.id)
+                return _refused(Refusal(lane.cores, min(share(self.ledger.cores), lane.cores), why="unprotected"))
+            self._write()
+            return Granted(lane.id, lane.cores, "shared", f"nothing protects it: {error}")
         self._write()
         return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)
 
