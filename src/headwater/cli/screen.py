@@ -80,10 +80,16 @@ def live(run: Any, every_s: float = 0.5) -> Report:
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(steps_table(now, before, title + _event_time(now)))
+            view.update(steps_table(now, before, title + _event_time(now) + _kept(run)))
             before = now
     result: Report = report
     return result
+
+
+def _kept(run: Any) -> str:
+    """Say how a promise fares, of a run that has one."""
+    promise = getattr(run, "promise", None)
+    return "" if promise is None else f", {(told := promise())['kept']} of {told['windows']} windows kept"
 
 
 def _event_time(now: Sample) -> str:

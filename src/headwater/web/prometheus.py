@@ -75,6 +75,23 @@ class RunCollector:
         for percent in (50, 95, 99):
             quantiles.add_metric([flow, str(percent / 100)], sample.latency.percentile(percent) / 1e9)
         yield quantiles
+        promise = getattr(self._run, "promise", None)  # a promised run has one
+        if promise is not None:
+            yield from _promise(flow, promise())
+
+
+def _promise(flow: str, promise: dict[str, Any]) -> Iterator[Any]:
+    """Return the windows of a promise, kept and broken, and its cores."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    windows = CounterMetricFamily("headwater_promise_windows", "Seconds of a promise", labels=["flow", "outcome"])
+    windows.add_metric([flow, "kept"], promise["kept"])
+    windows.add_metric([flow, "broken"], promise["windows"] - promise["kept"])
+    yield windows
+    cores = GaugeMetricFamily("headwater_promise_cores", "Cores of a promise", labels=["flow", "which"])
+    for which in ("reserved", "used"):
+        cores.add_metric([flow, which], promise[f"{which}_cores"])
+    yield cores
 
 
 def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
