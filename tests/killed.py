@@ -6,7 +6,7 @@ import signal
 import time
 import traceback
 
-PATIENCE_S = 60
+PATIENCE_S = 30
 
 
 def killed_until(complete, run, *, kills=5, longest_s=0.3, seed=1, ends=False):

@@ -12,6 +12,7 @@ from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import Ranges, Wanted
+from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
 from headwater.io.sifting import sifted
@@ -27,10 +28,17 @@ class JsonLines(TextFile):
     object of these columns is rejected with its number, a field that is absent is missing (null). Moments
     may be ISO text or microseconds since 1970, and are written as ISO text. Writing replaces the file unless
     `append` is true.
+
+    With `follow` reading goes on as the file grows, also when it is rotated: renamed, or copied and cut off. A line is
+    taken when it is whole.
     """
 
-    def __init__(self, path: str | Path, schema: Fields | None = None, *, append: bool = False) -> None:
-        self.path, self.append = path, append
+    def __init__(
+        self, path: str | Path, schema: Fields | None = None, *, append: bool = False, follow: bool = False
+    ) -> None:
+        if follow and str(path) == "-":
+            raise FlowError("standard input is followed as it is; leave out follow")
+        self.path, self.append, self.follow = path, append, follow
         self._schema = None if schema is None else Schema.of(schema)
         self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
 
@@ -58,6 +66,8 @@ class JsonLines(TextFile):
         if isinstance(given, Schema):
             return JsonLinesWriter(LineWriter(self.path, append=self.append), given)
         schema = self.schema
+        if self.follow:
+            return JsonLinesReader(FollowedLines(self.path, position), schema, given, self.path)
         lines, self._peeked = self._peeked or Lines(self.path, position, end), None
         return JsonLinesReader(lines, schema, given, self.path)
 
@@ -66,8 +76,8 @@ class JsonLines(TextFile):
         return JsonLinesWriter(LineWriter(self.path, append=True), schema)
 
     def ranges(self, wanted: Wanted) -> Ranges | None:
-        """Return the file in ranges of bytes; a pipe has none."""
-        if not self._is_file():
+        """Return the file in ranges of bytes; a pipe has none, nor one that is followed."""
+        if not self._is_file() or self.follow:
             return None
         self.schema  # noqa: B018  guessed here once, not in every process that reads a range
         return super().ranges(wanted)
@@ -76,13 +86,13 @@ class JsonLines(TextFile):
 class JsonLinesReader:
     """An open file of JSON objects."""
 
-    def __init__(self, lines: Lines, schema: Schema, reject: Reject, path: str | Path) -> None:
+    def __init__(self, lines: Lines | FollowedLines, schema: Schema, reject: Reject, path: str | Path) -> None:
         self._lines, self._schema, self._reject, self._path = lines, schema, reject, path
         self._decoder = JsonDecoder(schema)
 
     @property
     def position(self) -> list[int]:
-        """Bytes and lines read so far."""
+        """Bytes and lines read so far, and of which file where it is followed."""
         return self._lines.position
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:

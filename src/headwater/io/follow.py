@@ -1,0 +1,199 @@
+"""A text file that grows, and that others rotate: by renaming it, or by copying it away and cutting it off."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from headwater.errors import InputError
+from headwater.io.files import explained
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 2**18
+_HEAD = 1024  #: bytes at the beginning by which a file is known, whatever it is called
+_POLL_S, _GRACE_S = 0.05, 0.3  #: between two looks; for which who writes may go on with a file that was renamed
+_PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
+
+
+class FollowedLines:
+    """The lines of a file and of those that take its place, each whole line once, as `Lines` hands them out.
+
+    A position is the file's inode, the bytes and lines that were handed out, and a checksum of its head: by that the file is
+    found again under another name, or its copy, when it was rotated meanwhile. Files that came between are read too, oldest
+    first. If it is not there any more, that is said in the log, and reading goes on with what is there.
+    """
+
+    once = False
+
+    def __init__(self, path: str | Path, position: Any = None) -> None:
+        self._path = Path(path)
+        self._fd, self._inode = -1, 0
+        self.offset = self.line = 0  #: bytes and lines of the current file that were handed out
+        self._head = b""
+        self._read_to = 0  # bytes of the current file that were read
+        self._rest = b""
+        self._ready: deque[bytes] = deque()
+        self._next: deque[tuple[Path, int, int]] = (
+            deque()
+        )  # files to read after the current one: from which byte and line
+        self._rotated_s: float | None = None  # since when another file is in its place
+        if position is not None:
+            self._resume(_checked(position, path))
+
+    @property
+    def position(self) -> list[int]:
+        """Where the next line starts, and in which file."""
+        known = self._head[: self.offset]
+        return [self._inode, self.offset, self.line, len(known), crc32(known)]
+
+    def take(self, limit: int, timeout_s: float) -> list[bytes]:
+        """Return up to `limit` whole lines, none if none came in time; there is no last one."""
+        until = time.monotonic() + timeout_s
+        while not self._ready and not self._fill():
+            if time.monotonic() >= until:
+                return []
+            time.sleep(min(_POLL_S, timeout_s))
+        lines = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+        self.line += len(lines)
+        self.offset += sum(map(len, lines)) + len(lines)
+        return lines
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def _fill(self) -> bool:
+        """Read on; tell whether there are whole lines, or another file was begun that may have some."""
+        try:
+            if self._fd < 0:
+                return self._begin_next()
+            if (
+                not self._next and self._is_another()
+            ):  # before reading: what was cut off and has grown again is no more of it
+                return self._turn()
+            data = os.read(self._fd, _CHUNK)
+            if data:
+                self._take_in(data)
+                return bool(self._ready)
+            return self._end_file() if self._next else False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error, self._path, "read") from error
+
+    def _take_in(self, data: bytes) -> None:
+        if self._read_to < _HEAD:
+            self._head = (self._head + data)[:_HEAD]
+        self._read_to += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._ready += lines
+
+    def _is_another(self) -> bool:
+        """Tell whether the file under the name is not, or no longer, the one that is read."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False  # it was renamed, and may grow until there is another
+        if found.st_ino != self._inode:
+            return True
+        return found.st_size < self._read_to or os.pread(self._fd, len(self._head), 0) != self._head
+
+    def _turn(self) -> bool:
+        """Go on with the file that takes the place of this one, once nobody adds to this one any more."""
+        data = os.read(self._fd, _CHUNK) if os.fstat(self._fd).st_size > self._read_to and not self._is_cut() else b""
+        if data:
+            self._take_in(data)
+            self._rotated_s = None
+            return True
+        self._rotated_s = self._rotated_s or time.monotonic()
+        if time.monotonic() < self._rotated_s + _GRACE_S:
+            return False
+        self._rotated_s = None
+        inode = 0 if self._is_cut() else self._inode  # what was not read of one that is cut off is in its copy
+        start = self._read_to - len(self._rest)
+        chain = deque(self._chain(inode, start, self.line, len(self._head), crc32(self._head)))
+        if chain and chain[0][1] == start > 0:
+            if chain[0][0].stat().st_size > self._read_to:
+                self._rest = b""  # there is more of its last line
+            else:
+                chain.popleft()
+        self._next = chain
+        return self._end_file()
+
+    def _is_cut(self) -> bool:
+        cut = os.fstat(self._fd).st_size < self._read_to
+        return cut or os.pread(self._fd, len(self._head), 0) != self._head
+
+    def _end_file(self) -> bool:
+        """Leave the current file; a last line needs no end."""
+        if self._rest:
+            self._ready.append(self._rest)
+            self._rest = b""
+            return True
+        self.close()
+        return self._begin_next()
+
+    def _begin_next(self) -> bool:
+        path, offset, line = self._next.popleft() if self._next else (self._path, 0, 0)
+        self._fd = os.open(path, os.O_RDONLY)
+        self._inode = os.fstat(self._fd).st_ino
+        self._head = os.pread(self._fd, min(_HEAD, offset), 0)
+        os.lseek(self._fd, offset, os.SEEK_SET)
+        self.offset, self.line, self._read_to, self._rest = offset, line, offset, b""
+        return False
+
+    def _resume(self, position: tuple[int, int, int, int, int]) -> None:
+        inode, offset, line, known, checksum = position
+        try:
+            self._next = deque(self._chain(inode, offset, line, known, checksum))
+        except OSError as error:
+            raise explained(error, self._path, "read") from error
+
+    def _chain(self, inode: int, offset: int, line: int, known: int, checksum: int) -> list[tuple[Path, int, int]]:
+        """Return the file that was read, wherever it is now, and those after it, up to the one under the name."""
+        folder = self._path.parent
+        names = [each for each in folder.iterdir() if each.name.startswith(self._path.name) and each.is_file()]
+        found = [each for each in names if each.suffix not in _PACKED]
+        if known:
+            same = [each for each in found if _is_same(each, offset, known, checksum)]
+        else:  # nothing of it was read
+            same = [each for each in found if each.stat().st_ino == inode]
+        now = [(self._path, 0, 0)] if self._path.exists() else []
+        if not same:
+            if inode or known:
+                log.warning(
+                    "%s: the file that was read up to byte %d is gone, and what was added to it after that; reading goes "
+                    "on with the one that is there",
+                    self._path,
+                    offset,
+                )
+            return now
+        old = min(same, key=lambda each: (each.stat().st_ino != inode, -each.stat().st_mtime_ns))
+        if old == self._path:
+            return [(old, offset, line)]
+        since = old.stat().st_mtime_ns
+        between = [each for each in found if each not in (old, self._path) and each.stat().st_mtime_ns > since]
+        between.sort(key=lambda each: each.stat().st_mtime_ns)
+        return [(old, offset, line), *((each, 0, 0) for each in between), *now]
+
+
+def _is_same(path: Path, offset: int, known: int, checksum: int) -> bool:
+    if path.stat().st_size + 1 < offset:  # one more than its size: the last line had no end
+        return False
+    with path.open("rb") as file:
+        return crc32(file.read(known)) == checksum
+
+
+def _checked(position: Any, path: str | Path) -> tuple[int, int, int, int, int]:
+    match position:
+        case [int(inode), int(offset), int(line), int(known), int(checksum)]:
+            return inode, offset, line, known, checksum
+    raise InputError(f"cannot follow {path} from position {position!r}: was it read without follow=True then?")
