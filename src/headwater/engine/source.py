@@ -310,6 +310,8 @@ class SourceThread:
         if number == self._barred:
             return
         self._positions[number] = self.handed
+        if number - 2 in self._positions:  # however many came to nothing, none but the last two may be complete yet
+            del self._positions[number - 2]
         self.run.deliver(self.task.barrier(number, last=self._last), time.perf_counter_ns(), 0)
         self._barred = number
         assert self.run.checkpointer is not None

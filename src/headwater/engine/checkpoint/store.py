@@ -80,7 +80,9 @@ class Store:
     def _sweep(self) -> None:
         """Remove what is needed no longer, and what attempts have left that came to nothing; another time if not now."""
         try:
-            needed = {self._file(each) for number in self.numbers()[-_KEPT:] for each in self._chain(number)}
+            chains = {each for number in self.numbers()[-_KEPT:] for each in self._chain(number)}
+            self._since = {number: self._since[number] for number in chains}
+            needed = {self._file(number) for number in chains}
             ours = [name for name in self.disk.listdir(str(self.folder)) if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
             for path in map(self._path, ours):
                 if path not in needed:
@@ -88,15 +90,27 @@ class Store:
         except OSError as error:
             log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
 
+    def nbytes(self, number: int) -> int:
+        """Return the size of a checkpoint's file."""
+        fd = self.disk.open(self._file(number))
+        try:
+            return self.disk.size(fd)
+        finally:
+            self.disk.close(fd)
+
+    def since(self, number: int) -> int | None:
+        """Return the checkpoint that one builds on; None for one that stands by itself."""
+        if number not in self._since:
+            self._since[number] = self._head_of(number)
+        return self._since[number]
+
     def _chain(self, number: int) -> list[int]:
         """Return the checkpoints that one consists of: it, and those that it builds on; as far as can be told."""
         found: list[int] = []
         at: int | None = number
         while at is not None and at not in found:
             found.append(at)
-            if at not in self._since:
-                self._since[at] = self._head_of(at)
-            at = self._since[at]
+            at = self.since(at)
         return found
 
     def _head_of(self, number: int) -> int | None:
