@@ -16,7 +16,7 @@ from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
 from headwater.engine.timekeeper import Timekeeper
-from headwater.engine.warm import load_kernels
+from headwater.engine.warm import kernels_of, load_kernels
 from headwater.errors import RunError
 from headwater.flow.endpoints import Reader, Source
 from headwater.flow.flow import Flow
@@ -48,6 +48,8 @@ class EngineRun(ABC):
     def __init__(self, flow: Flow, options: Options) -> None:
         self.flow, self.options = flow, options
         self.graph = ExecutionGraph.of(flow)
+        self._kernels = kernels_of(self.graph)
+        self._kernels.load()
         load_kernels(self.graph)
         self.lock = threading.Lock()  #: guards the throttle, the end and, in the worker pool, all queues
         self.room = threading.Condition(self.lock)  #: sources wait here for queues to drain
@@ -240,6 +242,7 @@ class EngineRun(ABC):
     def _close(self) -> None:
         """Close what was opened, but for what a thread still is in; once aborted, wait for none of it for ever."""
         self._closed = True
+        self._kernels.save()
         if self.checkpointer is not None:
             self.checkpointer.close()
         hanging = self._hanging()

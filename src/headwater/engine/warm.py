@@ -6,9 +6,16 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.column import Text
+from headwater.data.jit.used import Used
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import partitions
+
+
+def kernels_of(graph: ExecutionGraph) -> Used:
+    """Return what remembers the kernels of a flow from run to run."""
+    steps = {instance.step.name: type(instance.step).__name__ for instance in graph.instances}
+    return Used(repr(sorted(steps.items())))
 
 
 def load_kernels(graph: ExecutionGraph) -> None:

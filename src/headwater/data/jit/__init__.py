@@ -4,6 +4,7 @@
 by a process of its own (`service` here, `compiler` there), into the user's `cache`. What is in the cache is loaded by `link`
 with the few functions of Numba's C `runtime` that machine code calls: neither Numba nor LLVM is imported for that, which
 would take half a second and 110 MB. What `link` cannot load is kept by `numba_cache`, and loaded by Numba.
+`used` remembers which kernels some work needs.
 """
 
 from __future__ import annotations

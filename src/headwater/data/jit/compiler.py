@@ -19,7 +19,7 @@ from headwater.data.jit import cache, numba_cache
 from headwater.data.jit.cache import MachineCode
 from headwater.data.jit.kernel import Kernel
 from headwater.data.jit.numba_cache import NumbaCache
-from headwater.data.jit.signature import Signature
+from headwater.data.jit.signature import Signature, hashable
 
 _NICE = 5  #: the flow goes first
 
@@ -122,12 +122,8 @@ def _served(asked: dict[str, Any]) -> str:
         kernel = getattr(importlib.import_module(asked["module"]), asked["name"])
         if not isinstance(kernel, Kernel) or cache.source_of(kernel) != asked["source"]:
             return "here that is another kernel"
-        signature = _hashable(asked["signature"])
+        signature = hashable(asked["signature"])
         kept = _keep(kernel, signature, _compile(kernel, signature), linkable=asked["linkable"])
         return "done" if kept else "it cannot be kept"
     except Exception as error:
         return f"{type(error).__name__}: {error}".replace("\n", " ")
-
-
-def _hashable(names: list[Any]) -> Signature:
-    return tuple(each if isinstance(each, str) else _hashable(each) for each in names)

@@ -33,6 +33,9 @@ _PROGRAM = "from headwater.data.jit.compiler import serve; serve()"
 
 Form = Callable[..., Any]
 
+#: the kernels that this process has loaded or asked for, in that order: modules, names and signatures
+uses: dict[tuple[str, str, Signature], None] = {}
+
 
 def from_cache(kernel: Kernel, signature: Signature) -> Form | None:
     """Load what was compiled before; None if nothing was, or only Numba could load it."""
@@ -42,11 +45,18 @@ def from_cache(kernel: Kernel, signature: Signature) -> Form | None:
     if code is None:
         return None
     try:
-        return link.load(kernel.__name__, code)
+        form = link.load(kernel.__name__, code)
+        _note(kernel, signature)
+        return form
     except UnlinkableError as error:
         log.debug("%r is left to Numba: %s", kernel, error)
         kernel.linkable = False
         return None
+
+
+def _note(kernel: Kernel, signature: Signature) -> None:
+    if _importable(kernel):
+        uses[kernel.__module__, kernel.__qualname__, signature] = None
 
 
 def is_linkable(kernel: Kernel) -> bool:
@@ -145,6 +155,7 @@ def _asked(kernel: Kernel, signature: Signature) -> _Request:
         request = _requests.get(key)
         if request is None or request.error is not None:
             request = _requests[key] = _Request(kernel, signature)
+            _note(kernel, signature)
             _queue.put(request)
             if _thread is None or not _thread.is_alive():
                 _thread = threading.Thread(target=_work, name="compile", daemon=True)

@@ -43,6 +43,11 @@ def signature_of(args: tuple[Any, ...]) -> Signature | None:
     return None if None in names else names
 
 
+def hashable(names: list[Any]) -> Signature:
+    """Return a signature that came by JSON."""
+    return tuple(each if isinstance(each, str) else hashable(each) for each in names)
+
+
 def _name(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _array(value)

@@ -1,0 +1,52 @@
+"""Which kernels some work has used, kept beside them: the next time they are loaded before it begins.
+
+To load a kernel takes some milliseconds, which the first records would wait for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+
+from headwater.data.jit import cache, service
+from headwater.data.jit.kernel import COMPILED, Kernel
+from headwater.data.jit.signature import Signature, hashable
+
+log = logging.getLogger(__name__)
+
+Use = tuple[str, str, Signature]  #: module and name of a kernel, and what it was called with
+
+
+class Used:
+    """The kernels of one kind of work, known by a name; what is new since this was made is added by `save`."""
+
+    def __init__(self, work: str) -> None:
+        self._path = cache.folder() / f"used-{hashlib.sha256(work.encode()).hexdigest()[:20]}" if COMPILED else None
+        self._before = len(service.uses)
+        self._known: list[Use] = []
+
+    def load(self) -> None:
+        """Load what was used before and is in the cache; nothing is compiled."""
+        found = None if self._path is None else cache.read_file(self._path)
+        for module, name, signature in json.loads(found[1]) if found else ():
+            use = module, name, hashable(signature)
+            try:
+                _load(*use)
+            except Exception as error:  # it is gone, or has changed: work does not depend on what was used before
+                log.debug("%s.%s was used before, and cannot be loaded: %s", module, name, error)
+            else:
+                self._known.append(use)
+
+    def save(self) -> None:
+        """Remember what was used, if that is more than before."""
+        new = [use for use in list(service.uses)[self._before :] if use not in self._known]
+        if self._path is not None and new:
+            cache.write_file(self._path, {}, json.dumps(self._known + new).encode())
+
+
+def _load(module: str, name: str, signature: Signature) -> None:
+    kernel: Kernel = getattr(importlib.import_module(module), name)
+    if kernel.load(signature) is None and cache.path_for_numba(kernel, signature).exists():
+        service.wait_for(kernel, signature)  # which has Numba load it
