@@ -275,12 +275,13 @@ def kills(
     as_json: JSON = False,
     kills: Annotated[int | None, typer.Option(help="how many kills [default: 1000]")] = None,
     seed: Annotated[int | None, typer.Option(help="of the moments of the kills")] = None,
+    postgres: Annotated[str | None, typer.Option(help="URL of a PostgreSQL database to write to as well")] = None,
     parallel: Annotated[
         int | None, typer.Option(help="instances of each keyed step [default: 1 and 2 in turn]")
     ] = None,
 ) -> None:
     """The engine killed with SIGKILL at random moments: what sinks lack in the end, and what they have twice."""
-    _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel)
+    _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel, postgres=postgres)
 
 
 @app.command()

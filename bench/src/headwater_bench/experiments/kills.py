@@ -37,18 +37,25 @@ def run(
     kills: int | None = None,
     seed: int | None = None,
     parallel: int | None = None,
+    postgres: str | None = None,
 ) -> dict[str, Any]:
-    """Kill runs at random until there were so many kills; each round begins anew and goes on until the flow has ended."""
+    """Kill runs at random until there were so many kills; each round begins anew and goes on until the flow has ended.
+
+    With the URL of a PostgreSQL database, a table of it is written and read back too.
+    """
     wanted = kills or (50 if quick else 1_000)
     chance = random.Random(seed if seed is not None else 1)
     folder = Path(tempfile.mkdtemp(prefix="headwater-kills-"))
     rounds: list[dict[str, Any]] = []
     try:
-        whole = {many: _undisturbed(folder / f"whole-{many}", many) for many in ((parallel,) if parallel else (1, 2))}
+        whole = {
+            many: _undisturbed(folder / f"whole-{many}", many, postgres)
+            for many in ((parallel,) if parallel else (1, 2))
+        }
         done = 0
         while done < wanted:
             many = list(whole)[len(rounds) % len(whole)]
-            round_ = _round(folder / f"round-{len(rounds)}", many, chance, whole[many])
+            round_ = _round(folder / f"round-{len(rounds)}", many, chance, whole[many], postgres)
             rounds.append({"round": len(rounds), "parallel": many, **round_})
             done += round_["kills"]
             shutil.rmtree(folder / f"round-{len(rounds) - 1}")
@@ -79,15 +86,14 @@ def table(answer: dict[str, Any]) -> str:
 # -- the flow -------------------------------------------------------------------------------------------------------------
 
 
-def flow(folder: Path, parallel: int, rate: float) -> Flow:
+def flow(folder: Path, parallel: int, rate: float, postgres: str | None = None) -> Flow:
     """A flow with every kind of state, whose every result can be told from all others."""
     made = Flow("killed")
     left = made.read("left", _numbers(rate)).event_time("time", "at", lateness="2 s")
     right = made.read("right", _numbers(rate)).event_time("its time", "at", lateness="2 s")
     keyed = left.key_by("key")
-    keyed.process("sum", _summed, out={"key": str, "n": int, "total": int}, parallel=parallel).write(
-        "text", io.JsonLines(folder / "text.jsonl")
-    )
+    summed = keyed.process("sum", _summed, out={"key": str, "n": int, "total": int}, parallel=parallel)
+    summed.write("text", io.JsonLines(folder / "text.jsonl"))
     keyed.window("minute", Tumbling("1 min"), count=agg.count(), highest=agg.max("n"), parallel=parallel).write(
         "csv", io.Csv(folder / "windows.csv")
     )
@@ -95,6 +101,8 @@ def flow(folder: Path, parallel: int, rate: float) -> Flow:
     joined.select("pairs", "key", n=col.n, other=col["its time_n"]).write(
         "table", io.Sqlite(folder / "pairs.db", "pairs")
     )
+    if postgres is not None:
+        summed.write("database", io.Postgres(postgres, _table(folder)))
     made.query(
         "query",
         "from every a = time -> b = time[a.key == b.key and b.n == a.n + 13] within 1 min "
@@ -123,15 +131,15 @@ def _summed(total: int | None, record: dict[str, Any]) -> tuple[int, dict[str, A
 Held = dict[str, Counter[tuple[Any, ...]]]  #: what each sink holds, each record as often as it is there
 
 
-def _undisturbed(folder: Path, parallel: int) -> Held:
+def _undisturbed(folder: Path, parallel: int, postgres: str | None) -> Held:
     """Return what the sinks hold without a kill; children are forked from here, so all that is compiled is by now."""
     for name in ("whole", "warm"):
         (folder / name).mkdir(parents=True)
     for seconds in (0.1, None):
         warm = folder / "warm"
-        engine.run(flow(warm, parallel, RATE), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
-    engine.run(flow(folder / "whole", parallel, rate=1e9), workers=1)
-    held = _held(folder / "whole")
+        engine.run(flow(warm, parallel, RATE, postgres), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
+    engine.run(flow(folder / "whole", parallel, 1e9, postgres), workers=1)
+    held = _held(folder / "whole", postgres)
     if not all(held.values()):
         raise AssertionError(
             f"a sink of the undisturbed run holds nothing: { {name: len(h) for name, h in held.items()} }"
@@ -139,14 +147,14 @@ def _undisturbed(folder: Path, parallel: int) -> Held:
     return held
 
 
-def _round(folder: Path, parallel: int, chance: random.Random, whole: Held) -> dict[str, Any]:
+def _round(folder: Path, parallel: int, chance: random.Random, whole: Held, postgres: str | None) -> dict[str, Any]:
     """Run, kill and run again until the flow has ended; return what its sinks lack, and have too often."""
     folder.mkdir()
     kills = amid = 0
     while True:
         child = os.fork()
         if child == 0:
-            _child(folder, parallel)
+            _child(folder, parallel, postgres)
         time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random())
         amid += any(folder.glob("checkpoint/*.new"))
         with contextlib.suppress(ProcessLookupError):
@@ -157,7 +165,7 @@ def _round(folder: Path, parallel: int, chance: random.Random, whole: Held) -> d
                 raise AssertionError(f"a run went wrong after {kills} kills: {(folder / 'error').read_text()}")
             break
         kills += 1
-    held = _held(folder)
+    held = _held(folder, postgres)
     lost = {name: whole[name] - held[name] for name in whole}
     twice = {name: held[name] - whole[name] for name in whole}
     why = {name: (list(lost[name])[:3], list(twice[name])[:3]) for name in whole if lost[name] or twice[name]}
@@ -170,10 +178,10 @@ def _round(folder: Path, parallel: int, chance: random.Random, whole: Held) -> d
     }
 
 
-def _child(folder: Path, parallel: int) -> None:
+def _child(folder: Path, parallel: int, postgres: str | None) -> None:
     """Run the flow, or go on with it; never returns."""
     try:
-        engine.run(flow(folder, parallel, RATE), checkpoint=folder / "checkpoint", every="10 ms")
+        engine.run(flow(folder, parallel, RATE, postgres), checkpoint=folder / "checkpoint", every="10 ms")
     except BaseException:
         import traceback
 
@@ -182,7 +190,7 @@ def _child(folder: Path, parallel: int) -> None:
     os._exit(0)
 
 
-def _held(folder: Path) -> Held:
+def _held(folder: Path, postgres: str | None) -> Held:
     """Read back what the sinks hold, as other programs would."""
     import pyarrow.dataset as dataset
 
@@ -190,9 +198,28 @@ def _held(folder: Path) -> Held:
     with sqlite3.connect(folder / "pairs.db") as database:
         pairs = database.execute("select * from pairs").fetchall()
     lines = (folder / "text.jsonl").read_text().splitlines()
-    return {
+    held: Held = {
         "text": Counter(tuple(msgspec.json.decode(line).values()) for line in lines),
         "csv": Counter((line,) for line in (folder / "windows.csv").read_text().splitlines()[1:]),
         "table": Counter(pairs),
         "parquet": Counter(tuple(row.values()) for row in found),
     }
+    if postgres is not None:
+        held["database"] = Counter(_taken_from(postgres, _table(folder)))
+    return held
+
+
+def _table(folder: Path) -> str:
+    """Return the table of a run, which has a name of its own."""
+    return f"{folder.parent.name}-{folder.name}"
+
+
+def _taken_from(postgres: str, table: str) -> list[tuple[Any, ...]]:
+    """Return what a table holds, which is dropped then."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(postgres) as database:
+        rows = database.execute(sql.SQL("SELECT key, n, total FROM {}").format(sql.Identifier(table))).fetchall()
+        database.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(table)))
+    return rows
