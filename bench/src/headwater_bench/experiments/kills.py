@@ -138,6 +138,8 @@ def _undisturbed(folder: Path, parallel: int, postgres: str | None) -> Held:
     for seconds in (0.1, None):
         warm = folder / "warm"
         engine.run(flow(warm, parallel, RATE, postgres), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
+    if postgres is not None:
+        _taken_from(postgres, _table(folder / "warm"))
     engine.run(flow(folder / "whole", parallel, 1e9, postgres), workers=1)
     held = _held(folder / "whole", postgres)
     if not all(held.values()):
