@@ -540,7 +540,7 @@ class Task:
 
     def _times(self) -> dict[str, Any]:
         times = {"watermarks": list(self._watermarks), "watermark": self._watermark, "idle": sorted(self._idle)}
-        return {**times, "ended": self.ended}
+        return {**times, "ended": self.ended or self._has_ended}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there."""

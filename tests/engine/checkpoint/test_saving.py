@@ -78,3 +78,14 @@ def test_a_sink_that_has_ended_leaves_commits_to_who_makes_checkpoints():
     task.run([word("commit", 0), records(watermark=END), word("commit", 1)])
     assert task.ended
     assert task.operator.committed == [0]
+
+
+def test_a_task_that_ended_in_a_run_before_has_ended_in_the_next_checkpoint_too():
+    before = union_of(1)
+    before.run([records(watermark=END)])
+    task = union_of(1)
+    results = results_of(task)
+    task.load(before.save())
+    task.run([word("barrier", 0)])
+    assert not task.ended
+    assert results[0]["ended"], "else its operator would say twice what it says at the end"

@@ -69,7 +69,7 @@ class Recovery:
             task.load(self._fitted(saved[number], task.instance))
             return
         assert task.operator is not None
-        if task.operator.timed and len({each["watermark"] for each in saved}) > 1:
+        if task.operator.timed and len({(each["watermark"], each["ended"]) for each in saved}) > 1:
             raise RunError(
                 f"step {task.name!r} had {len(saved)} instances then and has {len(instances)} now; they had come "
                 "differently far in time when their run was cut off, so that what they keep cannot be put together. "
