@@ -98,3 +98,12 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(wrong, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def one_line(text: str) -> str:
+    r"""Return a text from outside as it may be printed: on one line, and with nothing that a terminal would obey.
+
+    >>> one_line("bad\n\x1b[31mred")
+    'bad\\n\\x1b[31mred'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -238,3 +238,32 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
     assert "'out' writes records there; write them to a file" in err
     code, out, _ = headwater("run", "speaks.py", "--json", "--output", "folder")
     assert json.loads(out)["records_out"] == {"out": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--every", "1s"], "--every is about checkpoints, and means nothing without --checkpoint DIR"),
+        (["--allow-dropped-state"], "--allow-dropped-state is about checkpoints"),
+        (["--checkpoint", ""], "is it a variable that is not set?"),
+        (["--prometheus", "99999"], "ports go from 1 to 65535"),
+        (["--output", __file__], "--output names a folder"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(tmp_path, arguments, said):
+    (tmp_path / "own.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('own')\nflow.read('r', io.Items([{'x': 1}])).write('w', io.Discard())\n"
+    )
+    code = [sys.executable, "-m", "headwater", "run", "own.py", *arguments]
+    ran = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["own.py"]
+
+
+def test_a_file_that_is_no_python_is_told(tmp_path):
+    (tmp_path / "in.jsonl").write_text("{}\n")
+    code = [sys.executable, "-m", "headwater", "run", str(tmp_path / "in.jsonl")]
+    ran = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert "is no Python file" in ran.stderr

@@ -36,8 +36,10 @@ def _module_at(path: Path) -> ModuleType:
     if not path.is_file():
         raise FlowError(f"there is no file {str(path)!r}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise FlowError(
+            f"{str(path)!r} is no Python file, and flows are written in Python; name a file that ends in .py"
+        )
     module = importlib.util.module_from_spec(spec)
     # the flow's own neighbours can be imported, as when Python runs the file
     sys.path.insert(0, str(path.parent.resolve()))

@@ -28,7 +28,11 @@ def rewired(
             if isinstance(kind, Read):
                 kinds[name] = Read(_at_rate(kind.source, rate))
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = f"--output names a folder for the files of all sinks; cannot make {str(output)!r}: {error.strerror}"
+            raise FlowError(said) from error
         for name, step in flow.steps.items():
             if step.is_sink:
                 kinds[name] = Write(_file_sink(output, name, step.inputs[0].schema))

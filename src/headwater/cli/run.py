@@ -127,6 +127,7 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     _refuse_others(on, engines, {"master": master})
+    _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state})
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,
@@ -198,6 +199,16 @@ def _show(report: Report, *, as_json: bool, to: Console) -> None:
         print_report(report, to)
     if report.left:
         err.print(f"stopped with {report.left:,} records left: in queues, in hand or spilled")
+
+
+def _check_checkpoint(checkpoint: Path | None, of_it: dict[str, Any]) -> None:
+    """Refuse what means nothing without a checkpoint, and a folder that nobody means for one."""
+    if checkpoint is None:
+        given = [name for name, value in of_it.items() if value]
+        if given:
+            raise RunError(f"--{given[0]} is about checkpoints, and means nothing without --checkpoint DIR")
+    elif checkpoint == Path():
+        raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
 
 
 def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:

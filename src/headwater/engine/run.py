@@ -17,7 +17,7 @@ from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
 from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.warm import kernels_of, load_kernels
-from headwater.errors import RunError
+from headwater.errors import RunError, one_line
 from headwater.flow.endpoints import Reader, Source
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step
@@ -324,7 +324,7 @@ class EngineRun(ABC):
                 self.heed_throttle()
         if len(self.dead) < _EXAMPLES:
             self.dead += batch.rows()[: _EXAMPLES - len(self.dead)]
-            log.warning("dead letter from step %s: %s", self.dead[-1]["step"], self.dead[-1]["error"])
+            log.warning("dead letter from step %s: %s", self.dead[-1]["step"], one_line(self.dead[-1]["error"]))
 
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""

@@ -100,6 +100,8 @@ def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
         raise RunError("metrics for Prometheus need prometheus-client: pip install 'headwater[prometheus]'") from None
+    if not 0 <= port <= 65535:
+        raise RunError(f"cannot serve metrics on port {port}: ports go from 1 to 65535")
     registry = CollectorRegistry()
     registry.register(RunCollector(run))
     try:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from headwater import Flow, agg, col, engine, io
-from headwater.errors import RunError
+from headwater.errors import HeadwaterError, RunError
 from headwater.flow import Tumbling
 
 FIELDS = {"k": str, "x": int, "t": "time"}
@@ -360,3 +360,43 @@ def test_lines_that_are_no_records_are_dead_letters_once(tmp_path):
     engine.run(flow(0), checkpoint=checkpoint)
     found = sorted(json.loads(line)["record"] for line in dead.read_text().splitlines())
     assert found == sorted(f"bad {i}" for i in range(300))
+
+
+def test_a_source_under_another_name_is_refused_rather_than_read_again_into_the_old_state(stopped):
+    source, out, checkpoint = stopped
+    flow = Flow("sums")
+    keyed = flow.read("renamed", io.JsonLines(source, FIELDS)).key_by("k")
+    keyed.process("sum", summed, out={"k": str, "total": int}).write("write", io.JsonLines(out))
+    with pytest.raises(RunError, match=r"read from 'read' then.*--allow-dropped-state"):
+        engine.run(flow, checkpoint=checkpoint)
+
+
+def test_a_window_of_another_length_is_refused(tmp_path):
+    lines(tmp_path / "in.jsonl", range(100))
+
+    def flow(length):
+        made = Flow("windows")
+        paced = io.Replay(io.JsonLines(tmp_path / "in.jsonl", FIELDS), rate=200)
+        window = made.read("read", paced).event_time("time", "t").key_by("k")
+        window.window("sum", Tumbling(length), n=agg.count()).write("write", io.Collect())
+        return made
+
+    engine.run(flow("60 s"), checkpoint=tmp_path / "checkpoint", seconds=0.1)
+    with pytest.raises(RunError, match=r"step 'sum' was .* then, and is .* now"):
+        engine.run(flow("50 s"), checkpoint=tmp_path / "checkpoint", seconds=0.1)
+
+
+def test_what_is_appended_to_a_sinks_file_between_two_runs_stays(stopped):
+    source, out, checkpoint = stopped
+    with out.open("a") as file:
+        file.write('{"k":"replayed","total":1}\n')
+    lines(source, range(1000, 1100))
+    engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    assert written(out) == sorted([*expected(1100), ("replayed", 1)])
+
+
+def test_a_sinks_file_that_is_gone_is_told(stopped):
+    source, out, checkpoint = stopped
+    out.unlink()
+    with pytest.raises(HeadwaterError, match="the file is gone, and the checkpoint knows of"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)

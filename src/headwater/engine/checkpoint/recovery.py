@@ -20,12 +20,13 @@ from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
 
 VERSION = 1
+_BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
 Saved = dict[str, Any]  #: what `Task.save` gave, its queue and the inputs its channels belonged to
 
 
 def described(flow: Flow) -> dict[str, Any]:
     """Describe what saved state depends on: the steps, how they are joined, their columns."""
-    kept = ("kind", "inputs", "outputs", "parallel")
+    kept = ("kind", "does", "inputs", "outputs", "parallel")
     return {step["name"]: {name: step[name] for name in kept} for step in flow.to_json()["steps"]}
 
 
@@ -140,6 +141,13 @@ class Recovery:
                 f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
                 "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
             )
+        unread = [name for name, step in before.items() if step["kind"] == "Read" and name not in now]
+        if unread and not allow_dropped:
+            names = ", ".join(map(repr, unread))
+            raise RunError(
+                f"flow {flow.name!r} read from {names} then; under another name a source is read from its beginning, into "
+                "state that has its records. Name it as before, or say --allow-dropped-state (allow_dropped_state=True)"
+            )
         for name, step in now.items():
             if name in before:
                 self._check_step(name, before[name], step)
@@ -160,6 +168,11 @@ class Recovery:
             raise RunError(
                 f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
                 "not fit. Give the step a new name, and it starts empty"
+            )
+        if before.get("does") != now["does"] and now["kind"] in _BY_SIZE and self._keeps(name) and "does" in before:
+            raise RunError(
+                f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
+                "Give the step a new name, and it starts empty"
             )
         saved = self._saved(name)
         if saved and len(saved) != len(self._of_step[name]) and self._keeps(name) and not all(keyed[1]):

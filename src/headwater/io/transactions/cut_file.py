@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Transaction
 from headwater.io.files import explained, sync
 from headwater.io.transactions.journal import Journal
+
+log = logging.getLogger(__name__)
 
 
 class CutFile(Transaction):
@@ -18,6 +21,7 @@ class CutFile(Transaction):
         self._path, self._journal = path, Journal.of(ledger)
         self._is_new = self._journal.is_new  # whether the file is to be begun
         if not self._is_new:
+            self._keep_what_others_added()
             self.rollback()
 
     @property
@@ -59,6 +63,21 @@ class CutFile(Transaction):
         except OSError as error:
             raise explained(error, self._path, "write") from error
 
+    def _closed(self) -> None:
+        """Take note of how long the file is left, if all of it counts."""
+        if self._path.exists() and self._size() == self.end:
+            self._journal.close(self.end)
+
+    def _keep_what_others_added(self) -> None:
+        """Count in what was appended between two runs, such as dead letters that were replayed: it is not ours to cut."""
+        closed = self._journal.closed
+        if closed is None:
+            return
+        if closed == self.end and self._path.exists() and self._size() > closed:
+            log.info("%s has %d bytes more than a run left there; they stay", self._path, self._size() - closed)
+            self._journal.parts[max(self._journal.parts)] = self._size()
+        self._journal.close(None)  # from now on what is behind the last part is ours, and may be cut off
+
     def _sync(self) -> None:
         try:
             sync(self._path)
@@ -66,4 +85,10 @@ class CutFile(Transaction):
             raise explained(error, self._path, "write") from error
 
     def _size(self) -> int:
-        return self._path.stat().st_size
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            raise InputError(
+                f"cannot go on writing {self._path}: the file is gone, and the checkpoint knows of {self.end:,} bytes; "
+                "put it back, or begin anew with another checkpoint"
+            ) from None

@@ -24,6 +24,9 @@ class Journal:
             int, Any
         ] = {}  #: what was said of the last part that is committed and of those behind it, in order
         self.is_new = True  #: whether nothing was ever written in it
+        self.closed: Any = (
+            None  #: what was said when a run closed the sink with nothing left undone; None while it is open
+        )
         self.undone: dict[int, Any] = {}  #: parts that were there, and that the run goes back behind
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,6 +34,7 @@ class Journal:
                 known = json.loads(path.read_bytes())
                 self.committed = int(known["committed"])
                 self.parts = {int(number): said for number, said in known["parts"].items()}
+                self.closed = known.get("closed")
                 self.is_new = False
         except OSError as error:
             raise explained(error, path, "read") from error
@@ -62,6 +66,11 @@ class Journal:
         self._write(number, parts)
         self.committed, self.parts = number, parts  # once it is so on disk: else it is for the next commit to do
 
+    def close(self, said: Any) -> None:
+        """Note that a run is done with the sink, and how it left it; or, with None, that one has begun with it."""
+        self.closed = said
+        self._write(self.committed, self.parts, said)
+
     def _go_on(self, after: int | None) -> None:
         """Forget the parts behind the one that counts."""
         if after is None:
@@ -80,5 +89,5 @@ class Journal:
         self.parts = {number: said for number, said in self.parts.items() if number <= after}
         self.committed = after
 
-    def _write(self, committed: int, parts: dict[int, Any]) -> None:
-        replace_whole(self._path, json.dumps({"committed": committed, "parts": parts}).encode())
+    def _write(self, committed: int, parts: dict[int, Any], closed: Any = None) -> None:
+        replace_whole(self._path, json.dumps({"committed": committed, "parts": parts, "closed": closed}).encode())

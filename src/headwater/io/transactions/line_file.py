@@ -27,3 +27,4 @@ class LineFile(CutFile):
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
+        self._closed()
