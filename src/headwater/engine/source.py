@@ -18,6 +18,7 @@ from headwater.flow.endpoints import (
     awaits_commit,
     commit,
     dropped_by,
+    leave_halves,
     opened,
     position_of,
     resume_of,
@@ -84,6 +85,8 @@ class SourceThread:
             reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
         else:
             reader = opened(kind.source, self._reject, position)
+        if checkpointer is not None:
+            leave_halves(reader)
         self._reader = self.run.read_through(reader, kind.source)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 

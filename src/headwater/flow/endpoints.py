@@ -17,6 +17,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a reader may have | which says |
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
+| `leave_halves()` | that it can leave a last record that may be half written for a later run, as one with checkpoints asks it to |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
 | `awaits_commit` | true while its sender sends no more until what it sent is committed, so that nobody must dawdle |
@@ -245,6 +246,13 @@ def commit(reader: Reader, position: Any) -> None:
 def awaits_commit(reader: Reader) -> bool:
     """Tell whether who sends to a reader waits for commits: then to leave records to gather slows the sender down."""
     return bool(getattr(reader, "awaits_commit", False))
+
+
+def leave_halves(reader: Reader) -> None:
+    """Ask a reader to leave a last record that may be half written for a later run."""
+    left = getattr(reader, "leave_halves", None)
+    if left is not None:
+        left()
 
 
 def dropped_by(reader: Reader) -> int:

@@ -132,6 +132,10 @@ class CsvReader:
         self._places, self._width = places, width
         self._pending: list[bytes] = []  # lines of a row that has not ended yet
 
+    def leave_halves(self) -> None:
+        """Leave a last line that has no end for a later run, since it may be half written."""
+        self._lines.whole = True
+
     @property
     def position(self) -> list[int]:
         """Bytes and lines of the rows read so far."""

@@ -30,6 +30,7 @@ class FollowedLines:
     """
 
     once = False
+    whole = True  #: as of `Lines`: it never hands out a line that has no end
 
     def __init__(self, path: str | Path, position: Any = None) -> None:
         self._path = Path(path)

@@ -90,6 +90,10 @@ class JsonLinesReader:
         self._lines, self._schema, self._reject, self._path = lines, schema, reject, path
         self._decoder = JsonDecoder(schema)
 
+    def leave_halves(self) -> None:
+        """Leave a last line that has no end for a later run, since it may be half written."""
+        self._lines.whole = True
+
     @property
     def position(self) -> list[int]:
         """Bytes and lines read so far, and of which file where it is followed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import stat
@@ -20,6 +21,9 @@ _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"
 
 
+log = logging.getLogger(__name__)
+
+
 class Lines:
     """An open text file or pipe; hands out lines without their ends and knows how far it is.
 
@@ -33,6 +37,7 @@ class Lines:
         self._at = 0  # the line of `_ready` that is next
         self._rest = b""
         self._ended = False
+        self.whole = False  #: whether a last line without an end is left for who reads on later: it may be half written
         try:
             self._fd = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
             kind = os.fstat(self._fd)
@@ -87,6 +92,9 @@ class Lines:
             if self._waits and not select.select([self._fd], [], [], timeout_s)[0]:
                 return False
             lines = self._read().split(b"\n")
+            if self._ended and self.whole and lines[-1]:
+                log.warning("the last line of %s has no end yet: it is read when it has one", self._path)
+                lines.pop()
             self._rest = b"" if self._ended else lines.pop()
             if len(self._rest) > _LONGEST:
                 raise InputError(

@@ -400,3 +400,30 @@ def test_a_sinks_file_that_is_gone_is_told(stopped):
     out.unlink()
     with pytest.raises(HeadwaterError, match="the file is gone, and the checkpoint knows of"):
         engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+
+
+def test_a_last_line_that_is_half_written_is_left_for_a_later_run(files, caplog):
+    source, out, checkpoint = files
+    with source.open("a") as file:
+        file.write('{"k":"a","x":10')
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(out))
+    assert engine.run(flow, checkpoint=checkpoint).last.records_in == 1000
+    assert "has no end yet" in caplog.text
+    with source.open("a") as file:
+        file.write('00,"t":0}\n')
+    report = engine.run(flow, checkpoint=checkpoint)
+    assert (report.last.records_in, report.dead_letters) == (1, 0)
+    total = sum(i for i in range(1000) if i % 3 == 0) + 1000
+    assert written(out) == sorted([*expected(1000), ("a", total)])
+
+
+def test_a_csv_row_that_is_half_written_is_left_for_a_later_run(tmp_path):
+    source, kept = tmp_path / "in.csv", io.Collect()
+    source.write_text("k,n\na,1\nb,12")
+    flow = Flow("rows")
+    flow.read("read", io.Csv(source, {"k": str, "n": int})).write("write", kept)
+    engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    with source.open("a") as file:
+        file.write("345\n")
+    engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert [row["n"] for row in kept.records] == [1, 12345]
