@@ -17,7 +17,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a reader may have | which says |
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
-| `leave_halves()` | that it can leave a last record that may be half written for a later run, as one with checkpoints asks it to |
+| `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
 | `awaits_commit` | true while its sender sends no more until what it sent is committed, so that nobody must dawdle |

@@ -37,6 +37,7 @@ class Lines:
         self._at = 0  # the line of `_ready` that is next
         self._rest = b""
         self._ended = False
+        self._half = False  # whether the last of `_ready` has no end
         self.whole = False  #: whether a last line without an end is left for who reads on later: it may be half written
         try:
             self._fd = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
@@ -65,6 +66,9 @@ class Lines:
             return None if self._ended else []
         lines = self._ready[self._at : self._at + limit]
         self._at += len(lines)
+        if self.whole and self._half and self._at == len(self._ready):
+            log.warning("the last line of %s has no end yet: it is read when it has one", self._path)
+            lines.pop()
         self.line += len(lines)
         self.offset += sum(map(len, lines)) + len(lines)
         return lines
@@ -92,9 +96,6 @@ class Lines:
             if self._waits and not select.select([self._fd], [], [], timeout_s)[0]:
                 return False
             lines = self._read().split(b"\n")
-            if self._ended and self.whole and lines[-1]:
-                log.warning("the last line of %s has no end yet: it is read when it has one", self._path)
-                lines.pop()
             self._rest = b"" if self._ended else lines.pop()
             if len(self._rest) > _LONGEST:
                 raise InputError(
@@ -103,6 +104,7 @@ class Lines:
                 )
             if lines and lines != [b""]:
                 self._ready, self._at = lines, 0
+                self._half = self._ended
                 return True
         return False
 
