@@ -50,4 +50,5 @@ def test_costs_that_fall_with_load_do_not_rise():
 
 
 def test_an_install_is_at_least_what_it_is_built_on():
-    assert install_bytes("headwater") > install_bytes("numpy") + install_bytes("numba") > 50e6
+    # what numba brings counts with it, numpy among it
+    assert install_bytes("headwater") > install_bytes("numba") > install_bytes("numpy") > 20e6

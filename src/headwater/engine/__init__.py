@@ -21,7 +21,7 @@ from headwater.errors import RunError, listed
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 
-__all__ = ["RUNNERS", "EngineRun", "Options", "Report", "run", "start"]
+__all__ = ["RUNNERS", "EngineRun", "Options", "run", "start"]
 
 RUNNERS: dict[str, type[EngineRun]] = {"engine": WorkerPool, "threads": ThreadPerStep}
 

@@ -141,13 +141,7 @@ class Recovery:
                 f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
                 "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
             )
-        unread = [name for name, step in before.items() if step["kind"] == "Read" and name not in now]
-        if unread and not allow_dropped:
-            names = ", ".join(map(repr, unread))
-            raise RunError(
-                f"flow {flow.name!r} read from {names} then; under another name a source is read from its beginning, into "
-                "state that has its records. Name it as before, or say --allow-dropped-state (allow_dropped_state=True)"
-            )
+        self._check_renamed(now)
         for name, step in now.items():
             if name in before:
                 self._check_step(name, before[name], step)
@@ -155,6 +149,19 @@ class Recovery:
             kind = flow.steps[name].kind if name in flow.steps else None
             if isinstance(kind, Read) and (difference := differs(kind.source, identity)):
                 raise RunError(f"source {name!r} is another: {difference}")
+
+    def _check_renamed(self, now: dict[str, Any]) -> None:
+        """Refuse a source under another name: it would be read from its beginning, into state that has its records."""
+        known: dict[str, Any] = self._content["sources"]
+        gone = {name: identity for name, identity in known.items() if name not in now}
+        for name, step in self._graph.flow.steps.items():
+            if isinstance(step.kind, Read) and name not in known:
+                for before, identity in gone.items():
+                    if not differs(step.kind.source, identity):
+                        raise RunError(
+                            f"source {name!r} was called {before!r} then; under another name it would be read from its "
+                            "beginning, into state that has its records. Name it as before"
+                        )
 
     def _check_step(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         if before["kind"] != now["kind"]:
