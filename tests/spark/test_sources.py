@@ -14,7 +14,7 @@ from headwater import io
 from headwater.data.batch import CREATED, END, Batch, concat_batches
 from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
-from headwater.errors import FlowError, InputError, RunError
+from headwater.errors import InputError, RunError
 from headwater.flow.ranges import Sizes, Wanted, ranges_of
 from headwater.io.log import Log
 from headwater.io.receiving import Receiver
@@ -415,11 +415,6 @@ def test_kafka_without_its_connector_is_one_clear_message(spark, tmp_path):
         match=r"connector to Kafka is not there.*spark-sql-kafka-0-10_2.13-4\.2\.0\.jar.*kafka-clients-3\.9\.2\.jar",
     ):
         open_source(spark, "read", source, step_index=0, checkpoint=tmp_path)
-
-
-def test_kafka_is_refused_on_the_engine():
-    with pytest.raises(FlowError, match="on Spark only"):
-        io.Kafka("127.0.0.1:9092", "levels", {"n": int}).open(print)
 
 
 def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_path):
