@@ -129,6 +129,7 @@ class LinearModel:
         return _encode(self, parts)
 
 
+#: What a step predicts with: a decision tree, or a linear regression.
 Model = TreeModel | LinearModel
 
 

@@ -48,3 +48,7 @@ def __getattr__(name: str) -> Any:
     if name not in _FROM:
         raise AttributeError(f"module 'headwater.rate' has no attribute {name!r}")
     return getattr(import_module(f"headwater.rate.{_FROM[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
