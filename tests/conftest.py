@@ -1,4 +1,6 @@
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,18 @@ def nothing_is_missing(monkeypatch):
         held_to_account(sys.modules["headwater.spark.query"].SparkRun)
     yield
     assert not found, "\n".join(found)
+
+
+@pytest.fixture(autouse=True)
+def no_connection_outlives_its_test():
+    """Find what a run leaves behind in this process: a thread of a connector that nobody ended goes on for ever."""
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("headwater-")]
+    until = time.monotonic() + 15  # who dials gives up after five seconds, twice
+    for thread in left:
+        thread.join(max(0, until - time.monotonic()))
+    assert not (names := [thread.name for thread in left if thread.is_alive()]), names
 
 
 @pytest.fixture(scope="session")

@@ -172,16 +172,17 @@ class Sender:
 
     def _leave(self) -> None:
         """End: what the writer has of the entries in hand is done with, if it can bring it away."""
-        writer, self._writer = self._writer, None
-        if writer is None:
+        if self._writer is None:
             return
         try:
             if self._done:
-                flush(writer)
+                flush(self._writer)
                 self._arrived(self._entries[: self._done])
+            writer, self._writer = self._writer, None
             writer.close()
         except Exception as error:  # what it could not bring away is in the log, and comes with the next run
             log.warning("closing %s: %s", self._name, error)
+            self._drop_writer()  # else its connection lives on, and sends what the next run sends too
 
     def _arrived(self, entries: list[Entry]) -> None:
         self._turns.sent(entries)
