@@ -123,7 +123,7 @@ def test_a_join_does_not_wait_for_a_silent_side(on):
     wait_until(lambda: len(out.records) == 1)
     a.put(row("x", 100))
     task = next(task for task in run.tasks if task.name == "j")
-    wait_until(lambda: task._watermark == 100 * S)  # nobody waits for b
+    wait_until(lambda: task.watermark == 100 * S)  # nobody waits for b
     a.put(row("x", 50))
     wait_until(lambda: len(late.records) == 1)
     a.put(None)

@@ -26,9 +26,10 @@ from headwater.flow.endpoints import (
 )
 from headwater.flow.steps import Read
 from headwater.operators.broken import told
+from headwater.operators.failures import ExitError
 from headwater.operators.operator import rejected
 from headwater.operators.queue import Delivery
-from headwater.operators.task import ExitError, Task
+from headwater.operators.task import Task
 
 if TYPE_CHECKING:
     from headwater.engine.run import EngineRun

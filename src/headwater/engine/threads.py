@@ -21,8 +21,9 @@ from headwater.engine.scheduler.throttle import HIGH, LOW
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.operators.broken import told
+from headwater.operators.failures import ExitError
 from headwater.operators.queue import Delivery, Entry
-from headwater.operators.task import ExitError, Task
+from headwater.operators.task import Task
 
 log = logging.getLogger(__name__)
 

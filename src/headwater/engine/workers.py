@@ -18,8 +18,8 @@ from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 from headwater.operators.broken import told
+from headwater.operators.failures import ExitError
 from headwater.operators.queue import Delivery
-from headwater.operators.task import ExitError
 
 log = logging.getLogger(__name__)
 

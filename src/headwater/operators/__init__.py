@@ -1,6 +1,8 @@
 """What a step does to a batch: the running form of each kind of step, shared by all runners.
 
-`execution_graph` lays out the instances of a flow, `task` is one of them at work, with its `queue` and its `counters`.
+`execution_graph` lays out the instances of a flow, `task` is one of them at work, with its `queue` and its `counters`:
+`channels` is how far time has come where its records come from, `routing` where those go that it made, `saving` how it gets
+into a checkpoint, `failures` what becomes of a batch that breaks it.
 `operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `processing_time`,
 `session`, `join` and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those
 of queries, whose records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far

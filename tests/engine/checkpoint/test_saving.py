@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headwater import Batch, Flow, Schema, io
+from headwater import Batch, Flow, Schema, io, retry
 from headwater.data.batch import END, NO_WATERMARK
 from headwater.operators import Operator
 from headwater.operators.execution_graph import ExecutionGraph
@@ -37,7 +37,7 @@ def union_of(sources):
 
 def results_of(task):
     results = {}
-    task.on_saved = results.__setitem__
+    task.saver.on_saved = results.__setitem__
     return results
 
 
@@ -89,3 +89,40 @@ def test_a_task_that_ended_in_a_run_before_has_ended_in_the_next_checkpoint_too(
     task.run([word("barrier", 0)])
     assert not task.ended
     assert results[0]["ended"], "else its operator would say twice what it says at the end"
+
+
+class Total(Operator):
+    """A user's sum, which can be saved, and fails at the first batch that any of its kind is given."""
+
+    stateless = False
+    failed = False
+
+    def __init__(self):
+        self.total = 0
+
+    def process(self, batch, port):
+        self.total += int(batch["x"].sum())
+        if not Total.failed:
+            Total.failed = True
+            raise OSError("away for a moment")
+
+    def snapshot(self, select=None):
+        return str(self.total).encode()
+
+    def restore(self, data):
+        self.total = int(data)
+
+
+def test_what_is_saved_of_an_operator_that_was_taken_back_and_tried_again_is_what_it_has_now():
+    Total.failed = False
+    flow = Flow("total")
+    flow.read("s", io.Items([], {"x": int})).apply("total", Total, on_error=retry(times=2, backoff="1 ms")).write(
+        "write", io.Collect()
+    )
+    step = next(each for each in ExecutionGraph.of(flow).instances if each.step.name == "total")
+    task = Task(step, Total())
+    task.run([records(1, 2)])
+    assert task.put_back() == 2
+    task.resting_ns = 0
+    task.run([*task.queue.take(2), records(4)])
+    assert task.save()["state"] == b"7"

@@ -113,9 +113,9 @@ class Checkpointer:
         """Take up the work for a run: its tasks get their state, and tell when they have saved themselves."""
         self._run = run
         for task in run.tasks:
-            task.saves_whole = self._chain.is_whole
-            task.on_saved = partial(self._hear, task.instance.index)
-            task.begun = self.after
+            task.saver.saves_whole = self._chain.is_whole
+            task.saver.on_saved = partial(self._hear, task.instance.index)
+            task.saver.begun = self.after
             if self.recovery is not None:
                 self.recovery.load(task)
 
@@ -241,10 +241,9 @@ class Checkpointer:
                 source = next(each for each in self._run.sources if each.task is task)
                 if source.ended:
                     self._coordinator.saved(index, number, {"position": source.handed})
-            elif task.ended and task.begun < number:
+            elif task.ended and task.saver.begun < number:
                 try:
-                    task.begun = number
-                    self._coordinator.saved(index, number, task.save_ended(number))
+                    self._coordinator.saved(index, number, task.saver.save_ended(number))
                 except Exception as error:
                     self._fail(index, number, error)
                     return
@@ -252,7 +251,9 @@ class Checkpointer:
     def _urge(self, number: int, tasks: Any) -> None:
         """Have tasks save themselves now, ahead of what waits in their queues."""
         run = self._run
-        slow = [index for index in tasks if run.tasks[index].operator is not None and run.tasks[index].begun < number]
+        slow = [
+            index for index in tasks if run.tasks[index].operator is not None and run.tasks[index].saver.begun < number
+        ]
         control = Control("snapshot", number)
         run.put_back([Delivery(index, 0, None, NO_WATERMARK, 1, control) for index in slow], first=True)
 

@@ -1,0 +1,73 @@
+"""The channels of a task: how far event time has come by each, and which of them nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.data.batch import END, NO_WATERMARK
+from headwater.operators.queue import FROM_CLOCK, Control
+
+
+class Channels:
+    """What is known of each channel by which records come to a task; its time is that of the last, idle ones left out."""
+
+    def __init__(self, ports: Sequence[int], *, sets_time: bool) -> None:
+        self.ports = ports  #: which input of the step each channel belongs to
+        self.watermarks = [NO_WATERMARK] * len(ports)
+        self.idle: set[int] = set()  #: channels whose time nobody waits for, since nothing comes by them
+        self.closed: set[int] = set()  #: channels by which nothing will come: they have ended, or had the last barrier
+        self._sets_time = sets_time  #: a step that reads event time goes by what comes to it
+
+    def advance(self, channel: int, watermark: int) -> None:
+        """Move one channel's time on; it never moves back."""
+        self.watermarks[channel] = max(self.watermarks[channel], watermark)
+        if watermark == END:
+            self.closed.add(channel)
+            self.idle.discard(channel)
+
+    def earliest(self) -> int:
+        """Return the time that no channel is behind, those left out that are idle; they are not at their end, though."""
+        if not self.idle:
+            return min(self.watermarks)
+        live = (at for channel, at in enumerate(self.watermarks) if channel not in self.idle)
+        earliest = min(live, default=NO_WATERMARK)
+        return NO_WATERMARK if earliest == END else earliest
+
+    def open(self) -> set[int]:
+        """Return the channels by which something may still come."""
+        return {channel for channel, at in enumerate(self.watermarks) if at != END} - self.closed
+
+    def all_closed(self) -> bool:
+        """Say whether nothing will come by any channel."""
+        return len(self.closed) == len(self.ports)
+
+    def wake(self, channel: int) -> None:
+        """Wait for the time of a channel again, since something has come by it."""
+        self.idle -= self._every() if self._sets_time else {channel}
+
+    def heed(self, control: Control, channel: int) -> bool:
+        """Wait no more, or again, for the time of a channel; return whether that word counts here."""
+        if self._sets_time and control.number != FROM_CLOCK:
+            return False
+        if control.kind == "active" or self.watermarks[channel] == END:
+            self.idle.discard(channel)
+        else:
+            self.idle |= self._every() - self.closed if self._sets_time else {channel}
+        return True
+
+    def all_quiet(self) -> bool:
+        """Say whether nobody is left to wait for: whoever comes after need not wait for this task either."""
+        return bool(self.idle) and all(at == END or number in self.idle for number, at in enumerate(self.watermarks))
+
+    def save(self) -> dict[str, Any]:
+        """Return what `load` takes."""
+        return {"watermarks": list(self.watermarks), "idle": sorted(self.idle)}
+
+    def load(self, saved: dict[str, Any], *, ended: bool) -> None:
+        """Go on from what was saved; whoever has ended will end once more, perhaps after it has sent what was not there."""
+        self.watermarks = [NO_WATERMARK if at == END else at for at in saved["watermarks"]]
+        self.idle = set() if ended else set(saved.get("idle", ()))
+
+    def _every(self) -> set[int]:
+        return set(range(len(self.ports)))

@@ -1,0 +1,94 @@
+"""What becomes of a batch that breaks a step: tried again, parted from the records at fault, set apart, or the run's end."""
+
+from __future__ import annotations
+
+import time
+
+from headwater.data.batch import Batch
+from headwater.errors import InputError, RecordError, RunError
+from headwater.flow.steps import Step
+from headwater.flow.trouble import Retry
+from headwater.operators.again import AgainError, Attempts, PartlyError
+from headwater.operators.broken import as_list, told, without_the_broken
+from headwater.operators.counters import Counters
+from headwater.operators.operator import DEAD, Operator, Output, dead_letters
+from headwater.operators.undo import undo_of
+
+
+class ExitError(RunError):
+    """A step wants the whole run to end: it called `sys.exit()`, was interrupted, or stops the run by its `on_error`."""
+
+
+class Failures:
+    """Deals with what breaks one instance of a step, as the step's `on_error` says."""
+
+    def __init__(self, step: Step, operator: Operator | None) -> None:
+        policy = step.on_error
+        self._step, self._operator = step, operator
+        self._undo = undo_of(step, operator)
+        self.guarded = self._undo or operator  #: what to call: it can be taken back where that is possible
+        self.attempts = Attempts(policy) if isinstance(policy, Retry) and operator is not None else None
+        self.stops = (policy.then if isinstance(policy, Retry) else policy) == "stop"
+
+    @property
+    def operator(self) -> Operator | None:
+        """The operator as it is now: one that was taken back is another. A source has none."""
+        return self._operator if self._undo is None else self._undo.operator
+
+    def restored(self) -> None:
+        """Learn that the operator got its state from elsewhere: it is not taken back to before that."""
+        if self._undo is not None:
+            self._undo.mark()
+
+    def handle(self, batch: Batch, port: int, error: Exception, counters: Counters) -> Output:
+        """Set the records apart that break the step; all of them where it keeps state that cannot be taken back.
+
+        Raises AgainError where the step's `retry` has them tried again first. A RecordError is not worth that: whatever is
+        known to have no answer has none later.
+        """
+        guarded, operator = self.guarded, self._operator
+        assert guarded is not None
+        assert operator is not None
+        if self.attempts is not None and not isinstance(error, RecordError):
+            partly = error if isinstance(error, PartlyError) else PartlyError(error, 0, None)
+            self._try_again(self.attempts, partly, batch, counters)
+            if partly is error:
+                return self._skip(batch, partly)
+        if self.stops:
+            raise self.stopped(told(error))
+        name, is_sink = self._step.name, self._step.is_sink
+        if self._undo is not None or (operator.stateless and not is_sink):
+            return without_the_broken(lambda part: guarded.process(part, port), batch, error, name)
+        # what a sink raises as InputError it says of all records: halves would fare no better
+        if operator.stateless and not isinstance(error, InputError):
+            return without_the_broken(lambda part: guarded.process(part, port) or part, batch, error, name)
+        why = told(error) if batch.length == 1 or is_sink else f"{told(error)}; {_WHOLE}"
+        return [(DEAD, dead_letters(name, [why] * batch.length, batch))]
+
+    def stopped(self, why: str) -> ExitError:
+        """Return what to raise where `on_error` ends the run."""
+        name = self._step.name
+        return ExitError(f"step {name!r} stopped the run, as its on_error says: {why}", step=name)
+
+    def _try_again(self, attempts: Attempts, partly: PartlyError, batch: Batch, counters: Counters) -> None:
+        if partly.row:
+            attempts.over()  # those before went well, and this is another's first failure
+        pause_ns = attempts.failed(time.perf_counter_ns())
+        if pause_ns is not None:
+            counters.retries += 1
+            raise AgainError(batch.slice(partly.row, batch.length), pause_ns, partly.done, partly.row)
+
+    def _skip(self, batch: Batch, partly: PartlyError) -> Output:
+        """Give up one record, and go on with those behind it."""
+        if self.stops:
+            raise self.stopped(told(partly.cause))
+        after = partly.row + 1
+        letter = dead_letters(self._step.name, [told(partly.cause)], batch.slice(partly.row, after))
+        done = [*as_list(partly.done), (DEAD, letter)]
+        if after < batch.length:
+            raise AgainError(batch.slice(after, batch.length), 0, done, after)
+        return done
+
+
+#: what a dead letter says of records that need not be at fault
+_WHOLE = "its whole batch is set apart, since the step keeps state and has no snapshot and restore to take it back"
