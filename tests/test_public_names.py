@@ -36,7 +36,9 @@ def test_describing_and_running_a_plain_flow_loads_neither_numba_nor_arrow_nor_p
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["cep", "engine", "io", "models", "net", "place", "rate", "sim", "spark", "steps"])
+@pytest.mark.parametrize(
+    "package", ["cep", "deploy", "engine", "io", "models", "net", "place", "rate", "sim", "spark", "steps"]
+)
 def test_a_package_resolves_when_it_is_named_and_not_before(package):
     code = (
         "import sys\n"

@@ -76,7 +76,7 @@ __all__ = [
 
 
 #: loaded on use: describing a flow needs none of them, and some need an extra
-_PACKAGES = ("cep", "engine", "io", "models", "net", "place", "rate", "sim", "spark", "steps")
+_PACKAGES = ("cep", "deploy", "engine", "io", "models", "net", "place", "rate", "sim", "spark", "steps")
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from headwater.flow.endpoints import (
     opened,
     position_of,
     resume_of,
+    tells_time,
     why_dropped,
 )
 from headwater.flow.steps import Read
@@ -61,6 +62,8 @@ class SourceThread:
         kind = task.instance.step.kind
         #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
         self._inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
+        #: whether what waits is never shed or spilled
+        self._waits = self._inner or (isinstance(kind, Read) and tells_time(kind.source))
         self._warned_s = -_QUIET_S
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
@@ -170,7 +173,7 @@ class SourceThread:
 
     def _emit(self, batch: Batch, place: _Place) -> None:
         """Hand a batch on, behind which the reader is at a place."""
-        how = "block" if self._inner else self.run.options.when_full
+        how = "block" if self._waits else self.run.options.when_full
         if how == "spill":
             self._unspill(wait=False)
         if not self._spilled and self._hand_over(batch, place):

@@ -11,6 +11,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `at_rate(rate)` | that the same records can be had at another rate |
 | `from_file(path)` | that the same kind of records can be read from a file, in a form of their own |
 | `check_read()` | what is wrong with it, before anything is started |
+| `tells_time` | true where event time comes with its records: what waits is never shed or spilled, or the rest were late |
 | `identity` | plain values that tell it from others of its kind, see `headwater.flow.identity` |
 | `claims(writing=False)` | the `Place` that it reads, see `headwater.flow.places` |
 
@@ -30,6 +31,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once |
 | `remote` | true where a network is between: a run with checkpoints keeps records on disk until they are there |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
+| `hears_time` | true where its writer has `advance(watermark)`, called when event time moves on, and with `END` at the end |
 | `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
 | `in_order` | true where it shows which record came first: several writers then have the records of different keys |
@@ -305,6 +307,16 @@ def apart(sink: Sink) -> bool:
 def in_order(sink: Sink) -> bool:
     """Return whether somebody who looks at what a sink has can tell in which order it came."""
     return getattr(sink, "in_order", False) is True
+
+
+def tells_time(source: Source) -> bool:
+    """Return whether event time comes with a source's records, as the watermarks of its batches."""
+    return getattr(source, "tells_time", False) is True
+
+
+def hears_time(sink: Sink) -> bool:
+    """Return whether a sink wants to know how far event time has come."""
+    return getattr(sink, "hears_time", False) is True
 
 
 def all_or_none(sink: Sink) -> bool:

@@ -11,7 +11,7 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.aggregates import Aggregate
 from headwater.flow.called import called
-from headwater.flow.endpoints import Sink, Source, described, writers_of
+from headwater.flow.endpoints import Sink, Source, described, hears_time, writers_of
 from headwater.flow.expr import Expr
 from headwater.flow.state import Scan
 from headwater.flow.trouble import DEAD_LETTER, OnError
@@ -225,6 +225,11 @@ class Write(Stateless):
     """Takes records out."""
 
     sink: Sink
+
+    @property
+    def timed(self) -> bool:  # type: ignore[override]  # said by the sink
+        """Whether the sink wants to know how far event time has come."""
+        return hears_time(self.sink)
 
     def __str__(self) -> str:
         return f"write {described(self.sink)}"

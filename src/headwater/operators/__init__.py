@@ -90,9 +90,9 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
                 )
             return made
         case Write():
-            from headwater.operators.write import WriteOperator
+            from headwater.operators.write import TimedWriteOperator, WriteOperator
 
-            return WriteOperator(kind, step.name, given, transaction)
+            return (TimedWriteOperator if kind.timed else WriteOperator)(kind, step.name, given, transaction)
     raise FlowError(f"step {step.name!r} of kind {type(kind).__name__} does not run as an operator")
 
 

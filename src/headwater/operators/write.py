@@ -56,3 +56,13 @@ class WriteOperator(Operator):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+
+class TimedWriteOperator(WriteOperator):
+    """Writes to a sink that wants to know how far event time has come, such as a bridge to another site."""
+
+    def advance(self, watermark: int) -> Output:
+        """Tell the writer; `END` when nothing will follow."""
+        assert self._writer is not None
+        self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
+        return None

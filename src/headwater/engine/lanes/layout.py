@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headwater.errors import RunError
-from headwater.flow.endpoints import apart, in_order
+from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept, partitioning_of
 from headwater.flow.steps import EventTime, Input, Read, Step, Write
@@ -61,6 +61,12 @@ def laid_out(flow: Flow) -> Layout:
         if isinstance(step.kind, EventTime) and step.kind.idle_us is not None:
             raise RunError(
                 f"{step.where}: step {step.name!r} has idle, which lanes do not heed yet: leave out one of the two",
+                step=step.name,
+            )
+        if isinstance(step.kind, Read) and tells_time(step.kind.source):
+            raise RunError(
+                f"{step.where}: source {step.name!r} brings event time from another site, which lanes do not heed yet: "
+                "run this part without lanes",
                 step=step.name,
             )
     return _Planner(flow).layout()

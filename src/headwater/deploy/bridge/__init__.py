@@ -1,0 +1,1 @@
+"""Bridges: what crosses from site to site, in order and once."""

@@ -1,0 +1,85 @@
+"""Bridges within a process: several engines side by side run the parts of a flow, for tests and rehearsals."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Condition
+
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.deploy.cut import Crossing
+from headwater.flow.endpoints import Reject
+
+_NOTHING = Batch.mark(NO_WATERMARK)
+
+
+class MemoryEnds:
+    """Both ends of every crossing of a cut, in this process."""
+
+    def __init__(self) -> None:
+        self._bridges: dict[Crossing, MemoryBridge] = {}
+
+    def outlet(self, crossing: Crossing) -> MemoryBridge:
+        """Return where records go in."""
+        return self._bridges.setdefault(crossing, MemoryBridge(crossing.schema))
+
+    inlet = outlet
+
+
+class MemoryBridge:
+    """A sink and a source in one: what is written can be read. It knows no bounds, and can be opened once."""
+
+    hears_time = True
+    tells_time = True
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._waiting: deque[Batch] = deque()
+        self._changed = Condition()
+
+    def open(self, opener: Reject | Schema) -> MemoryBridge:
+        """Start reading or writing."""
+        return self
+
+    def write(self, batch: Batch) -> None:
+        """Send records; how far time has come when they were made is told apart, by `advance`."""
+        self._put(Batch(batch.columns, batch.length, batch.stamps))
+
+    def advance(self, watermark: int) -> None:
+        """Tell the other side how far event time has come."""
+        self._put(Batch.mark(watermark))
+
+    def _put(self, message: Batch) -> None:
+        with self._changed:
+            self._waiting.append(message)
+            self._changed.notify()
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return what was sent, up to the next word about event time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, timeout_s)
+            return gathered(self._waiting, limit)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def __str__(self) -> str:
+        return "in memory"
+
+
+def gathered(waiting: deque[Batch], limit: int) -> Batch | None:
+    """Take about `limit` records that wait as one batch, up to the next word about time; None where that is the end."""
+    taken: list[Batch] = []
+    size = 0
+    while waiting and size < limit:
+        message = waiting[0]
+        if message.watermark == END:
+            if taken:
+                break  # the records before the end come first
+            waiting.popleft()
+            return None
+        taken.append(waiting.popleft())
+        size += message.length
+        if message.watermark > NO_WATERMARK:
+            break
+    return concat_batches(taken) if taken else _NOTHING

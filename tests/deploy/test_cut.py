@@ -1,0 +1,204 @@
+"""A flow that is cut into parts for several sites gives what it gives on one engine."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater.deploy import Cut, MemoryEnds
+from headwater.errors import PlacementError, RunError
+from headwater.flow.flow import DEAD_LETTERS
+from headwater.flow.steps import Process, WindowAggregate
+from headwater.net import pis_and_vm
+from headwater.place import Plan
+from strategies import build, flows, options, records
+
+READINGS = {"n": int, "key": str, "x": float, "at": "time"}
+
+
+def run_in_parts(flow, sites, **chosen):
+    """Run the parts of a flow side by side in this process; return their reports by site."""
+    cut, ends = Cut(flow, sites), MemoryEnds()
+    runs = {site: engine.start(cut.part(site, ends), **chosen) for site in cut.sites}
+    return {site: run.wait(60) for site, run in runs.items()}
+
+
+def as_multiset(rows):
+    return Counter(tuple(row.items()) for row in rows)
+
+
+def by_key(rows):
+    kept = defaultdict(list)
+    for row in rows:
+        kept[row["key"]].append((row["n"], row["x"]))
+    return dict(kept)
+
+
+@settings(max_examples=100)
+@given(flows(), records, options, st.integers(1, 2), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_generated_flows_cut_anywhere_give_the_same(plan, rows, chosen, sources, sites, random):
+    expected, made = build(plan, rows, sources), build(plan, rows, sources)
+    engine.run(expected.flow, workers=1)
+    steps = made.flow.steps.values()
+    reports = run_in_parts(made.flow, {step.name: f"site {random.randrange(sites)}" for step in steps}, **chosen)
+    assert all(report.left == report.dead_letters == 0 for report in reports.values())
+    straight = all(step.parallel == 1 and len(step.inputs) < 2 for step in steps)
+    stateful = any(isinstance(step.kind, Process | WindowAggregate) for step in steps)
+    for name, sink in made.sinks.items():
+        if straight or not stateful:
+            assert as_multiset(sink.records) == as_multiset(expected.sinks[name].records)
+        if straight:
+            assert sink.records == expected.sinks[name].records
+
+
+@settings(max_examples=20)
+@given(records, options)
+def test_order_is_kept_for_each_key_from_site_to_site(rows, chosen):
+    flow, out = Flow("keyed"), io.Collect()
+    stream = flow.read("r", io.Items(rows, {"n": int, "key": str, "x": float}))
+    for i in range(3):
+        stream = stream.key_by("key").process(f"p{i}", lambda state, r: (1, r), parallel=3)
+    stream.write("out", out)
+    run_in_parts(flow, {"r": "a", "p0": "b", "p1": "c", "p2": "b", "out": "a"}, **chosen)
+    assert by_key(out.records) == by_key(rows)
+
+
+def windows(rows, sinks):
+    flow = Flow("windows")
+    read = flow.read("r", io.Items(rows, READINGS)).event_time("t", "at", lateness="2 s")
+    results = read.key_by("key").window("tumbling", Tumbling("10 s"), n=agg.count(), x=agg.sum("x"))
+    results.write("tumbling out", sinks["tumbling"])
+    results.late.write("late out", sinks["late"])
+    read.key_by("key").window("sliding", Sliding("20 s", "10 s"), n=agg.count()).write("sliding out", sinks["sliding"])
+    read.key_by("key").window("session", Session("3 s"), n=agg.count()).write("session out", sinks["session"])
+    halves = read.split("halves", col.n % 2 == 0)
+    joined = halves[0].key_by("key").join("joined", halves[1].key_by("key"), within="5 s")
+    joined.write("joined out", sinks["joined"])
+    return flow
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=60).flatmap(
+        lambda drawn: st.sampled_from([drawn, sorted(drawn, key=lambda each: each[1])])
+    ),
+    st.randoms(use_true_random=False),
+    st.sampled_from([1, 4, 256]),
+)
+def test_event_time_and_late_records_cross(drawn, random, chunk):
+    rows = [{"n": n, "key": key, "x": float(n), "at": s * 1_000_000} for n, (key, s) in enumerate(drawn)]
+    names = ("tumbling", "late", "sliding", "session", "joined")
+    expected, got = ({name: io.Collect() for name in names} for _ in range(2))
+    engine.run(windows(rows, expected), workers=1, chunk=1)
+    flow = windows(rows, got)
+    run_in_parts(flow, {step: f"site {random.randrange(3)}" for step in flow.steps}, chunk=chunk)
+    in_time = [s for _, s in drawn] == sorted(s for _, s in drawn)
+    for name in (
+        names if in_time else names[:-1]
+    ):  # which late record a join of two streams still takes is a race anywhere
+        assert as_multiset(got[name].records) == as_multiset(expected[name].records), name
+
+
+def test_windows_close_at_the_other_site_while_the_stream_goes_on():
+    rows = [{"n": n, "key": "a", "x": 1.0, "at": n * 1_000_000} for n in range(25)]
+    sinks = {name: io.Collect() for name in ("tumbling", "late", "sliding", "session", "joined")}
+    flow = windows(rows, sinks)
+    cut, ends = (
+        Cut(flow, {step: "far" if step in ("tumbling", "tumbling out") else "near" for step in flow.steps}),
+        MemoryEnds(),
+    )
+    (crossing,) = (each for each in cut.crossings if each.target == "far")
+    bridge = ends.outlet(crossing)
+    run = engine.start(cut.part("far", ends))
+    reader = io.Items(rows, READINGS).open(lambda text, why: None)
+    bridge.write(reader.read(25, 0))
+    bridge.advance(21_000_000)
+    while len(sinks["tumbling"].records) < 2:
+        assert run.wait(0.01) is None
+    bridge.advance(2**63 - 1)
+    run.wait(60)
+    assert [row["n"] for row in sinks["tumbling"].records] == [10, 10, 5]
+
+
+def test_dead_letters_of_all_sites_come_together():
+    flow, out, dead = Flow("breaks"), io.Collect(), io.Collect()
+    rows = [{"n": n} for n in range(60)]
+    read = flow.read("r", io.Items(rows, {"n": int}))
+    first = read.map("fifths", lambda r: {"n": r["n"] + 0 * (1 // (r["n"] % 5))}, out={"n": int})
+    first.map("sevenths", lambda r: {"n": r["n"] + 0 * (1 // (r["n"] % 7))}, out={"n": int}).write("out", out)
+    flow.dead_letters.write("dead", dead)
+    reports = run_in_parts(flow, {"r": "a", "fifths": "a", "sevenths": "b", "out": "c", "dead": "c"})
+    assert Counter(letter["step"] for letter in dead.records) == {"fifths": 12, "sevenths": 7}
+    assert len(out.records) == 41
+    assert {site: report.dead_letters for site, report in reports.items()} == {"a": 12, "b": 7, "c": 0}
+
+
+def test_a_stream_crosses_once_for_all_who_read_it_there():
+    flow = Flow("shared")
+    read = flow.read("r", io.Items([{"x": 1.0}]))
+    for i in range(3):
+        read.filter(f"f{i}", col.x > i).write(f"w{i}", io.Collect())
+    cut = Cut(flow, {name: "a" if name == "r" else "b" for name in flow.steps})
+    assert [str(crossing) for crossing in cut.crossings] == ["shared: r, a → b"]
+    assert list(cut.part("a", MemoryEnds()).steps) == ["r", "r (to b)"]
+
+
+def tanks():
+    flow = Flow("tanks")
+    flow.read("levels", io.Items([{"x": 1.0}])).filter("low", col.x < 2).write("alarms", io.Discard())
+    return flow
+
+
+def test_a_plan_says_where_to_cut():
+    net = pis_and_vm(2)
+    site, cloud = net.zones[0], net.zones[-1]
+    device = net.device_name(0)
+    plan = Plan(flow="tanks.py", net="net.toml", placement={"levels": device, "low": site, "alarms": cloud})
+    cut = Cut.of(plan, tanks(), net)
+    assert cut.site_of == {"levels": site, "low": site, "alarms": cloud}
+    with pytest.raises(PlacementError, match="the plan puts step 'low' on 'nowhere'"):
+        Cut.of(replace(plan, placement={**plan.placement, "low": "nowhere"}), tanks(), net)
+    with pytest.raises(PlacementError, match="shares step 'low' out as 2 copies, which cannot be deployed yet"):
+        Cut.of(replace(plan, copies={"low": 2}), tanks(), net)
+
+
+def test_what_cannot_be_cut_is_told():
+    flow = tanks()
+    with pytest.raises(PlacementError, match="nobody said at which site step 'alarms' of flow 'tanks' runs"):
+        Cut(flow, {"levels": "a", "low": "b"})
+    with pytest.raises(
+        PlacementError, match="step 'lwo' is placed, which flow 'tanks' does not have; did you mean 'low'"
+    ):
+        Cut(flow, {"levels": "a", "lwo": "b", "alarms": "b"})
+    with pytest.raises(PlacementError, match="no step of flow 'tanks' is placed at site 'bran'; did you mean 'barn'"):
+        Cut(flow, {"levels": "barn", "low": "cloud", "alarms": "cloud"}).part("bran", MemoryEnds())
+
+
+def test_dead_letters_read_at_several_sites_are_refused():
+    flow = tanks()
+    flow.dead_letters.filter("bad", col.error != "").write("dead", io.Discard())
+    sites = dict.fromkeys(flow.steps, "a") | {"dead": "b", DEAD_LETTERS: "a"}
+    with pytest.raises(PlacementError, match="dead letters of flow 'tanks' are read at sites 'a', 'b'; put all steps"):
+        Cut(flow, sites)
+
+
+def test_silence_that_somebody_elsewhere_would_have_to_hear_of_is_refused():
+    flow = Flow("silent")
+    rows = [{"key": "a", "at": 0}]
+    one, two = (
+        flow.read(f"r{i}", io.Items(rows, {"key": str, "at": "time"})).event_time(f"t{i}", "at", idle="1 s")
+        for i in (1, 2)
+    )
+    one.union("both", two).write("out", io.Discard())
+    with pytest.raises(PlacementError, match=r"step 'both' at site 'b' takes several streams, .* which has idle"):
+        Cut(flow, {name: "a" if name in ("r1", "t1") else "b" for name in flow.steps})
+    Cut(flow, dict.fromkeys(flow.steps, "a"))
+
+
+def test_lanes_refuse_a_part_whose_time_comes_from_elsewhere():
+    cut = Cut(tanks(), {"levels": "a", "low": "b", "alarms": "b"})
+    with pytest.raises(RunError, match="brings event time from another site, which lanes do not heed yet"):
+        engine.run(cut.part("b", MemoryEnds()), lanes=2)
