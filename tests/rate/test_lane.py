@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,20 @@ def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home):
     with pytest.raises(RateError, match=r"wants 1\.60 cores, and one lane may have 0\.80.*would fit: 500/s"):
         rate.start(made, Contract(1000.0, 0.2), profile=demand(1.6), trial_s=0, client=client)
     assert board(home).lanes == []  # nothing is left behind
+    client.close()
+
+
+def test_a_trial_that_cannot_keep_up_says_what_it_could(home):
+    def slow(record):
+        time.sleep(0.003)
+        return record
+
+    made = Flow("slow")
+    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
+    made.read("numbers", source).map("burn", slow).write("out", io.Discard())
+    client = Client(home)
+    with pytest.raises(RateError, match=r"took in \d+% of that rate.*what would fit: \d+/s"):
+        rate.start(made, Contract(1000.0, 0.2), profile=demand(0.1), best_effort=True, trial_s=4, client=client)
     client.close()
 
 

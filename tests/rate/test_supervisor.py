@@ -1,8 +1,11 @@
 """The supervisor, for real: it holds cores for processes that live, outlives none of its promises, and is found again."""
 
 import asyncio
+import grp
 import os
+import pwd
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -12,9 +15,10 @@ from promising import supervisor_pid, until
 
 from headwater import Contract
 from headwater.errors import RateError
+from headwater.rate import home as home_of
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade
-from headwater.rate.messages import Ask, End, Granted, Noted, Refused, Settle, Tell
+from headwater.rate.messages import Ask, End, Granted, Noted, Refused, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
 
 CONTRACT = Contract(1000.0, 0.05)
@@ -58,6 +62,70 @@ def test_a_lane_above_its_promise_weighs_less_until_it_is_within_it_again(superv
     lane = supervisor.board().lanes[0]
     assert (lane.kept, lane.broken, lane.used) == (3, 1, 0.4)
     assert supervisor.answer(Tell("nobody", 0, 0, 0, False), os.getpid()) == Noted(known=False)
+
+
+def test_the_next_supervisor_weighs_lanes_anew_since_it_does_not_know_who_was_above(supervisor, tmp_path):
+    name = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid()).id
+    supervisor.answer(Tell(name, 0.4, 3, 1, True), os.getpid())
+    self_weighed.clear()
+    again = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
+    again.answer(Tell(name, 0.4, 4, 1, False), os.getpid())
+    assert self_weighed == [(name, False)]
+
+
+def test_others_may_look_but_not_ask_unless_their_group_may(tmp_path):
+    own, stranger = os.geteuid(), 65534
+    closed = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
+    refused = closed.answer(Ask("theirs", CONTRACT, 0.1), os.getpid(), stranger)
+    assert (refused.why, refused.left) == ("closed", 0.0)
+    assert closed.answer(Status(), os.getpid(), stranger).lanes == []
+    group = grp.getgrgid(pwd.getpwuid(stranger).pw_gid).gr_name
+    opened = Supervisor(tmp_path, Grade("session", "for a test"), cores=2, group=group)
+    theirs = opened.answer(Ask("theirs", CONTRACT, 0.1), os.getpid(), stranger)
+    ours = opened.answer(Ask("ours", CONTRACT, 0.1), os.getpid(), own)
+    assert isinstance(theirs, Granted)
+    assert opened.answer(End(ours.id), os.getpid(), stranger) == Noted(known=False)
+    assert opened.answer(Tell(ours.id, 0, 9, 9, True), os.getpid(), stranger) == Noted(known=False)
+    assert isinstance(opened.answer(Settle(ours.id, 0.8), os.getpid(), stranger), Refused)
+    assert [(lane.flow, lane.cores, lane.kept) for lane in opened.board().lanes] == [
+        ("theirs", 0.1, 0),
+        ("ours", 0.1, 0),
+    ]
+    assert opened.answer(End(theirs.id), os.getpid(), own) == Noted(known=True)  # who keeps the ledger may end any
+
+
+def test_users_find_the_supervisor_of_the_machine_and_use_their_own_only_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("HEADWATER_RUNTIME", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr(home_of, "MACHINE", tmp_path / "machine")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert home_of.folder() == tmp_path / "user" / "headwater"
+    (tmp_path / "machine").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "machine" / "supervisor.sock"))
+        assert home_of.folder() == tmp_path / "user" / "headwater"  # nobody answers there
+        listening.listen()
+        assert home_of.folder() == tmp_path / "machine"
+
+
+def test_the_command_serves_the_whole_machine_and_says_who_may_ask(home):
+    if os.geteuid() != 0:
+        pytest.skip("only root keeps the ledger of a machine")
+    command = [sys.executable, "-m", "headwater", "supervisor", "--group", "nogroup"]
+    serving = subprocess.Popen(command, env={**os.environ, "HEADWATER_RUNTIME": str(home)}, stderr=subprocess.PIPE)
+    try:
+        until(lambda: board(home))
+        client = Client(home)
+        client.say(Ask("etl", CONTRACT, 0.01, best_effort=True))
+        client.close()
+        assert stat.S_IMODE((home / "supervisor.sock").stat().st_mode) == 0o666
+        assert stat.S_IMODE((home / "ledger.json").stat().st_mode) == 0o600
+    finally:
+        serving.terminate()
+        serving.communicate()
+    done = subprocess.run([*command[:-1], "no such"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "there is no group 'no such'" in done.stderr
 
 
 def test_a_process_that_is_gone_holds_nothing(supervisor):
@@ -116,7 +184,9 @@ def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monke
         child.communicate()
 
 
-def test_only_the_owner_can_speak_to_it_and_what_is_no_message_ends_the_conversation(home):
+def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_what_is_no_message_ends_the_conversation(
+    home,
+):
     client = Client(home)
     assert isinstance(client.say(Ask("etl", CONTRACT, 0.01, best_effort=True)), Granted)
     assert stat.S_IMODE((home / "supervisor.sock").stat().st_mode) == 0o600

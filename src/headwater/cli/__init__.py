@@ -42,6 +42,7 @@ _COMMANDS = {
     "simulate": "Play a placement in virtual time and report it like a run; the same seed gives the same trace.",
     "net": "Make and show nets: where steps could run.",
     "status": "Show what is promised on this machine: flows, their rates, reserved and used cores, windows kept and broken.",
+    "supervisor": "Keep the ledger of promised rates for this machine, until stopped; root does, in a service.",
     "checkpoint": "List the checkpoints of the engine in a folder: how far each source was read, and what each step keeps.",
     "doctor": "Say what is installed and works, and how to mend what does not.",
 }

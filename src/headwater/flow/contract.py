@@ -68,7 +68,16 @@ class Contract:
 
     def __str__(self) -> str:
         within = "" if self.latency_s is None else f" within {written(round(self.latency_s * 1e6))}"
-        return f"{self.rate_hz:,.6g}/s{within}".replace(",", " ")
+        return f"{rate_written(self.rate_hz)}{within}"
+
+
+def rate_written(hz: float) -> str:
+    """Write a rate as a person would, and as `rate_hz` reads it.
+
+    >>> rate_written(2_000_000), rate_written(1.5)
+    ('2 000 000/s', '1.5/s')
+    """
+    return f"{hz:,.0f}/s".replace(",", " ") if hz >= 1000 else f"{hz:.4g}/s"
 
 
 def rate_hz(rate: str | float) -> float:

@@ -11,7 +11,7 @@ from headwater.data.batch import concat_batches
 from headwater.engine import start
 from headwater.engine.profiler import sampled
 from headwater.errors import RateError
-from headwater.flow.contract import Contract
+from headwater.flow.contract import Contract, rate_written
 from headwater.flow.duration import written
 from headwater.flow.endpoints import at_rate, resume_of
 from headwater.flow.flow import Flow
@@ -20,7 +20,7 @@ from headwater.flow.steps import Kind, Read
 from headwater.io import Replay
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
-from headwater.rate.estimate import cores, nearest, tick_of
+from headwater.rate.estimate import backlog, cores, nearest, tick_of
 from headwater.rate.ledger import LANE, Refusal
 from headwater.rate.messages import Ask, End, Granted, Refused, Reply, Settle
 from headwater.rate.profiler import demanding
@@ -32,7 +32,10 @@ SPARE = 1.3
 _WARM_S = 0.5  #: the first part of a trial, in which kernels are loaded
 _ENOUGH = 0.95  #: of the rate that a trial must have kept up with
 _SAMPLES = 5_000
-_UNPROTECTED = "; 'headwater doctor' says what would protect it, --best-effort runs it without protection"
+_MORE = {
+    "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
+    "closed": "; root opens it to a group of users with headwater supervisor --group GROUP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def admit(
     measured = None
     try:
         if not once and trial_s:
-            measured = trial(flow, contract, trial_s)
+            measured = trial(flow, contract, demand, trial_s)
             needed = max(wanted, SPARE * measured)
             granted = _granted(client.say(Settle(granted.id, needed)), flow, contract, demand, measured=measured)
     except BaseException:
@@ -100,21 +103,25 @@ def _granted(reply: Reply, flow: Flow, contract: Contract, demand: Demand, *, me
         raise RateError(f"the supervisor says {reply} where cores were asked for")
     refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
     seen = "" if measured is None else f" (its trial used {measured:.2f})"
+    fits = "" if reply.why == "closed" else _would_fit(demand, contract, refusal.left)
     raise RateError(
-        f"flow {flow.name!r} cannot be promised {contract}: {refusal}{seen}{_would_fit(demand, contract, refusal.left)}"
-        + (_UNPROTECTED if reply.why == "unprotected" else "")
+        f"flow {flow.name!r} cannot be promised {contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
     )
 
 
 def _would_fit(demand: Demand, contract: Contract, left: float) -> str:
     """Say which rate and which latency would fit into what is left."""
     found = nearest(demand, contract, min(left, LANE))
+    return f"; {_offered(found.rate_hz, found.latency_s)}"
+
+
+def _offered(rate_hz: float | None, latency_s: float | None) -> str:
     parts = []
-    if found.rate_hz is not None:
-        parts.append(f"{_two_digits(found.rate_hz):,.6g}/s".replace(",", " "))
-    if found.latency_s is not None:
-        parts.append(f"the same rate within {written(math.ceil(found.latency_s * 1e3) * 1000)}")
-    return f"; what would fit: {' or '.join(parts)}" if parts else "; no rate would fit"
+    if rate_hz:
+        parts.append(rate_written(_two_digits(rate_hz)))
+    if latency_s is not None:
+        parts.append(f"the same rate within {written(math.ceil(latency_s * 1e3) * 1000)}")
+    return f"what would fit: {' or '.join(parts)}" if parts else "no rate would fit"
 
 
 def _two_digits(value: float) -> float:
@@ -127,8 +134,11 @@ def _two_digits(value: float) -> float:
     return math.floor(value / unit) * unit
 
 
-def trial(flow: Flow, contract: Contract, seconds: float = TRIAL_S) -> float:
-    """Run a flow's sampled records at the promised rate, nothing written, and return the cores it used."""
+def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL_S) -> float:
+    """Run a flow's sampled records at the promised rate, nothing written, and return the cores it used.
+
+    What piles up in queues has not been kept up with, even if it was read.
+    """
     running = start(at_promised_rate(dry(flow), contract.rate_hz), **lane_options(contract))
     time.sleep(_WARM_S)
     before, before_s, used_s = running.sample(), time.monotonic(), time.process_time()
@@ -136,11 +146,13 @@ def trial(flow: Flow, contract: Contract, seconds: float = TRIAL_S) -> float:
     spent_s, cpu_s, after = time.monotonic() - before_s, time.process_time() - used_s, running.sample()
     running.abort()
     running.wait()
-    kept = (after.records_in - before.records_in) / spent_s / contract.rate_hz
+    piled_up = backlog(demand, after) - backlog(demand, before)
+    done_hz = max(0.0, after.records_in - before.records_in - piled_up) / spent_s
+    kept = done_hz / contract.rate_hz
     if kept < _ENOUGH:
         raise RateError(
             f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s it took in {kept:.0%} of that "
-            f"rate, with {cpu_s / spent_s:.2f} cores"
+            f"rate, with {cpu_s / spent_s:.2f} cores; {_offered(done_hz / SPARE, None)}"
         )
     return cpu_s / spent_s
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand, StepDemand
+from headwater.metrics import Sample
 
 KAPPA = 1.4
 """How much more is reserved than the profile says: the least that was enough at all of 18 points tried."""
@@ -39,6 +40,12 @@ def busy(step: StepDemand, rate_hz: float, tick_s: float) -> float:
     """Return A·c, the share of a core that one step uses."""
     arrivals_hz = rate_hz * step.scale
     return min(1 / tick_s, arrivals_hz) * step.tick_s + arrivals_hz * step.record_s
+
+
+def backlog(demand: Demand, now: Sample) -> float:
+    """Return what was read and has not left, each step's in records of the sources."""
+    scales = {name: step.scale for name, step in demand.steps.items()}
+    return sum(step.left / (scales.get(name) or 1.0) for name, step in now.steps.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def found() -> Grade:
     return Grade(
         "shared",
         "nothing can be reserved by this user: a lane gets the share that everybody gets",
-        "systemd-run --user --scope -p Delegate=cpu headwater run …, or start the supervisor as root",
+        "systemd-run --user --scope -p Delegate=cpu headwater run …, or for all: sudo headwater supervisor --group GROUP",
     )
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 SOCKET, LOCK, BOOK, LOG = "supervisor.sock", "supervisor.lock", "ledger.json", "supervisor.log"
 
 
+MACHINE = Path("/run/headwater")
+"""Where the supervisor of the whole machine is found, which root runs."""
+
+
 def folder() -> Path:
-    """Return the runtime folder: `HEADWATER_RUNTIME`, or one of the system's for root and for each user."""
+    """Return the runtime folder: `HEADWATER_RUNTIME`, the machine's, or the user's own where nobody serves that."""
     given = os.environ.get("HEADWATER_RUNTIME")
     if given:
         return Path(given)
-    if os.geteuid() == 0:
-        return Path("/run/headwater")
+    if os.geteuid() == 0 or _answers(MACHINE / SOCKET):
+        return MACHINE
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headwater-{os.getuid()}") / "headwater"
+
+
+def _answers(path: Path) -> bool:
+    """Say whether somebody listens at a socket."""
+    if not path.exists():
+        return False
+    with socket.socket(socket.AF_UNIX) as line:
+        return line.connect_ex(str(path)) == 0

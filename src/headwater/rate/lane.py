@@ -20,13 +20,13 @@ from headwater.flow.contract import Contract
 from headwater.flow.endpoints import Reader, Source
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
-from headwater.metrics import Report, Sample
+from headwater.metrics import Report
 from headwater.operators.counters import Latencies
 from headwater.rate import process
 from headwater.rate.admission import TRIAL_S, Admitted, admit, lane_options
 from headwater.rate.bucket import Bucket
 from headwater.rate.client import Client
-from headwater.rate.estimate import tick_of
+from headwater.rate.estimate import backlog, tick_of
 from headwater.rate.gate import Gate
 from headwater.rate.grade import run_as_usual, run_in_real_time
 from headwater.rate.messages import Ask, End, Granted, Noted, Tell
@@ -109,13 +109,12 @@ class PromisedRun(WorkerPool):
     def _reading(self) -> _Counted:
         now = self.sample()
         return _Counted(
-            time.monotonic(), time.process_time(), process.waited_ns() / 1e9, now.backpressure_s, self._backlog(now)
+            time.monotonic(),
+            time.process_time(),
+            process.waited_ns() / 1e9,
+            now.backpressure_s,
+            backlog(self.admitted.demand, now),
         )
-
-    def _backlog(self, now: Sample) -> float:
-        """Return what was read and has not left, each step's in records of the sources."""
-        scales = {name: step.scale for name, step in self.admitted.demand.steps.items()}
-        return sum(step.left / (scales.get(name) or 1.0) for name, step in now.steps.items())
 
     def _tell(self, above: bool) -> None:
         judged = self.windows.judged()

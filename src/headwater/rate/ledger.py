@@ -25,6 +25,7 @@ class Reservation:
     cores: float
     pid: int
     began: int  #: when the process began, in ticks since boot: tells it from a later one of the same number
+    uid: int = 0  #: whose it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Refusal:
     wanted: float
     left: float
     holders: tuple[tuple[str, float], ...] = ()
-    why: str = "machine"  #: "machine", "lane" where it is more than one lane may have, "unprotected"
+    why: str = "machine"  #: "machine", "lane" where it is more than one lane may have, "unprotected", "closed"
 
     def __str__(self) -> str:
         held = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
@@ -45,6 +46,8 @@ class Refusal:
                 f"it wants {self.wanted:.2f} cores, and nothing here can reserve any: beside what runs now it would get "
                 f"about {self.left:.2f}"
             )
+        if self.why == "closed":
+            return "the supervisor of this machine takes no orders from this user"
         return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
 
 

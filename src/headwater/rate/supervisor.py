@@ -1,8 +1,10 @@
 """The supervisor of a machine: holds the ledger, gives lanes what they have reserved, and tells who holds what.
 
-One per runtime folder, reached by a socket there that only its owner can open. A reservation lives as long as the process
-that it is for, by the system's own word, so a killed lane frees it. The ledger is written down at every change: a
-supervisor that is killed and started again finds its lanes.
+One per machine, kept by root, and reached by a socket in the runtime folder; where root keeps none, one per user. Who speaks
+is known by the system's word: everybody may look, and promises are asked for by whoever keeps the ledger, by root, and by a
+group that was named. Started for a promise instead of by command, it is its owner's alone. A reservation lives as long as
+the process that it is for, by the system's own word, so a killed lane frees it. The ledger is written down at every change:
+a supervisor that is killed and started again finds its lanes.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import grp
 import hashlib
 import logging
 import os
+import pwd
 import signal
 import socket
 import struct
@@ -59,24 +63,36 @@ def lives(lane: Reservation) -> bool:
 class Supervisor:
     """Answers what lanes ask; whoever calls brings the words, and who said them."""
 
-    def __init__(self, home: Path, grade: Grade, cores: float | None = None) -> None:
+    def __init__(self, home: Path, grade: Grade, cores: float | None = None, group: str | None = None) -> None:
         self.home, self.grade = home, grade
-        self._sign = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[
-            :6
-        ]  #: tells our groups from other folders'
+        self._gid = None if group is None else gid_of(group)
+        place = str(home.resolve()).encode()
+        self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
         self.ledger = Ledger(cores, self._read())
         self.told: dict[str, Tell] = {}
         self.look()
         for name in set(grade.names()) - set(self.ledger.held):
             if name.startswith(self._sign):
                 grade.release(name)  # of a supervisor before this one
+        for lane in self.ledger.held.values():  # which of them were above their promise they will say again
+            self._weigh(lane, above=False)
 
-    def answer(self, said: Request, pid: int) -> Reply:
-        """Answer one message of a process."""
+    def answer(self, said: Request, pid: int, uid: int | None = None) -> Reply:
+        """Answer one message of a process and its user, who is our own unless said."""
         self.look()
+        user = os.geteuid() if uid is None else uid
         match said:
+            case Status():
+                return self.board()
             case Ask():
-                return self._ask(said, pid)
+                return (
+                    self._ask(said, pid, user)
+                    if self._may_ask(user)
+                    else _refused(Refusal(said.cores, 0.0, why="closed"))
+                )
+        if not self._may_change(said.id, user):
+            return _refused(Refusal(said.cores, self.ledger.left)) if isinstance(said, Settle) else Noted(known=False)
+        match said:
             case Settle():
                 return self._settled(said)
             case Tell():
@@ -84,8 +100,13 @@ class Supervisor:
             case End():
                 self._free(said.id)
                 return Noted(known=True)
-            case Status():
-                return self.board()
+
+    def _may_ask(self, uid: int) -> bool:
+        return uid in (0, os.geteuid()) or (self._gid is not None and self._gid in _groups_of(uid))
+
+    def _may_change(self, name: str, uid: int) -> bool:
+        held = self.ledger.held.get(name)
+        return held is not None and uid in (0, os.geteuid(), held.uid)
 
     def look(self) -> None:
         """Free what is held for processes that are gone."""
@@ -104,7 +125,7 @@ class Supervisor:
         ledger, grade = self.ledger, self.grade
         return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes)
 
-    def _ask(self, said: Ask, pid: int) -> Reply:
+    def _ask(self, said: Ask, pid: int, uid: int) -> Reply:
         began = process.began(pid)
         if began is None:
             return _refused(Refusal(said.cores, self.ledger.left))
@@ -112,7 +133,8 @@ class Supervisor:
             fair = share(self.ledger.cores)
             if fair < said.cores:
                 return _refused(Refusal(said.cores, fair, why="unprotected"))
-        lane = Reservation(f"{self._sign}-{uuid.uuid4().hex[:12]}", said.flow, said.contract, said.cores, pid, began)
+        name = f"{self._sign}-{uuid.uuid4().hex[:12]}"
+        lane = Reservation(name, said.flow, said.contract, said.cores, pid, began, uid)
         refused = self.ledger.ask(lane)
         if refused is not None:
             return _refused(refused)
@@ -139,15 +161,15 @@ class Supervisor:
         return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)
 
     def _tell(self, said: Tell) -> Reply:
-        lane = self.ledger.held.get(said.id)
-        if lane is None:
-            return Noted(known=False)
         before = self.told.get(said.id)
         self.told[said.id] = said
         if said.above != (before is not None and before.above):
-            with contextlib.suppress(OSError):  # it may be gone by now
-                self.grade.weigh(lane, above=said.above)
+            self._weigh(self.ledger.held[said.id], above=said.above)
         return Noted(known=True)
+
+    def _weigh(self, lane: Reservation, *, above: bool) -> None:
+        with contextlib.suppress(OSError):  # it may be gone by now
+            self.grade.weigh(lane, above=above)
 
     def _free(self, name: str) -> None:
         self.ledger.free(name)
@@ -159,6 +181,7 @@ class Supervisor:
 
     def _write(self) -> None:
         beside = self.home / f".{BOOK}.new"
+        beside.touch(mode=0o600)
         beside.write_bytes(msgspec.json.encode(list(self.ledger.held.values())))
         beside.replace(self.home / BOOK)
 
@@ -172,17 +195,42 @@ class Supervisor:
             return []
 
 
+def gid_of(group: str) -> int:
+    """Return a group's number."""
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise RateError(f"there is no group {group!r} on this machine; its promises would be for nobody") from None
+
+
+def _groups_of(uid: int) -> list[int]:
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:  # a user without a name has no groups
+        return []
+    return os.getgrouplist(user.pw_name, user.pw_gid)
+
+
 def _refused(refusal: Refusal) -> Refused:
     return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why)
 
 
 async def serve(
-    home: Path, *, grade: Grade | None = None, idle_s: float | None = None, cores: float | None = None
+    home: Path,
+    *,
+    grade: Grade | None = None,
+    idle_s: float | None = None,
+    cores: float | None = None,
+    is_open: bool = False,
+    group: str | None = None,
 ) -> None:
-    """Answer until told to stop, or until nothing has been promised for `idle_s`; one at a time for each folder."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Answer until told to stop, or until nothing has been promised for `idle_s`; one at a time for each folder.
+
+    If it is open everybody may look, and a group's members may ask for promises too.
+    """
+    home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
     with _alone(home):
-        supervisor = Supervisor(home, grade or found(), cores)
+        supervisor = Supervisor(home, grade or found(), cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -192,7 +240,9 @@ async def serve(
         async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await _converse(supervisor, reader, writer)
 
-        before = os.umask(0o177)  # the socket is its owner's alone
+        if is_open:
+            home.chmod(0o755)
+        before = os.umask(0o111 if is_open else 0o177)
         try:
             server = await asyncio.start_unix_server(converse, home / SOCKET, limit=_LONGEST_LINE)
         finally:
@@ -218,9 +268,9 @@ async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s
 async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         peer = writer.get_extra_info("socket")
-        pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
         while text := await reader.readline():
-            writer.write(line(supervisor.answer(request(text), pid)))
+            writer.write(line(supervisor.answer(request(text), pid, uid)))
             await writer.drain()
     except (msgspec.DecodeError, ValueError) as error:
         log.warning("process %s says what is no message: %s", pid, error)
