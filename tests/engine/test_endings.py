@@ -248,11 +248,15 @@ HANGS = {
     "keeps the interpreter to itself": 're.match("(a*)*b", "a" * 40)',  # in C, for longer than anybody lives
 }
 HANGING = """
-import re, signal, threading, time
+import re, sys, threading, time, traceback
 from headwater import Flow, io
 
+def started():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    return any(each.name == "_waited" for each in traceback.extract_stack(frame))
+
 def stuck(record):
-    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # the command has not begun to wait for the run
+    while not started():  # the command has not begun to wait for the run
         time.sleep(0.01)
     print("inside", flush=True)
     HANG

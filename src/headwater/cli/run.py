@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from headwater.cli.last_word import leaves_at_the_third_signal
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import contract_of, give_way, promised_run
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
+from headwater.cli.signals import stopped_by_signals
 from headwater.cli.stdout import carries_records
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
@@ -147,28 +142,29 @@ def run(
             raise RunError(f"--promise is the engine's and means nothing with --on {on}")
         err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
         contract = None
-    running: Any
+    running: Any = None
     if on == _SPARK:
         from headwater import spark
 
         with progress("starting Spark"):
             running = spark.start(chosen, master=master, checkpoint=checkpoint, seconds=seconds)
-    elif contract is not None:
-        running = promised_run(
-            chosen,
-            contract,
-            engines,
-            profile=profile,
-            best_effort=best_effort,
-            realtime=realtime,
-            seconds=seconds,
-            checkpoint=checkpoint,
-        )
-    else:
-        give_way()
-        given = {name: value for name, value in engines.items() if value is not None}
-        running = start(chosen, on=on, seconds=seconds, checkpoint=checkpoint, **given)
-    with stopped_by_signals(running):
+    with stopped_by_signals() as started:
+        if running is None and contract is not None:
+            running = promised_run(
+                chosen,
+                contract,
+                engines,
+                profile=profile,
+                best_effort=best_effort,
+                realtime=realtime,
+                seconds=seconds,
+                checkpoint=checkpoint,
+            )
+        elif running is None:
+            give_way()
+            given = {name: value for name, value in engines.items() if value is not None}
+            running = start(chosen, on=on, seconds=seconds, checkpoint=checkpoint, **given)
+        started(running)
         if prometheus is not None:
             from headwater.web.prometheus import serve
 
@@ -241,40 +237,6 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     if not text.isdigit() or int(text) < 1:
         raise RunError(f"--lanes is 'auto' or a number of processes above 0; got {text!r}")
     return int(text)
-
-
-@contextmanager
-def stopped_by_signals(running: Any) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM drain the flow, the second stop it, and the third leave whatever it is doing."""
-    times = 0
-
-    def heard(signum: int, frame: Any) -> None:
-        nonlocal times
-        times = max(times, running.stopping.is_set()) + 1
-        if times == 1:
-            _apart(running.stop, "stopping: draining what was read; once more to stop now")
-        elif times == 2:
-            _apart(running.abort, "stopping now; once more to leave without waiting")
-        else:
-            os._exit(128 + signum)
-
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with leaves_at_the_third_signal():
-            yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _apart(act: Callable[[], None], said: str) -> None:
-    """Say and do something in a thread: what was interrupted may hold the very lock that is needed."""
-
-    def do() -> None:
-        err.print(said)
-        act()
-
-    Thread(target=do, daemon=True).start()
 
 
 def _waited(running: Any) -> Report:

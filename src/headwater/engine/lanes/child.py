@@ -63,6 +63,8 @@ def _live(connection: Connection, make: Callable[[], LaneRun]) -> None:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first decides what it means
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if (told := signal.set_wakeup_fd(-1)) >= 0:
+            os.close(told)  # whoever reads there waits for its end, which is not ours
         share_arenas()
         keep_freed()
         _run(connection, make)

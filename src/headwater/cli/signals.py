@@ -1,0 +1,64 @@
+"""What Ctrl-C and SIGTERM mean to a command that runs a flow."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+from headwater.cli.last_word import leaves_at_the_third_signal
+from headwater.cli.screen import err
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
+    """Let the first signal drain the run, the second stop it, and the third leave whatever it is doing.
+
+    Yields what is to be called with the run once it is there. Its sources read while it is still being started, so a
+    signal that comes then must not tear it down half made: it is kept, and drains the run as soon as there is one.
+    """
+    running: Any = None
+    times = 0
+
+    def heard(signum: int, frame: Any) -> None:
+        nonlocal times
+        if running is None:
+            times += 1
+            if times > 1:
+                raise KeyboardInterrupt
+            err.print("stopping as soon as it has started; once more to leave now")
+            return
+        times = max(times, running.stopping.is_set()) + 1
+        if times == 1:
+            _apart(running.stop, "stopping: draining what was read; once more to stop now")
+        elif times == 2:
+            _apart(running.abort, "stopping now; once more to leave without waiting")
+        else:
+            os._exit(128 + signum)
+
+    def started(run: Any) -> None:
+        nonlocal running
+        running = run
+        if times:
+            run.stop()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with leaves_at_the_third_signal():
+            yield started
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _apart(act: Callable[[], None], said: str) -> None:
+    """Say and do something in a thread: what was interrupted may hold the very lock that is needed."""
+
+    def do() -> None:
+        err.print(said)
+        act()
+
+    Thread(target=do, daemon=True).start()
