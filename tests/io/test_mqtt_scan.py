@@ -10,7 +10,7 @@ from headwater.io.mqtt import packets
 from headwater.io.mqtt.frame import publishes
 from headwater.io.mqtt.packets import ProtocolError
 from headwater.io.mqtt.scan import whole_texts
-from headwater.io.mqtt.stream import Stream
+from headwater.io.mqtt.transport import Receiver
 
 NO_LIMIT = 1 << 40
 
@@ -35,13 +35,13 @@ class Pipe:
 
 
 def received(pieces, version=4, room=NO_LIMIT, largest=packets.LARGEST, aliases=8):
-    """Return what a stream makes of pieces: messages (topic, payload, flags, number), answers, other packets, complaint."""
-    stream = Stream(version, largest, aliases, np.zeros(1 << 16, np.uint8))
+    """Return what a receiver makes of pieces: messages (topic, payload, flags, number), answers, other packets, error."""
+    receiver = Receiver(version, largest, aliases, np.zeros(1 << 16, np.uint8))
     pipe, messages, answers, controls = Pipe(pieces), [], [], []
     try:
-        while stream.receive(pipe):
+        while receiver.receive(pipe):
             while True:
-                got, control = stream.take(room)
+                got, control = receiver.take(room)
                 if got is not None:
                     flags = (got.flags & 15).tolist()
                     messages += zip(
@@ -200,11 +200,11 @@ def test_what_came_before_a_broken_packet_is_not_lost():
 
 
 def test_a_length_takes_no_memory_before_its_bytes_come():
-    stream = Stream(4, packets.LARGEST, 0, np.zeros(1 << 16, np.uint8))
-    assert stream.receive(Pipe([b"\x30\xff\xff\xff\x7f\x00\x01t"]))
-    assert stream.take(NO_LIMIT) == (None, None)
-    stream.receive(Pipe([b"x"]))
-    assert len(stream._buffer) <= 1 << 20
+    receiver = Receiver(4, packets.LARGEST, 0, np.zeros(1 << 16, np.uint8))
+    assert receiver.receive(Pipe([b"\x30\xff\xff\xff\x7f\x00\x01t"]))
+    assert receiver.take(NO_LIMIT) == (None, None)
+    receiver.receive(Pipe([b"x"]))
+    assert len(receiver._buffer) <= 1 << 20
 
 
 def test_a_packet_larger_than_the_buffer_comes_whole():

@@ -1,14 +1,43 @@
-"""What a connection asks of who uses it: a reader or a writer."""
+"""What a connection hands to who uses it, a reader or a writer, and what it asks of them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.data.column import Text
 from headwater.io.mqtt.packets import Welcome
-from headwater.io.mqtt.stream import Received
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Messages and acknowledgements that came together, in columns; see `scan`."""
+
+    payloads: Text
+    topics: Text
+    numbers: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+    answers: NDArray[np.int64]
+    arrived_ns: NDArray[np.int64]
+
+    def rows(self, start: int, stop: int) -> Received:
+        """Return some of the messages, without copying, and no answers."""
+        cut = slice(start, stop)
+        arrived_ns = self.arrived_ns[cut]
+        return Received(
+            self.payloads[cut], self.topics[cut], self.numbers[cut], self.flags[cut], self.answers[:0], arrived_ns
+        )
+
+    def at(self, rows: NDArray[np.int64]) -> Received:
+        """Return the messages at these rows, and all answers."""
+        texts = self.payloads.take(rows), self.topics.take(rows)
+        return Received(*texts, self.numbers[rows], self.flags[rows], self.answers, self.arrived_ns[rows])
+
+    def __len__(self) -> int:
+        return len(self.flags)
 
 
 class Client(Protocol):

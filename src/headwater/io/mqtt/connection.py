@@ -19,8 +19,7 @@ from headwater.io.mqtt.client import Client
 from headwater.io.mqtt.packets import Hello, ProtocolError, Welcome
 from headwater.io.mqtt.reasons import is_passing, refusal
 from headwater.io.mqtt.sender import Sender
-from headwater.io.mqtt.stream import Stream, load_kernels
-from headwater.io.mqtt.transport import Transport, tls_context
+from headwater.io.mqtt.transport import Receiver, Transport, load_kernels, tls_context
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +186,7 @@ class Connection:
 
     def _serve(self, transport: Transport) -> None:
         """Receive and send until something ends it."""
-        stream = Stream(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
+        receiver = Receiver(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
         sender = Sender(transport, self._client)
         with self.changed:
             self._sender = sender
@@ -199,7 +198,7 @@ class Connection:
             with self.changed:
                 room = self._client.room()
             poll.register(transport, (select.POLLIN if room else 0) | (select.POLLOUT if sender.blocked else 0))
-            again = bool(room) and stream.has_more
+            again = bool(room) and receiver.has_more
             happened = dict(poll.poll(0 if again else 1000 * (self._keep_alive_s or _QUIET_S) / 4))
             if self._awake.fileno() in happened:
                 with suppress(BlockingIOError):
@@ -207,21 +206,21 @@ class Connection:
             if not room and happened.get(transport.fileno(), 0) & _LOST:
                 raise ConnectionError("the broker closed it")
             if room and (again or transport.fileno() in happened):
-                if stream.receive(transport):
+                if receiver.receive(transport):
                     self._heard_s, self._pinged = time.monotonic(), False
-                if 0 < self._take(stream) < _FEW and self._linger_s:
+                if 0 < self._take(receiver) < _FEW and self._linger_s:
                     self._collect()
             if sender.blocked:
                 sender.blocked = False
                 self.flush()
             self._keep_alive(sender, bool(room))
 
-    def _take(self, stream: Stream) -> int:
+    def _take(self, receiver: Receiver) -> int:
         """Hand on what was received, up to what breaks the rules; return how many messages there were."""
         with self.changed:
             messages = 0
             while True:
-                received, control = stream.take(self._client.room())
+                received, control = receiver.take(self._client.room())
                 if received is not None:
                     messages += len(received)
                     self._client.received(received)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.data.column import concat
+from headwater.io.mqtt.client import Received
 from headwater.io.mqtt.scan import DONE, DUPLICATE, FREE, HELD, SUSPECT, TELL_AGAIN, TOLD
-from headwater.io.mqtt.stream import Received
 
 _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x40, 0x50, 6, 0x70
 

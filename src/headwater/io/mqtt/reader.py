@@ -14,13 +14,13 @@ from headwater.data.column import Array, Column, Text, parts
 from headwater.flow.endpoints import Reject
 from headwater.io.json.columns import JsonColumns
 from headwater.io.mqtt import packets
+from headwater.io.mqtt.client import Received
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.inbox import Inbox
 from headwater.io.mqtt.packets import Welcome
 from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.scan import RETAINED, whole_texts
-from headwater.io.mqtt.stream import Received
 from headwater.io.mqtt.topic import checked_filter, matches
 from headwater.io.records import Refuse
 

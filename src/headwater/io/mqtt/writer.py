@@ -12,12 +12,12 @@ from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
 from headwater.io.json.texts import JsonTexts
+from headwater.io.mqtt.client import Received
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.outbox import Outbox
 from headwater.io.mqtt.packets import LARGEST, PUBACK, PUBCOMP, PUBREC, Welcome
 from headwater.io.mqtt.reasons import reason
-from headwater.io.mqtt.stream import Received
 from headwater.io.mqtt.topic import Topic
 from headwater.io.sifting import sifted
 
