@@ -35,7 +35,8 @@ test-spark: .venv/ready
 # Child processes and Spark's workers are counted too; what Numba compiles is not seen, and counts as never run.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST)
+	$(BIN)/coverage run $(PYTEST) -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
+	$(BIN)/coverage run $(PYTEST) -m spark
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

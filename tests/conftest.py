@@ -32,6 +32,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or any(item.path.is_relative_to(folder) for folder in ON_SPARK):
             item.add_marker("spark")
+    # last: beside the threads of a Spark session no lanes can be forked, in this process
+    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
 @pytest.fixture(autouse=True)
