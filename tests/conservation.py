@@ -62,5 +62,5 @@ def _given(flow: Flow, step: Step, report: Report) -> int:
         sender = steps[given.step]
         sent = sender.outs.get(given.port, 0) if sender.outs else sender.records_out
         # Spark counts what all copies of a step learn once
-        total += sent * (step.instances if given.grouping == "all" and report.runner != "spark" else 1)
+        total += sent * (steps[step.name].instances if given.grouping == "all" and report.runner != "spark" else 1)
     return total

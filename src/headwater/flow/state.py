@@ -25,7 +25,8 @@ class Scan(Protocol):
     The runner keeps one array per cell with a slot per key, hands out slots, grows the arrays, and snapshots and restores
     them whole or by key; the scan itself holds no state that changes. One that says in an attribute `makes` which columns
     its results have lets runners know that all others, its keys among them, stay what they were; on Spark records of a
-    key then need not move again.
+    key then need not move again. One that also says in `reads` which columns it looks at, its keys apart, has an answer
+    for every record that has values there; lanes then carry no others to it than these and those that later steps use.
     """
 
     @property
@@ -44,6 +45,12 @@ def makes_of(scan: Scan) -> frozenset[str] | None:
     """Return the columns that a scan computes; None where it does not say."""
     makes = getattr(scan, "makes", None)
     return None if makes is None else frozenset(makes)
+
+
+def reads_of(scan: Scan) -> frozenset[str] | None:
+    """Return the columns that a scan looks at, its keys apart; None where it does not say."""
+    reads = getattr(scan, "reads", None)
+    return None if reads is None else frozenset(reads)
 
 
 Rows = dict[str, Column] | tuple[Any, dict[str, Column]]

@@ -10,10 +10,14 @@ from headwater.operators.queue import FROM_CLOCK, Control
 
 
 class Channels:
-    """What is known of each channel by which records come to a task; its time is that of the last, idle ones left out."""
+    """What is known of each channel by which records come to a task; its time is that of the last, idle ones left out.
 
-    def __init__(self, ports: Sequence[int], *, sets_time: bool) -> None:
+    `told` are channels that only teach the step what all its instances are told: their time never matters.
+    """
+
+    def __init__(self, ports: Sequence[int], *, sets_time: bool, told: frozenset[int] = frozenset()) -> None:
         self.ports = ports  #: which input of the step each channel belongs to
+        self._told = told
         self.watermarks = [NO_WATERMARK] * len(ports)
         self.idle: set[int] = set()  #: channels whose time nobody waits for, since nothing comes by them
         self.closed: set[int] = set()  #: channels by which nothing will come: they have ended, or had the last barrier
@@ -27,12 +31,12 @@ class Channels:
             self.idle.discard(channel)
 
     def earliest(self) -> int:
-        """Return the time that no channel is behind, those left out that are idle; they are not at their end, though."""
-        if not self.idle:
+        """Return the time that no channel is behind, those left out that are idle or only teach; the end is that of all."""
+        if not self.idle and not self._told:
             return min(self.watermarks)
-        live = (at for channel, at in enumerate(self.watermarks) if channel not in self.idle)
-        earliest = min(live, default=NO_WATERMARK)
-        return NO_WATERMARK if earliest == END else earliest
+        out = self.idle | self._told
+        earliest = min((at for channel, at in enumerate(self.watermarks) if channel not in out), default=NO_WATERMARK)
+        return NO_WATERMARK if earliest == END and min(self.watermarks) < END else earliest
 
     def open(self) -> set[int]:
         """Return the channels by which something may still come."""
@@ -58,7 +62,8 @@ class Channels:
 
     def all_quiet(self) -> bool:
         """Say whether nobody is left to wait for: whoever comes after need not wait for this task either."""
-        return bool(self.idle) and all(at == END or number in self.idle for number, at in enumerate(self.watermarks))
+        out = self.idle | self._told
+        return bool(self.idle) and all(at == END or number in out for number, at in enumerate(self.watermarks))
 
     def save(self) -> dict[str, Any]:
         """Return what `load` takes."""

@@ -47,7 +47,7 @@ class Task:
         self.carried: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self._sets_time = isinstance(instance.step.kind, EventTime)
-        self.channels = Channels(instance.channel_ports, sets_time=self._sets_time)
+        self.channels = Channels(instance.channel_ports, sets_time=self._sets_time, told=_told(instance, operator))
         self.saver = Saver(self._freeze, self.channels)
         self._has_ended = False  #: in a run before this one: what its operator had to say at the end is said
         self._is_sink = instance.step.is_sink
@@ -212,7 +212,7 @@ class Task:
         for at, (channel, batch, watermark, _, _, _, control) in enumerate(entries, 1):
             if group and (
                 (channel != sender if self.saver.saving is not None else self._ports[channel] != self._ports[sender])
-                or (batch is not None and batch.length > _LARGE)
+                or (batch is not None and (batch.length > _LARGE or len(batch.columns) != len(group[0].columns)))
                 or control is not None
             ):
                 out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
@@ -470,6 +470,15 @@ class Task:
 _LARGE = 256
 
 _NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
+
+
+def _told(instance: Instance, operator: Operator | None) -> frozenset[int]:
+    """Return the channels by which a step that any instance could be learns what all of them learn."""
+    inputs = instance.step.inputs
+    if operator is None or not operator.replicable or all(given.grouping == "all" for given in inputs):
+        return frozenset()
+    ports = instance.channel_ports
+    return frozenset(channel for channel, port in enumerate(ports) if inputs[port].grouping == "all")
 
 
 def _no_operator(batch: Batch, port: int) -> Output:

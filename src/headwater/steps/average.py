@@ -19,6 +19,7 @@ class BlockAverage:
     def __init__(self, size: int, column: str = "value", *, into: str | None = None) -> None:
         self.size, self.column, self.into = size, column, into or column
         self.makes: tuple[str, ...] = (self.into,)
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {"total": Cell("float32"), "count": Cell("int64")}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

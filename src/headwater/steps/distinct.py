@@ -26,6 +26,7 @@ class DistinctCount:
     def __init__(self, column: str, *, bits: int = 5) -> None:
         self.column = column
         self.makes: tuple[str, ...] = ("distinct",)
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {"ranks": Cell("int64", shape=(2**bits + 1,))}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

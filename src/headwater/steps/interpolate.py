@@ -19,6 +19,7 @@ class Interpolate:
     def __init__(self, window: int, column: str = "value") -> None:
         self.column = column
         self.makes: tuple[str, ...] = (column,)
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {"last": Cell("float32", shape=(window,)), "count": Cell("int64")}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

@@ -25,6 +25,7 @@ class Kalman:
     ) -> None:
         self.column, self.process_noise, self.sensor_noise = column, process_noise, sensor_noise
         self.makes: tuple[str, ...] = (column,)
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {"estimate": Cell("float32"), "variance": Cell("float32", error)}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

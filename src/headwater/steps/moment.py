@@ -23,6 +23,7 @@ class SecondMoment:
     def __init__(self, column: str = "value", *, places: int = 10, seed: int = 1) -> None:
         self.column, self.seed = column, seed
         self.makes: tuple[str, ...] = ("moment",)
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {
             "items": Cell("float32", shape=(places,)),
             "counts": Cell("int64", shape=(places,)),

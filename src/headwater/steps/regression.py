@@ -22,6 +22,7 @@ class SlidingRegression:
     def __init__(self, column: str = "value", *, window: int = 10, horizon: int = 1) -> None:
         self.column, self.horizon = column, horizon
         self.makes: tuple[str, ...] = tuple(f"next_{step}" for step in range(1, horizon + 1))
+        self.reads: tuple[str, ...] = (self.column,)
         self.state: Mapping[str, Cell] = {"last": Cell("float32", shape=(window,)), "count": Cell("int64")}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

@@ -61,7 +61,7 @@ def run(
             raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
     share_arenas()  # as `headwater run --lanes` does, here for one lane too
     keep_freed()
-    count, times = messages or (200_000 if quick else 2_000_000), repeats or (1 if quick else 5)
+    count, times = messages or (500_000 if quick else 2_000_000), repeats or (1 if quick else 5)
     laps: list[Lap] = []
     answer: dict[str, Any] = {}
     for name in chosen:

@@ -69,7 +69,7 @@ def pred(
         out={**named, "value": "float32"},
         parallel=count["average"],
     )
-    inputs = (Input("mlr", "out", predicted.schema), Input("average", "out", averages.schema))
+    inputs = (Input("mlr", "out", predicted.schema), Input("average", "out", averages.schema, grouping="all"))
     flow.add(
         "error",
         Apply(partial(EstimateError, kept)),

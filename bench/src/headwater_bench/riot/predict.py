@@ -48,10 +48,12 @@ class Regress(models.Regress):
 class EstimateError(Operator):
     """Measures the error of each prediction (input 0) in units of the latest average (input 1) of any sensor.
 
-    Before the first average that is infinite, as in the original.
+    Before the first average that is infinite, as in the original. Averages go to all instances, so that any of them may
+    take any prediction.
     """
 
     stateless = False
+    replicable = True
 
     def __init__(self, kept: Sequence[str]) -> None:
         self._kept = tuple(kept)

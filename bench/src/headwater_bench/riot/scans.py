@@ -16,6 +16,10 @@ RESULTS = ("obs", "kind", "result")  #: the columns that a result of any kind ha
 class Interpolate(steps.Interpolate):
     """Fills gaps as the product's step does; observation 0, which names the sensor, becomes 0."""
 
+    def __init__(self, window: int) -> None:
+        super().__init__(window)
+        self.reads = ("value", "obs")
+
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
         """Return the values with the gaps filled."""
         return super().run(batch, np.where(batch["obs"] == 0, -1, slots), state)
@@ -26,7 +30,7 @@ class SlidingRegression(steps.SlidingRegression):
 
     def __init__(self, obs: Text) -> None:
         super().__init__(horizon=10)
-        self.makes = RESULTS
+        self.makes, self.reads = RESULTS, (self.column, "obs")
         self._obs, self._kind = obs, Text.of(["SLR"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
@@ -40,7 +44,7 @@ class SecondMoment(steps.SecondMoment):
 
     def __init__(self, obs: Text) -> None:
         super().__init__()
-        self.makes = RESULTS
+        self.makes, self.reads = RESULTS, (self.column, "obs")
         self._obs, self._kind = obs, Text.of(["SOM"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
@@ -54,7 +58,7 @@ class DistinctCount(steps.DistinctCount):
 
     def __init__(self, obs: Text, item: str) -> None:
         super().__init__(item)
-        self.makes = RESULTS
+        self.makes, self.reads = RESULTS, (self.column, "obs")
         self._obs, self._kind = obs, Text.of(["DA"])
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

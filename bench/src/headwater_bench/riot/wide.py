@@ -51,7 +51,7 @@ class WideInterpolate:
     def __init__(self, dataset: Dataset) -> None:
         self._names = dataset.numbers
         window, many = dataset.interpolate, len(dataset.numbers)
-        self.makes = tuple(self._names)
+        self.makes = self.reads = tuple(self._names)
         self.state: Mapping[str, Cell] = {
             "last": Cell("float32", shape=(many, window)),
             "count": Cell("int64", shape=(many,)),

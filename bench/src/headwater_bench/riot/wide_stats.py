@@ -26,7 +26,7 @@ class WideKalman:
         self, names: Sequence[str], process_noise: float = 0.125, sensor_noise: float = 0.32, error: float = 30
     ) -> None:
         self._names, self._noise = tuple(names), (process_noise, sensor_noise)
-        self.makes = self._names
+        self.makes = self.reads = self._names
         self.state: Mapping[str, Cell] = {
             "estimate": Cell("float32", shape=(len(self._names),)),
             "variance": Cell("float32", error),
@@ -45,7 +45,7 @@ class WideRegression:
 
     def __init__(self, names: Sequence[str], window: int = 10, horizon: int = 10) -> None:
         self._names, self._horizon, self._kind = tuple(names), horizon, Text.of(["SLR"])
-        self.makes = ("kind", *self._names)
+        self.makes, self.reads = ("kind", *self._names), self._names
         self.state: Mapping[str, Cell] = {
             "last": Cell("float32", shape=(len(self._names), window)),
             "count": Cell("int64"),
@@ -67,7 +67,7 @@ class WideMoment:
     def __init__(self, names: Sequence[str], places: int = 10, seed: int = 1) -> None:
         self._names, self._seed, self._kind = tuple(names), seed, Text.of(["SOM"])
         many = len(self._names)
-        self.makes = ("kind", *self._names)
+        self.makes, self.reads = ("kind", *self._names), self._names
         self.state: Mapping[str, Cell] = {
             "items": Cell("float32", shape=(many, places)),
             "counts": Cell("int64", shape=(many, places)),
@@ -89,7 +89,7 @@ class WideDistinct:
 
     def __init__(self, names: Sequence[str], item: str, bits: int = 5) -> None:
         self._names, self._item, self._kind = tuple(names), item, Text.of(["DA"])
-        self.makes = ("kind", *self._names)
+        self.makes, self.reads = ("kind", *self._names), (item,)
         self.state: Mapping[str, Cell] = {"ranks": Cell("int64", shape=(2**bits + 1,))}
 
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:

@@ -1,8 +1,9 @@
 """Lanes: a flow on all cores, as processes with one worker each, forked from the one that was asked to run it.
 
-`layout` says where steps run and what moves, `wiring` makes of that a flow for each lane, with an `outlet` and an `inlet`
-at the ends of each `ring`, and a `share` of each source that all lanes read. A `lane` runs its part as the engine runs any
-flow; `child` is one in another process, `run` all of them together, told by `wire` and `merged` into one report.
+`layout` says where steps run and what moves, `columns` how much of it, `wiring` makes of that a flow for each lane, with an
+`outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read. A `lane` runs its part
+as the engine runs any flow; `child` is one in another process, `run` all of them together, told by `wire` and `merged` into
+one report.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headwater.data.schema import Schema
+from headwater.engine.lanes.columns import pruned
 from headwater.errors import RunError
 from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -19,6 +21,9 @@ from headwater.flow.steps import EventTime, Input, Read, Step, Write
 
 #: Where a step runs: in every lane on the blocks that the lane has, in every lane on its keys, or in lane 0 alone.
 Where = Literal["blocks", "key", "one"]
+To = Literal[
+    "key", "one", "all"
+]  #: Where records move to: to the lane of their key, to lane 0, or each of them to every lane
 Stream = tuple[str, str]  #: a step and one of its outputs
 
 
@@ -30,11 +35,12 @@ class Move:
     stream: Stream
     given: Input
     from_where: Where
-    to_where: Where
+    to_where: To
     keys: tuple[str, ...]
     #: the event time step that it comes from, if somebody wants to know how far event time has come
     time: EventTime | None = None
     readers: list[tuple[str, int]] = field(default_factory=list)
+    columns: tuple[str, ...] = ()  #: those of its columns that anybody there uses
 
 
 @dataclass(slots=True)
@@ -46,6 +52,12 @@ class Layout:
     moves: list[Move]
     #: steps that run in lane 0 although they could be anywhere, since they take or give what is only there
     why_one: dict[str, str]
+    #: the columns that streams have where not all of them moved along
+    schemas: dict[Stream, Schema] = field(default_factory=dict)
+
+    def schema(self, given: Input) -> Schema:
+        """Return the columns that an input has in lanes."""
+        return self.schemas.get((given.step, given.port), given.schema)
 
     def spreads(self) -> bool:
         """Say whether anything but sources and sinks runs in every lane."""
@@ -91,7 +103,7 @@ class _Planner:
             if step.is_source and all(self.where[r.name] == "one" for r in self.flow.readers_of(step.name)):
                 self.where[step.name] = "one"
                 self.moves = [move for move in self.moves if move.stream[0] != step.name]
-        return Layout(self.flow, self.where, self.moves, self.why)
+        return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves))
 
     def _place(self, step: Step) -> None:
         place = self.parts[step.name].place
@@ -102,9 +114,11 @@ class _Planner:
             self._in_one(step, "dead letters of all lanes come together")
         elif place == "sink":
             self._place_sink(step)
+        elif place == "copied" and not self.parts[step.name].timed:
+            self._place_copied(step)
         elif any(given.grouping == "all" for given in step.inputs):
             self._in_one(step, "an input of it goes to all instances")
-        elif place == "free" or (place == "copied" and not self.parts[step.name].timed):
+        elif place == "free":
             self._place_free(step)
         elif place == "time" and self.where[step.inputs[0].step] == "blocks":
             self._stay(step, "blocks")
@@ -135,6 +149,21 @@ class _Planner:
                 self._in_one(step, "several streams come together, or event time is needed, and no key tells where")
             else:
                 self._move_all(step, [keys] * len(step.inputs))
+
+    def _place_copied(self, step: Step) -> None:
+        """Let every lane have a copy, where the records are; each learns the same from the inputs that go to all."""
+        told = [(port, given) for port, given in enumerate(step.inputs) if given.grouping == "all"]
+        if not told:
+            self._place_free(step)
+            return
+        others = [given for given in step.inputs if given.grouping != "all"]
+        wheres = {self.where[given.step] for given in others}
+        if len(others) != 1 or wheres == {"one"} or self._leaves_time(step):
+            self._in_one(step, "an input of it goes to all instances, and its records are in lane 0")
+            return
+        self._stay(step, wheres.pop())
+        for port, given in told:
+            self._move(step, port, given, "all", ())
 
     def _place_keyed(self, step: Step) -> None:
         if len(step.inputs) == 1:
@@ -175,7 +204,8 @@ class _Planner:
 
     def _leaves_time(self, step: Step) -> bool:
         """Say whether a step would take records away from where they have their event time, although it is needed."""
-        return isinstance(self.flow.steps[step.inputs[0].step].kind, EventTime) and self._time_is_needed(step)
+        timed = any(isinstance(self.flow.steps[given.step].kind, EventTime) for given in step.inputs)
+        return timed and self._time_is_needed(step)
 
     def _time_is_needed(self, step: Step) -> bool:
         return any(self.parts[name].timed for name in self.flow.reached_from(step.name))
@@ -233,7 +263,7 @@ class _Planner:
             self._move(step, port, given, "key", by)
         self._pass_on(step, keys[0])
 
-    def _move(self, step: Step, port: int, given: Input, to: Where, keys: tuple[str, ...]) -> None:
+    def _move(self, step: Step, port: int, given: Input, to: To, keys: tuple[str, ...]) -> None:
         stream = given.step, given.port
         for move in self.moves:
             if (move.stream, move.to_where, move.keys) == (stream, to, keys):

@@ -7,21 +7,29 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+import numpy as np
+
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut
 from headwater.errors import HeadwaterError
 from headwater.flow.steps import EventTime
 from headwater.operators.broken import as_list
+from headwater.operators.keys import without_key
 from headwater.operators.operator import DEAD, spread
 
-#: How records are spread: each block to the lane that has the least to do, by key, or all to the one lane that takes them
-How = Literal["blocks", "key", "one"]
+#: How records are spread: each block to the lane that has the least to do, by key, all to the one lane that takes them, or
+#: each to every lane
+How = Literal["blocks", "key", "one", "all"]
 _PATIENCE_S = 0.1  #: how long to wait for room before looking whether the run was aborted
 
 
 class Outlet:
     """Sends records by paths, one for each lane that takes them.
+
+    `columns` are those that somebody uses there. The others go along all the same with records that may break a step, for
+    want of a key or of a value: dead letters hold whole records.
 
     `blocks` says that what comes in are blocks of a source, whose numbers come as watermarks: they are passed on, so that
     who receives can put the blocks of all lanes back in order. `time` is the step before it, where that tells event time;
@@ -34,11 +42,13 @@ class Outlet:
         room: Bell,
         how: How,
         keys: tuple[str, ...] = (),
+        columns: tuple[str, ...] | None = None,
         *,
         blocks: bool = False,
         time: EventTime | None = None,
     ) -> None:
-        self.paths, self.room, self.how, self.keys, self.blocks, self.time = paths, room, how, keys, blocks, time
+        self.paths, self.room, self.how, self.keys, self.columns = paths, room, how, keys, columns
+        self.blocks, self.time = blocks, time
         self.sender: Sender | None = None
 
     def open(self, schema: Schema) -> Sender:
@@ -123,7 +133,9 @@ class Sender:
 
     def _spread(self, batch: Batch | None, watermark: int, block: int = -1, *, whole: bool = True) -> None:
         """Send each lane its records; one that gets none still learns how far the others are."""
-        if batch is None or self._outlet.how == "one" or len(self._lanes) == 1:
+        if batch is not None and self._outlet.columns is not None:
+            batch = without_unused(batch, self._outlet.columns, self._outlet.keys)
+        if batch is None or self._outlet.how != "key" or len(self._lanes) == 1:
             parts: list[Batch | None] = [batch] * len(self._lanes)
         else:
             parts = spread(batch, self._outlet.keys, len(self._lanes))
@@ -178,6 +190,15 @@ class Sender:
         pusher = self._pusher
         if pusher is not None:
             pusher.join()
+
+
+def without_unused(batch: Batch, columns: tuple[str, ...], keys: tuple[str, ...]) -> Batch:
+    """Return a batch with the columns that are used alone; as it is, if one of these lacks a value anywhere."""
+    used = {name: batch.columns[name] for name in columns}
+    whole = all(isinstance(column, Text) or type(column) is np.ndarray for column in used.values())
+    if not whole or without_key(batch, keys) is not None:
+        return batch
+    return Batch(used, batch.length, batch.stamps, batch.watermark)
 
 
 def _raise(error: Exception) -> None:

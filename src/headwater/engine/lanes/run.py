@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
@@ -58,7 +59,7 @@ class LanesRun:
         self._own_report: Report | None = None
         self._lost: list[int] = []  #: lanes that were killed: their last words are not to be had
         self._aborted_s: float | None = None
-        self._ended_ns = 0
+        self._ended_ns = 0  #: when the last of those lanes that have ended did
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -78,14 +79,20 @@ class LanesRun:
         finally:
             gc.unfreeze()
         self._began_ns = time.perf_counter_ns()
+        own: LaneRun | None = None
         try:
+            own = self._own = LaneRun(self._wiring.part(0), self.options).start()  # while the others start too
             for child in self._children:
                 _check_started(child)
-            self._own = LaneRun(self._wiring.part(0), self.options).start()
         except BaseException:
+            if own is not None:
+                own.abort()
             for child in self._children:
                 child.kill()
                 child.reap()
+            if own is not None:
+                with suppress(RunError):
+                    own.wait()
             self._wiring.close()
             raise
         for target, name in ((self._wait_for_own, "lane 0"), (self._listen, "lanes"), (self._sample_often, "sample")):
@@ -136,6 +143,7 @@ class LanesRun:
             self._fail(error)
         with self._news:
             self._own_report = report
+            self._ended_ns = time.perf_counter_ns()
             self._end_if_all_have()
 
     def _listen(self) -> None:
@@ -169,6 +177,7 @@ class LanesRun:
             self._news.notify_all()
         if "report" in said:
             self._reports[child.lane] = said["report"]
+            self._ended_ns = time.perf_counter_ns()  # it has yet to go, which takes it some milliseconds
             child.reap()
             self._ended(child)
             if said["report"]["error"] is not None:
@@ -205,12 +214,13 @@ class LanesRun:
     def _ended(self, child: Child) -> None:
         with self._news:
             child.ended = True
+            if child.lane not in self._reports:
+                self._ended_ns = time.perf_counter_ns()
             self._news.notify_all()
             self._end_if_all_have()
 
     def _end_if_all_have(self) -> None:
         if self._own_report is not None and all(child.ended for child in self._children) and not self.done.is_set():
-            self._ended_ns = time.perf_counter_ns()
             self._last = self._merged()
             self._wiring.close()
             self.done.set()
@@ -234,7 +244,8 @@ class LanesRun:
 
     def _merged(self) -> Sample:
         own = self._own.sample() if self._own_report is None else self._own_report.last
-        at_s = ((self._ended_ns or time.perf_counter_ns()) - self._began_ns) / 1e9
+        ended = self._own_report is not None and all(child.ended for child in self._children)
+        at_s = ((self._ended_ns if ended else time.perf_counter_ns()) - self._began_ns) / 1e9
         samples = [own, *(self._said[lane] for lane in sorted(self._said))]
         return merged_sample(self.flow, samples, self._waiting(samples), at_s)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
-from headwater.engine.lanes.layout import Layout, Where
+from headwater.engine.lanes.layout import Layout, To, Where
 from headwater.engine.lanes.outlet import How, Outlet
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
 from headwater.engine.lanes.share import Place, Share, shared
@@ -29,6 +29,7 @@ class Crossing:
     senders: Sequence[int]
     receivers: Sequence[int]
     keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None  #: those that are taken along; None for all
     in_order: bool = False  #: blocks of a source, to be put in order by who receives them
     time: EventTime | None = None
     paths: dict[tuple[int, int], Path] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Crossing:
         """Return the end at which a lane sends."""
         paths = {receiver: self.paths[lane, receiver] for receiver in self.receivers}
         room = self.bells["room", lane]
-        return Outlet(paths, room, self.how, self.keys, blocks=self.in_order, time=self.time)
+        return Outlet(paths, room, self.how, self.keys, self.columns, blocks=self.in_order, time=self.time)
 
     def inlet(self, lane: int) -> Inlet:
         """Return the end at which a lane receives."""
@@ -87,7 +88,7 @@ class Wiring:
         self._layout, self.lanes = layout, lanes
         self._flow = layout.flow
         everywhere, first = range(lanes), range(1)
-        of: dict[Where, Sequence[int]] = {"blocks": everywhere, "key": everywhere, "one": first}
+        of: dict[Where | To, Sequence[int]] = {"blocks": everywhere, "key": everywhere, "one": first, "all": everywhere}
         self._shares: dict[str, tuple[Ranges, Place]] = {}
         self._of_source: dict[str, Crossing] = {}
         for step in self._flow.steps.values():
@@ -102,11 +103,12 @@ class Wiring:
             Crossing(
                 f"{move.readers[0][0]}, {move.number}",
                 [name for name, _ in move.readers],
-                move.given.schema,
-                "key" if move.to_where == "key" else "one",
+                layout.schema(move.given).only(move.columns),
+                move.to_where,
                 of[move.from_where],
                 of[move.to_where],
                 move.keys,
+                None if len(move.columns) == len(layout.schema(move.given)) else move.columns,
                 move.from_where == "blocks",
                 move.time,
             )
@@ -179,7 +181,9 @@ class Wiring:
             kind = Apply(partial(EventTimeOperator, kind, step.name))
         if step.name == DEAD_LETTERS and self._letters is not None:
             inputs = (Input(self._letters.inlet_name, "out", DEAD_LETTER_SCHEMA),)
-        return replace(step, kind=kind, inputs=inputs, parallel=step.parallel if where == "one" else 1)
+        outputs = {port: self._layout.schemas.get((step.name, port), schema) for port, schema in step.outputs.items()}
+        parallel = step.parallel if where == "one" else 1
+        return replace(step, kind=kind, inputs=inputs, outputs=outputs, parallel=parallel)
 
     def _moved(self, step: Step, port: int) -> Input | None:
         for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
@@ -189,10 +193,10 @@ class Wiring:
         return None
 
     def _given(self, given: Input) -> Input:
-        """Return an input as it is, or from the blocks of its source."""
+        """Return an input as it is in lanes, or from the blocks of its source."""
         crossing = self._of_source.get(given.step)
         if crossing is None:
-            return given
+            return replace(given, schema=self._layout.schema(given))
         return Input(crossing.inlet_name, "out", given.schema, given.grouping, given.keys)
 
 
