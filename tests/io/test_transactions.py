@@ -5,7 +5,8 @@ import json
 import os
 import random
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import Thread
 
 import pyarrow.dataset as ds
 import pytest
@@ -90,6 +91,7 @@ class Checkpoints:
         assert self.sink.committed == self.kept
         self.next, self.number = self.ends[self.kept], self.kept
         self.begun = {}  # parts that are prepared, and whose checkpoint is not whole
+        self.cutting = None  # what has the last part safe, until somebody calls it
 
     def write(self, count):
         assert not self.sink.write(of(range(self.next, self.next + count)))
@@ -99,6 +101,20 @@ class Checkpoints:
         self.number += 1
         self.sink.prepare(self.number)
         self.begun[self.number] = self.next
+
+    def cut(self):
+        """End a part whose checkpoint may yet come to nothing; one that was ended before and is not safe has."""
+        self.number += 1
+        self.cutting = self.number, self.next, self.sink.cut(self.number)
+
+    def make_safe(self):
+        """Do what another thread does, while records of the next part come."""
+        number, end, safe = self.cutting
+        thread = Thread(target=safe)
+        thread.start()
+        self.write(2)
+        thread.join()
+        self.begun[number], self.cutting = end, None
 
     def complete(self, *, told):
         """Let the oldest checkpoint under way be whole; a kill may come before the sink is told."""
@@ -116,11 +132,15 @@ def test_each_record_is_there_once_whichever_checkpoint_a_run_goes_on_from(tmp_p
     assert delivery_of(make(tmp_path / "out")) == "transactional"
     run, choose, kills = Checkpoints(make, tmp_path), random.Random(f"{kind} {seed}"), 0
     while run.kept < PARTS:
-        did = choose.choice(["write", "write", "prepare", "complete", "complete", "kill"])
+        did = choose.choice(["write", "write", "prepare", "cut", "safe", "complete", "complete", "kill"])
         if did == "write":
             run.write(choose.randrange(1, 9))
-        elif did == "prepare" and len(run.begun) < 3:
+        elif did == "prepare" and len(run.begun) < 3 and run.cutting is None:
             run.prepare()
+        elif did == "cut" and len(run.begun) < 3:
+            run.cut()
+        elif did == "safe" and run.cutting is not None:
+            run.make_safe()
         elif did == "complete" and run.begun:
             run.complete(told=True)
         elif did == "kill" and run.number >= 0:
@@ -231,7 +251,7 @@ def test_what_gathers_records_has_brought_them_to_its_place_when_a_part_is_prepa
     opened.prepare(0)
     assert sink.there == [1, 2]
     opened.commit(0)
-    assert transaction_of(sink, SCHEMA, ledger_of(tmp_path, "out")).committed == 0
+    assert transaction_of(sink, SCHEMA, ledger_of(tmp_path, "out", after=0)).committed == 0
 
 
 def test_a_pipe_is_no_transaction(tmp_path):
@@ -285,7 +305,9 @@ def test_a_part_that_could_not_be_noted_is_there_with_the_next(tmp_path, monkeyp
             continue
         if call == "commit":
             parts.prepare(number)
-        with full_disk(monkeypatch, parts), pytest.raises(InputError):
+        # what is committed after it was prepared needs no note of its own, but in SQLite
+        fails = pytest.raises(InputError) if call == "prepare" or kind.startswith("sqlite") else nullcontext()
+        with full_disk(monkeypatch, parts), fails:
             getattr(parts, call)(number)
     parts.close()
     assert sorted(numbers(tmp_path / "out")) == list(range(40))

@@ -27,7 +27,10 @@ _PLAIN = {float, bool, bytes, type(None)}
 _INT64 = range(-(2**63), 2**63)
 _NUMBERS = "biufcmMSU"  #: kinds of arrays that are nothing but their bytes
 
-_pack = msgspec.msgpack.Encoder().encode
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
+#: of an array: its type, its shape, and what is in it, found without a copy
+_unpack_array = msgspec.msgpack.Decoder(tuple[str, list[int], msgspec.Raw]).decode
+_unpack_bytes = msgspec.msgpack.Decoder(memoryview).decode
 
 
 def encode(value: Any) -> bytes:
@@ -85,7 +88,10 @@ def _extension(code: int, data: memoryview) -> Any:
         return bytes(data).decode("utf-8", "surrogatepass")
     if code not in _BACK:
         raise ValueError(f"a stored value is of an unknown kind {code}; was it written by a newer version?")
-    form = msgspec.msgpack.decode(data, ext_hook=_extension)
+    try:
+        form = _array_parts(data) if code == _CODES[np.ndarray] else _unpack(data, ext_hook=_extension)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a stored value of kind {code} cannot be read: {error}") from None
     try:
         return _BACK[code](form)
     except Exception as error:  # bytes that only look like ours
@@ -133,7 +139,12 @@ def _array_form(value: Any) -> list[Any]:
     return [value.dtype.str, list(value.shape), value.tobytes()]
 
 
-def _array(form: list[Any]) -> Any:
+def _array_parts(data: memoryview) -> tuple[str, list[int], Any]:
+    name, shape, content = _unpack_array(data)
+    return name, shape, _unpack(content, ext_hook=_extension) if name == "O" else _unpack_bytes(content)
+
+
+def _array(form: Sequence[Any]) -> Any:
     name, shape, data = form
     if name == "O":
         return np.fromiter(data, object, len(data)).reshape(shape)

@@ -50,6 +50,11 @@ class KeyIndex:
         """Return the slot of each row's key; unseen keys get the next free slots."""
         return self._look_up(columns, add=True)
 
+    def reserve(self, count: int) -> None:
+        """Make room for so many keys at once, where they are about to come: growing step by step enters each anew."""
+        last: _Ints | _Texts = self._pairs[-1] if self._pairs else self._parts[0]
+        last.reserve(count)
+
     def find(self, columns: Sequence[Column]) -> NDArray[np.int64]:
         """Return the slot of each row's key, or -1 where the key was never seen; nothing is added."""
         return self._look_up(columns, add=False)
@@ -134,9 +139,14 @@ class _Ints:
                 return out
             self._grow()
 
-    def _grow(self) -> None:
-        self.values = np.concatenate([self.values, np.empty_like(self.values)])
-        self._table = np.full(2 * len(self._table), _EMPTY)
+    def reserve(self, count: int) -> None:
+        if count > len(self.values):
+            self._grow(2 ** (count - 1).bit_length())
+
+    def _grow(self, room: int = 0) -> None:
+        room = room or 2 * len(self.values)
+        self.values = np.concatenate([self.values, np.empty(room - len(self.values), np.int64)])
+        self._table = np.full(2 * room, _EMPTY)
         _enter_ints(self._table, self.values, self.count)
 
 
@@ -174,14 +184,22 @@ class _Texts:
         _take_texts(self._known, self._ends, slots, data, ends)
         return TextArrays(data, ends.astype(np.int32))
 
+    def reserve(self, count: int) -> None:
+        if count > len(self._hashes):
+            self._grow_table(2 ** (count - 1).bit_length())
+
     def _grow(self, need_bytes: int) -> None:
         if len(self._known) - self._ends[self.count] < need_bytes:
             self._known = np.concatenate([self._known, np.empty(len(self._known) + need_bytes, np.uint8)])
         if self.count == len(self._hashes):
-            self._ends = np.concatenate([self._ends, np.empty(self.count, np.int64)])
-            self._hashes = np.concatenate([self._hashes, np.empty_like(self._hashes)])
-            self._table = np.full(2 * len(self._table), _EMPTY)
-            _enter_hashes(self._table, self._hashes, self.count)
+            self._grow_table(2 * len(self._hashes))
+
+    def _grow_table(self, room: int) -> None:
+        added = room - len(self._hashes)
+        self._ends = np.concatenate([self._ends, np.empty(added, np.int64)])
+        self._hashes = np.concatenate([self._hashes, np.empty(added, np.uint64)])
+        self._table = np.full(2 * room, _EMPTY)
+        _enter_hashes(self._table, self._hashes, self.count)
 
 
 @kernel

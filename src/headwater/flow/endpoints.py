@@ -175,6 +175,19 @@ class Transaction(NumberedWriter):
     def prepare(self, number: int) -> None:
         """End the part that is being written, and have it safe under this number."""
 
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part that is being written, and return what has it safe, so that nobody who writes waits for a disk.
+
+        Another thread calls that, once, while records of the next part are written. It may never be called, where the
+        checkpoint came to nothing: then the part after it holds these records too. Who cannot do it does all at once.
+        """
+        self.prepare(number)
+        return _nothing_left
+
+
+def _nothing_left() -> None:
+    """A part is safe already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -182,8 +195,8 @@ class Ledger:
 
     folder: Path  #: for its notes alone, beside the checkpoint
     name: str  #: tells its parts from others' in a table that many write: letters, digits and `-`
-    #: the last part that counts: what was prepared up to it is there, what came after it is gone. None for the last that
-    #: was committed
+    #: the last part that counts: what was prepared up to it is there, what came after it is gone. None, for who never
+    #: prepares, is the last that was committed
     after: int | None = None
 
 

@@ -43,6 +43,11 @@ class KeySlots:
         found: Array = self._index.slots(columns)
         return found
 
+    def reserve(self, count: int) -> None:
+        """Make room for so many keys, which are about to come."""
+        if self.names:
+            self._index.reserve(count)
+
     def slots_of(self, batch: Batch) -> Array:
         """Return the slot of each record's key."""
         if not self.names:

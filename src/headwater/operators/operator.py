@@ -81,8 +81,13 @@ class Operator(ABC):
     def forget(self, select: Select) -> None:  # noqa: B027  most operators have nothing to forget
         """Drop the state of the keys that `select` chooses: they have moved elsewhere."""
 
-    def prepare(self, number: int) -> None:  # noqa: B027  only sinks have
-        """Have what was processed so far safe as part of checkpoint `number`; called right before `snapshot`."""
+    def prepare(self, number: int) -> Callable[[], None] | None:
+        """End what belongs to checkpoint `number`; called right before `snapshot`.
+
+        What is returned, by sinks, has it safe: another thread calls it while more is processed, or nobody does where the
+        checkpoint came to nothing.
+        """
+        return None
 
     def commit(self, number: int) -> None:  # noqa: B027
         """Learn that checkpoint `number` is complete: what was prepared for it may be seen."""

@@ -405,8 +405,8 @@ class Task:
     def _freeze(self, number: int, whole: bool) -> dict[str, Any]:
         """Return what `save` does, with state that is encoded later, and maybe only what of it has changed."""
         assert self.operator is not None
-        self.operator.prepare(number)
-        return {**self._times(), "state": self.operator.freeze(whole=whole)}
+        safe = self.operator.prepare(number)
+        return {**self._times(), "state": self.operator.freeze(whole=whole), "safe": safe}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there."""

@@ -41,10 +41,9 @@ class WriteOperator(Operator):
         letters = dead_letters(self._name, [refused[row] for row in rows.tolist()], batch.take(rows))
         return [(0, batch.take(np.delete(np.arange(batch.length), rows))), (DEAD, letters)]
 
-    def prepare(self, number: int) -> None:
-        """End the part that is being written."""
-        if self._parts is not None:
-            self._parts.prepare(number)
+    def prepare(self, number: int) -> Callable[[], None] | None:
+        """End the part that is being written; what is returned has it safe."""
+        return None if self._parts is None else self._parts.cut(number)
 
     def commit(self, number: int) -> None:
         """Let the parts up to a checkpoint be seen."""

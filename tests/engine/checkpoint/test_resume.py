@@ -311,7 +311,7 @@ class Failing:
 
     def transaction(self, schema, ledger):
         opened = io.JsonLines(self.path).transaction(schema, ledger)
-        for name in ("prepare", "commit"):
+        for name in ("cut", "commit"):
             setattr(opened, name, self._watched(name, getattr(opened, name)))
         return opened
 
@@ -319,7 +319,8 @@ class Failing:
         def watched(number):
             if name in self.failing:
                 raise OSError(f"cannot {name}")
-            call(number)
+            safe = call(number)
+            return self._watched("make safe", lambda number: safe()).__get__(number) if name == "cut" else None
 
         return watched
 
@@ -327,7 +328,8 @@ class Failing:
 def test_a_sink_that_fails_at_the_end_is_named_and_the_next_run_has_all(files):
     source, out, checkpoint = files
     for failing, told in (
-        ("prepare", "step 'write' could not be saved: cannot prepare"),
+        ("cut", "step 'write' could not be saved: cannot cut"),
+        ("make safe", "step 'write' could not be saved: cannot make safe"),
         ("commit", "safe in the check"),
     ):
         sink = Failing(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headwater.data.batch import Batch
@@ -47,10 +48,19 @@ class SimulatedParts(Transaction):
 
     def prepare(self, number: int) -> None:
         """Keep the part; a sink that fails may have kept it all the same."""
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part here; until it is kept, nothing of it outlives a crash."""
         if self._fails("prepare"):
             raise OSError("the sink is not there")
-        self._kept.parts[number] = self._part
-        self._part = []
+        return partial(self._keep, number, len(self._part))
+
+    def _keep(self, number: int, count: int) -> None:
+        if self._fails("prepare"):
+            raise OSError("the sink is not there")
+        self._kept.parts[number] = self._part[:count]
+        del self._part[:count]
         if self._fails("prepare"):
             raise OSError("the sink did not answer")
 

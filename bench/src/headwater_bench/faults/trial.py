@@ -178,7 +178,9 @@ def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
     for task in world.tasks:
         if task.instance.step.is_sink:
             assert task.operator is not None
-            task.operator.prepare(0)
+            safe = task.operator.prepare(0)
+            assert safe is not None
+            safe()
             task.operator.commit(0)
     return _held(sinks), _state(world)
 

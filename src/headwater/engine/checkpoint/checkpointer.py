@@ -149,6 +149,7 @@ class Checkpointer:
             self._gather_ended(number)
             results = self._coordinator.complete()
             assert results is not None
+            self._make_safe(number, results)
             self._write(number, results)
             self._final = number
         if self._final is not None:
@@ -274,7 +275,22 @@ class Checkpointer:
                 f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
             )
 
+    def _make_safe(self, number: int, results: dict[int, Any]) -> bool:
+        """Have what sinks wrote safe on disk, here where no record waits for it; return whether it is."""
+        for index, result in results.items():
+            safe = result.pop("safe", None)
+            if safe is not None:
+                try:
+                    safe()
+                except Exception as error:  # as if the task could not have been saved
+                    self._coordinator.number = number
+                    self._fail(index, number, error)
+                    return False
+        return True
+
     def _complete(self, number: int, results: dict[int, Any]) -> None:
+        if not self._make_safe(number, results):
+            return
         try:
             self._write(number, results)
         except OSError as error:

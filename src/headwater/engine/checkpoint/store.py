@@ -168,30 +168,33 @@ class Store:
     def _content(self, number: int) -> tuple[int | None, dict[str, Any], list[bytes]]:
         """Return what a file says: which it builds on, its index, its states."""
         try:
-            data = memoryview(self._read(self._file(number)))
+            fd = self.disk.open(self._file(number))
         except FileNotFoundError:
             raise ValueError(f"checkpoint {number}, which it builds on, is not there") from None
-        if len(data) < _HEAD.size:
-            raise ValueError(f"it has only {len(data)} bytes")
-        magic, since, length, checksum = _HEAD.unpack_from(data)
-        if magic != _MAGIC:
-            raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
-        index = data[_HEAD.size : _HEAD.size + length]
-        if len(index) != length:
-            raise ValueError(f"it has {len(data):,} bytes where {_HEAD.size + length:,} or more were written")
-        if crc32(index) != checksum:
-            raise ValueError(_WRONG)
-        content: dict[str, Any] = decode(index)
-        states, at = [], _HEAD.size + length
-        for size, expected in content.pop("states"):
-            state = bytes(data[at : at + size])
-            at += size
-            if len(state) != size:
-                raise ValueError(f"it has {len(data):,} bytes where {at:,} or more were written")
-            if crc32(state) != expected:
-                raise ValueError(_WRONG)
-            states.append(state)
+        try:
+            head = self._read(fd, _HEAD.size, 0)
+            if len(head) < _HEAD.size:
+                raise ValueError(f"it has only {len(head)} bytes")
+            magic, since, length, checksum = _HEAD.unpack(head)
+            if magic != _MAGIC:
+                raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
+            content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum))
+            states, at = [], _HEAD.size + length
+            for size, expected in content.pop("states"):
+                states.append(self._checked(fd, size, at, expected))
+                at += size
+        finally:
+            self.disk.close(fd)
         return (None if since < 0 else int(since)), content, states
+
+    def _checked(self, fd: int, size: int, at: int, checksum: int) -> bytes:
+        """Return some bytes of a file, if they are what was written."""
+        if self.disk.size(fd) < at + size:  # before memory is asked for by a length that may be none
+            raise ValueError(f"it has {self.disk.size(fd):,} bytes where {at + size:,} or more were written")
+        data = self._read(fd, size, at)
+        if crc32(data) != checksum:
+            raise ValueError(_WRONG)
+        return data
 
     def _path(self, name: str) -> str:
         return str(self.folder / name)
@@ -199,16 +202,13 @@ class Store:
     def _file(self, number: int) -> str:
         return self._path(f"{number:09d}{_SUFFIX}")
 
-    def _read(self, path: str) -> bytes:
-        fd = self.disk.open(path)
-        try:
-            parts, at = [], 0
-            while part := self.disk.read(fd, _CHUNK, at):
-                parts.append(part)
-                at += len(part)
-            return b"".join(parts)
-        finally:
-            self.disk.close(fd)
+    def _read(self, fd: int, size: int, at: int) -> bytes:
+        """Return up to `size` bytes, those that are there; most often in one piece, without a copy."""
+        parts = []
+        while size and (part := self.disk.read(fd, size, at)):
+            parts.append(part)
+            at, size = at + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _write(self, path: str, parts: Sequence[bytes]) -> None:
         """Write a file whole: under another name until its bytes are safe."""

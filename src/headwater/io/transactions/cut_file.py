@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headwater.errors import InputError
@@ -40,8 +42,15 @@ class CutFile(Transaction):
 
     def prepare(self, number: int) -> None:
         """Take note that a part ends here, once what it wrote is safe."""
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End a part here; more may be behind it when it is safe."""
+        return partial(self._note, number, self._size())
+
+    def _note(self, number: int, end: int) -> None:
         self._sync()
-        self._journal.prepare(number, self._size())
+        self._journal.prepare(number, end)
 
     def commit(self, number: int) -> None:
         """Take note that all parts up to this one count; one that was not prepared ends here."""

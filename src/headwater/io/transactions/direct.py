@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headwater.data.batch import Batch
@@ -34,8 +35,12 @@ class Direct(Transaction):
 
     def prepare(self, number: int) -> None:
         """Wait until nothing is left in a buffer, then take note."""
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """Wait until nothing is left in a buffer, which takes the writer's own thread; the note is for later."""
         flush(self._writer)
-        self._journal.prepare(number)
+        return partial(self._journal.prepare, number)
 
     def commit(self, number: int) -> None:
         """Take note; of what was not prepared, when nothing is left in a buffer."""

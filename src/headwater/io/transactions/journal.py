@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from headwater.errors import InputError
@@ -19,6 +20,7 @@ class Journal:
 
     def __init__(self, path: Path, after: int | None = None) -> None:
         self._path = path
+        self._lock = Lock()  # one thread prepares a part while another commits the one before
         self.committed = -1  #: the last part that is there
         self.parts: dict[
             int, Any
@@ -27,7 +29,7 @@ class Journal:
         self.closed: Any = (
             None  #: what was said when a run closed the sink with nothing left undone; None while it is open
         )
-        self.undone: dict[int, Any] = {}  #: parts that were there, and that the run goes back behind
+        self.undone: dict[int, Any] = {}  #: parts that may have been there, and that the run goes back behind
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
@@ -54,22 +56,30 @@ class Journal:
 
     def prepare(self, number: int, said: Any = None) -> None:
         """Note that a part has ended."""
-        self.parts[number] = said
-        self._write(self.committed, self.parts)
+        with self._lock:
+            self.parts[number] = said
+            self._write(self.committed, self.parts)
 
     def commit(self, number: int, said: Any = None) -> None:
-        """Note that all parts up to this one are there; one that was not prepared ends now."""
-        parts = {number: said, **self.parts}
-        # the one before stays: should its checkpoint be all that can be read, a run goes back to it
-        before = max((part for part in parts if part < number and part <= self.committed), default=number)
-        parts = {part: parts[part] for part in sorted(parts) if part >= before}
-        self._write(number, parts)
-        self.committed, self.parts = number, parts  # once it is so on disk: else it is for the next commit to do
+        """Note that all parts up to this one are there; one that was not prepared ends now.
+
+        One that was prepared is on disk, and who goes on after it says so: that it is committed is written with the next.
+        """
+        with self._lock:
+            prepared = number in self.parts
+            parts = {number: said, **self.parts}
+            # the one before stays: should its checkpoint be all that can be read, a run goes back to it
+            before = max((part for part in parts if part < number and part <= self.committed), default=number)
+            parts = {part: parts[part] for part in sorted(parts) if part >= before}
+            if not prepared:
+                self._write(number, parts)
+            self.committed, self.parts = number, parts  # once it is so on disk: else it is for the next commit to do
 
     def close(self, said: Any) -> None:
         """Note that a run is done with the sink, and how it left it; or, with None, that one has begun with it."""
-        self.closed = said
-        self._write(self.committed, self.parts, said)
+        with self._lock:
+            self.closed = said
+            self._write(self.committed, self.parts, said)
 
     def _go_on(self, after: int | None) -> None:
         """Forget the parts behind the one that counts."""
@@ -85,7 +95,7 @@ class Journal:
                 f"cannot go on after part {after}: {self._path} knows of none behind {max(self.parts, default=-1)}; "
                 "was the checkpoint copied in part?"
             )
-        self.undone = {number: said for number, said in self.parts.items() if after < number <= self.committed}
+        self.undone = {number: said for number, said in self.parts.items() if number > after}
         self.parts = {number: said for number, said in self.parts.items() if number <= after}
         self.committed = after
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Protocol
@@ -52,6 +53,7 @@ class Outbox(Transaction):
     def __init__(self, sink: Any, uplink: Uplink, ledger: Ledger, *, most_bytes: int = _MOST_BYTES) -> None:
         self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
         self._part: list[Batch] = []
+        self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
         self._taken = self._delivered = self._refused = self._attempts = 0
         self._changed = Condition()
         self._until_s: float | None = None  # once it is to end: when at the latest
@@ -82,8 +84,20 @@ class Outbox(Transaction):
 
     def prepare(self, number: int) -> None:
         """Keep the part as a file until it is delivered."""
-        replace_whole(self._file(number, _PREPARED), b"".join(pack(batch) for batch in self._part if batch.length))
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part here; its file is for later."""
+        self._cut[number] = self._part
         self._part = []
+        return partial(self._keep, number)
+
+    def _keep(self, number: int) -> None:
+        """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
+        for part, batches in list(self._cut.items()):
+            if part <= number:
+                replace_whole(self._file(part, _PREPARED), b"".join(pack(each) for each in batches if each.length))
+                del self._cut[part]
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one delivered, from now on."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Refused, Transaction
-from headwater.io.files import explained, replace_whole
+from headwater.io.files import replace_whole
 from headwater.io.sifting import without
 from headwater.io.sqlite import SqliteWriter
 from headwater.io.transactions.frames import batches_in
@@ -26,6 +28,7 @@ class SqliteTable(Transaction):
         self._writer, self._ledger = writer, ledger
         self._prepared: dict[int, list[Batch]] = {}
         self._part: list[Batch] = []  # what was written since the last part ended
+        self._kept: set[int] = set()  # the prepared parts that are files
         self._entered = False  # whether the oldest part that is not committed is in the open transaction
         self._committed = writer.begin(ledger.name)
         try:
@@ -52,14 +55,20 @@ class SqliteTable(Transaction):
 
     def prepare(self, number: int) -> None:
         """Keep the part as a file until it is committed."""
-        path = self._file(number)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explained(error, path, "write") from error
-        replace_whole(path, b"".join(map(pack, self._part)))
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part here; its file is for later."""
         self._prepared[number] = self._part
         self._part = []
+        return partial(self._keep, number)
+
+    def _keep(self, number: int) -> None:
+        """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
+        for part, batches in list(self._prepared.items()):
+            if part <= number and part not in self._kept:
+                replace_whole(self._file(part), b"".join(map(pack, batches)))
+                self._kept.add(part)
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one in the table, and its number with them."""
@@ -83,6 +92,7 @@ class SqliteTable(Transaction):
             self._writer.make_safe()  # before the files that it was kept in are gone
         for part in due:
             del self._prepared[part]
+            self._kept.discard(part)
             self._file(part).unlink(missing_ok=True)
 
     def rollback(self) -> None:

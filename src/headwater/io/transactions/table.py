@@ -8,10 +8,12 @@ that a later attempt will write again.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from threading import Lock
 from uuid import uuid4
 
 import msgspec
@@ -61,6 +63,7 @@ class TableParts(Transaction):
             self._place.unlink()  # what was a file becomes a folder
         self._staged: list[list[str]] = []  # folders and files of the part that is being written
         self._waiting: list[Batch] = []
+        self._lock = Lock()  # one thread writes the files of a part while another lets those of the one before appear
         self._journal = Journal(self._place / _OURS / f"{self._run}.json", ledger.after)
         if self._journal.is_new:
             if anew:
@@ -91,15 +94,27 @@ class TableParts(Transaction):
 
     def prepare(self, number: int) -> None:
         """Have all files of the part written, out of sight."""
-        self._journal.prepare(number, self._ended(number))
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part behind the records that wait now; they do until they are in files."""
+        return partial(self._prepare, number, len(self._waiting))
+
+    def _prepare(self, number: int, count: int) -> None:
+        with self._lock:
+            self._journal.prepare(number, self._ended(number, count))
 
     def commit(self, number: int) -> None:
         """Let all files of the parts up to this one appear."""
+        with self._lock:
+            self._commit(number)
+
+    def _commit(self, number: int) -> None:
         prepared = number in self._journal.parts
         for part in self._journal.parts:
             if self.committed < part < number:
                 self._publish(part, safe=prepared)  # while the journal still names its files
-        self._journal.commit(number, None if prepared else self._ended(number))
+        self._journal.commit(number, None if prepared else self._ended(number, len(self._waiting)))
         self._publish(number, safe=prepared)
         self._sweep()
 
@@ -112,11 +127,11 @@ class TableParts(Transaction):
         self.rollback()
         self._sweep()
 
-    def _ended(self, number: int) -> list[list[str]]:
-        """End a part; return the files that it consists of and the names they will have."""
-        if self._waiting:
-            self.stage(self.staging.write(self._waiting))
-            self._waiting = []  # whatever goes wrong from here on, they are written
+    def _ended(self, number: int, count: int) -> list[list[str]]:
+        """End a part behind so many that wait; return the files that it consists of and the names they will have."""
+        if count:
+            self.stage(self.staging.write(self._waiting[:count]))
+            del self._waiting[:count]  # whatever goes wrong from here on, they are written
         files = [
             [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.parquet")]
             for count, (folder, staged) in enumerate(self._staged)
