@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
     if kind is str:
         return value if _is_unicode(value) else Ext(_CODES[str], value.encode("utf-8", "surrogatepass"))
     if kind is list:
-        return [_plain(item) for item in value]
+        return value if _all_plain(value) else [_plain(item) for item in value]
     if kind is dict and all(type(key) is str and _is_unicode(key) for key in value):
         return {key: _plain(item) for key, item in value.items()}
     if kind not in _FORMS and isinstance(value, np.generic):
@@ -81,6 +81,12 @@ def _plain(value: Any) -> Any:
             "make it numbers, text, lists, tuples, sets or dicts of such"
         )
     return Ext(_CODES[kind], _pack(_plain(_FORMS[kind][0](value))))
+
+
+def _all_plain(values: list[Any]) -> bool:
+    """Say whether all are known at a glance to be stored as they are: most lists are of numbers, and long."""
+    kinds = set(map(type, values))
+    return kinds <= _PLAIN or (kinds == {int} and min(values) >= -(2**63) and max(values) < 2**63)
 
 
 def _extension(code: int, data: memoryview) -> Any:
