@@ -10,7 +10,7 @@ from headwater.engine.checkpoint.recovery import Recovery
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import HeadwaterError
 from headwater.operators.keyed import ScanOperator
-from headwater.operators.task import Saving, Task
+from headwater.operators.saving import Saver, Saving
 from headwater.sim.disk import SimulatedDisk
 from headwater_bench.faults import Trial, ViolationError
 from headwater_bench.faults.sinks import SimulatedParts
@@ -72,7 +72,7 @@ def queue_not_put_back(patched):
 
 def barrier_before_saving(patched):
     """A task says that it is saved as of later than its barrier went on: what comes by other channels is in its state."""
-    patched.setattr(Task, "_keep", lambda self, *kept: None)
+    patched.setattr(Saver, "keep", lambda self, *kept: None)
 
 
 def position_too_far(patched):

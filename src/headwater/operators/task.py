@@ -403,7 +403,10 @@ class Task:
         return {**self.channels.save(), "watermark": self.watermark, "ended": self.ended or self._has_ended}
 
     def _freeze(self, number: int, whole: bool) -> dict[str, Any]:
-        """Return what `save` does, with state that is encoded later, and maybe only what of it has changed."""
+        """Return what `save` does, with state that is encoded later, and maybe only what of it has changed.
+
+        `safe` is what a sink has yet to do for the checkpoint, by any thread; None where there is nothing.
+        """
         assert self.operator is not None
         safe = self.operator.prepare(number)
         return {**self._times(), "state": self.operator.freeze(whole=whole), "safe": safe}
