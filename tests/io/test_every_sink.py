@@ -23,6 +23,7 @@ ELSEWHERE = {
     "Discard": "nowhere",
     "Failing": "nowhere",
     "Forward": "forwarding/test_forward.py",
+    "Http": "posting/test_http.py",
     "Jdbc": "on Spark only",
     "Kafka": "test_kafka.py",
     "Mqtt": "test_mqtt.py",

@@ -13,6 +13,7 @@ from headwater.data.batch import Batch
 from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.errors import InputError
+from headwater.io.json.arrays import cut_array
 from headwater.io.json.columns import JsonColumns
 from headwater.io.json.texts import JsonTexts
 from headwater.io.records import JsonDecoder, json_lines
@@ -114,3 +115,34 @@ def test_what_has_no_json_form_is_told_by_columns_too():
     schema = Schema.of({"v": object, "n": int})
     with pytest.raises(InputError, match="cannot be written as JSON"):
         JsonTexts(schema).of(Batch.of({"v": [object()], "n": [1]}, schema))
+
+
+objects = st.dictionaries(
+    st.text(max_size=4), st.recursive(st.one_of(st.none(), st.text(max_size=6), st.integers()), st.lists)
+)
+
+
+def cut(body):
+    data = np.frombuffer(bytearray(body), np.uint8)
+    ends = np.zeros(body.count(b"{") + 1, np.int32)
+    count = int(cut_array(data, ends[1:]))
+    return None if count < 0 else Text(data, ends[: count + 1]).bytes_list()
+
+
+@given(st.lists(objects, max_size=5), st.booleans(), blanks)
+def test_an_array_is_cut_into_its_objects(records, indented, blank):
+    body = (blank + json.dumps(records, indent=1 if indented else None, ensure_ascii=False) + blank).encode()
+    assert [json.loads(each) for each in cut(body)] == records
+
+
+@given(st.text('[]{}",\\ a', max_size=12))
+def test_what_is_cut_is_the_array_that_it_is_where_it_is_one(text):
+    found = cut(text.encode())
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return  # an object of it may be none, which who reads it finds out
+    if isinstance(said, list) and all(isinstance(each, dict) for each in said):
+        assert [json.loads(each) for each in found] == said
+    else:
+        assert found is None

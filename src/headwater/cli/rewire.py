@@ -9,7 +9,7 @@ from headwater.errors import FlowError, listed
 from headwater.flow import Flow, Schema
 from headwater.flow.endpoints import Source, at_rate, from_file
 from headwater.flow.steps import Kind, Read, Write
-from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay
+from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay, Webhook
 
 _BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
 
@@ -41,7 +41,7 @@ def rewired(
 
 def _at_rate(source: Source, rate: float) -> Source:
     """Return the same records at another rate: by what makes them, or replayed."""
-    if isinstance(source, Mqtt | Kafka):
+    if isinstance(source, Mqtt | Kafka | Webhook):
         raise FlowError(
             f"--rate replays what a source holds, and {source} has no end; leave it out, or give --input FILE"
         )

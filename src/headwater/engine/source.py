@@ -141,6 +141,7 @@ class SourceThread:
         assert reader is not None
         linger = Linger(0.0 if self._inner else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
+        committed = position_of(reader)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()
@@ -158,11 +159,13 @@ class SourceThread:
                 self.held += batch.length
                 self.task.took(batch.length)
                 self._emit(batch, place)
-                if self.run.checkpointer is None and not self.run.aborted:  # the flow has it in its own hands
-                    commit(reader, position_of(reader))
             else:
                 self._pass(place)  # it may have passed over what is no record
                 self._unspill(wait=False)
+            if batch.length or place.position != committed:
+                committed = place.position
+                if self.run.checkpointer is None and not self.run.aborted:  # the flow has it in its own hands
+                    commit(reader, place.position)
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
             chunk = linger.next_chunk(options.chunk, most)

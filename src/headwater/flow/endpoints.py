@@ -38,8 +38,10 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
-A writer that gathers records may have `flush()`, which brings them where they belong. One that brings them there later, or
-not at all, may have `account()`, which says how many, for the report; it is asked after `close` too.
+A writer that gathers records may have `flush()`, which brings them where they belong. One whose other side knows what it was
+sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again. One that
+brings them there later, or not at all, may have `account()`, which says how many, for the report; it is asked after `close`
+too.
 """
 
 from __future__ import annotations

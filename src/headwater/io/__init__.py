@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwater.io.forwarding import forward as forward
     from headwater.io.generator import Generate as Generate
     from headwater.io.generator import Replay as Replay
+    from headwater.io.http import Http as Http
+    from headwater.io.http import Webhook as Webhook
     from headwater.io.jdbc import Jdbc as Jdbc
     from headwater.io.jsonl import JsonLines as JsonLines
     from headwater.io.kafka import Kafka as Kafka
@@ -41,6 +43,7 @@ _HOMES = {
     "Failing": "memory",
     "Forward": "forwarding",
     "Generate": "generator",
+    "Http": "http",
     "Items": "memory",
     "Jdbc": "jdbc",
     "JsonLines": "jsonl",
@@ -52,8 +55,9 @@ _HOMES = {
     "Replay": "generator",
     "SpillFile": "spill",
     "Sqlite": "sqlite",
-    "forward": "forwarding",
+    "Webhook": "http",
     "Will": "mqtt",
+    "forward": "forwarding",
 }
 
 __all__ = sorted(_HOMES)

@@ -11,7 +11,7 @@ from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Delivery, Sink, check_sink, delivery_of
 from headwater.flow.places import Place
-from headwater.io.forwarding.amounts import bytes_per_second, nbytes
+from headwater.io.amounts import bytes_per_second, nbytes
 from headwater.io.forwarding.writer import ForwardWriter
 from headwater.io.log import Bounds
 

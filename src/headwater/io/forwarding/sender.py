@@ -49,11 +49,12 @@ class Sender:
         first: Callable[[], int],
         *,
         name: str,
+        key: str,
         rate: int | None,
         age_s: float | None,
     ) -> None:
         self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
-        self._name, self._rate, self._age_s = name, rate, age_s
+        self._name, self._key, self._rate, self._age_s = name, key, rate, age_s
         self.forwarded = self.refused = self.attempts = 0  #: records that arrived, that never can; attempts that failed
         self.dropped: Counter[str] = Counter()
         self._writer: Writer | None = None
@@ -118,11 +119,19 @@ class Sender:
             self.dropped["too old"] += entry.records
             return
         batch = unpack_frame(entry.data)
-        refused = self._writer.write(batch) or {}
+        refused = self._write(batch, entry.position) or {}
         if refused:
             self._on_refused(batch, refused)
             self.refused += len(refused)
         self._counted += batch.length - len(refused)
+
+    def _write(self, batch: Batch, position: int) -> Refused | None:
+        """Write records, by a name that is the same whenever they are sent where the other side can know it."""
+        keyed: Callable[[Batch, str], Refused] | None = getattr(self._writer, "write_keyed", None)
+        if keyed is not None:
+            return keyed(batch, f"{self._key}-{position}")
+        assert self._writer is not None
+        return self._writer.write(batch)
 
     def _paced(self, entry: Entry) -> bool:
         """Wait until the rate lets an entry go; False if it is time to end instead."""

@@ -6,6 +6,7 @@ import logging
 import time
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Sink
+from headwater.io.files import explained, replace_whole
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.forwarding.turns import Newest, Oldest
@@ -63,6 +65,7 @@ class ForwardWriter:
             partial(keep_refused, folder, self._name),
             lambda: self._log.first,
             name=self._name,
+            key=_name_of(folder),
             rate=rate,
             age_s=bounds.age_s,
         )
@@ -144,6 +147,17 @@ class ForwardWriter:
             return [(None, 0)]
         values = np.clip(np.asarray(_plain(batch[self._priority])), 0, 254)
         return [(np.flatnonzero(values == value), int(value)) for value in np.unique(values)[::-1]]
+
+
+def _name_of(folder: Path) -> str:
+    """Return a name that a log has for good, and no other: by it and its position an entry is known to the other side."""
+    path = folder / "name"
+    try:
+        if not path.exists():
+            replace_whole(path, token_hex(6).encode())
+        return path.read_text()
+    except OSError as error:
+        raise explained(error, path, "read") from error
 
 
 def _plain(column: Any) -> Any:

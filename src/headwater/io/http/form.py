@@ -1,0 +1,36 @@
+"""Records as the body of a request."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.io.http.endpoint import BodyForm
+from headwater.io.json.texts import JsonTexts
+
+_TYPES: dict[BodyForm, str] = {
+    "lines": "application/x-ndjson",
+    "array": "application/json",
+    "object": "application/json",
+}
+
+
+class Form:
+    """How records of a schema become bodies.
+
+    >>> Form("array", Schema.of({"n": int})).body(Batch.of({"n": [1, 2]}))
+    b'[{"n":1},{"n":2}]'
+    """
+
+    def __init__(self, form: BodyForm, schema: Schema) -> None:
+        self.content_type = _TYPES[form]
+        self._form, self._texts = form, JsonTexts(schema)
+
+    def body(self, batch: Batch) -> bytes:
+        """Return records as bytes; raises InputError if one has no JSON form."""
+        texts = self._texts.of(batch)
+        start, stop = int(texts.offsets[0]), int(texts.offsets[-1])
+        between = b"\n" if self._form == "lines" else b","
+        joined = np.insert(texts.data[start:stop], texts.offsets[1:-1] - start, between[0]).tobytes()
+        return joined + b"\n" if self._form == "lines" else b"[" + joined + b"]" if self._form == "array" else joined

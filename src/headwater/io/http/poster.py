@@ -1,0 +1,112 @@
+"""Posting a request, and what the answers mean."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from headwater.errors import InputError
+from headwater.io.http.endpoint import Http
+
+_REFUSED = (400, 413, 422)  #: what the server says of the records, rather than of itself or of us
+_HEARD = 2**16  #: bytes of an answer that are read
+_TOLD = 200  #: signs of it that are told
+_HINTS = {
+    401: "is the token right?",
+    403: "is the token right?",
+    404: "is the path right?",
+    405: "is the path right?",
+}
+
+
+class UnreachedError(Exception):
+    """The server did not take a request, for a reason that may pass; it may say after how many seconds."""
+
+    def __init__(self, why: str, after_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.after_s = after_s
+
+
+class Poster:
+    """A connection to a server, made when it is needed; one thread uses it."""
+
+    def __init__(self, sink: Http) -> None:
+        parts = urlsplit(sink.url)
+        self._sink = sink
+        self._host, self._port = parts.hostname or "", parts.port
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"User-Agent": "headwater", **sink.headers}
+        if sink.token is not None:
+            self._headers["Authorization"] = f"Bearer {sink.token}"
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._tls = ssl.create_default_context(cafile=sink.ca)
+                if sink.certificate is not None:
+                    self._tls.load_cert_chain(sink.certificate, sink.key)
+            except (OSError, ssl.SSLError) as error:
+                raise InputError(f"cannot use the files for TLS with {sink}: {error}") from error
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes, content_type: str, key: str) -> None:
+        """Have the server take a body; raises InputError if it refuses these records, UnreachedError for all else."""
+        headers = {**self._headers, "Content-Type": content_type, "Idempotency-Key": key}
+        try:
+            answer, said = self._asked(body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            why = str(error) or type(error).__name__
+            raise UnreachedError(f"cannot post to {self._sink}: {why}; is a server running there?") from None
+        if 200 <= answer.status < 300:
+            return
+        text = f"{self._sink} answers {answer.status} {answer.reason}: {_short(said)}".rstrip(": ")
+        if answer.status in _REFUSED:
+            raise InputError(text)
+        if answer.status in _HINTS:
+            text += f"; {_HINTS[answer.status]}"
+        if 300 <= answer.status < 400:
+            text += f"; it says that it is at {answer.headers.get('Location', 'another place')}: give that URL"
+        raise UnreachedError(text, _seconds(answer.headers.get("Retry-After")))
+
+    def close(self) -> None:
+        """Let the connection go."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _asked(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request and read the answer; a connection that was kept may have been ended by the other side."""
+        kept = self._connection
+        if kept is not None:
+            try:
+                return self._answer(kept, body, headers)
+            except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest):
+                self.close()
+        made: type[http.client.HTTPConnection] = http.client.HTTPConnection
+        more: dict[str, Any] = {}
+        if self._tls is not None:
+            made, more = http.client.HTTPSConnection, {"context": self._tls}
+        self._connection = made(self._host, self._port, timeout=self._sink.timeout_s, **more)
+        return self._answer(self._connection, body, headers)
+
+    def _answer(
+        self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection.request("POST", self._target, body, headers)
+        answer = connection.getresponse()
+        said = answer.read(_HEARD)
+        if answer.will_close or not answer.isclosed():
+            self.close()
+        return answer, said
+
+
+def _short(said: bytes) -> str:
+    text = " ".join(said.decode(errors="replace").split())
+    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+
+
+def _seconds(after: str | None) -> float:
+    """Return for how long a server asks to be left alone; a date is not worth its trouble."""
+    return min(float(after), 3600.0) if after is not None and after.isascii() and after.isdigit() else 0.0

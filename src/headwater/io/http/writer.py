@@ -1,0 +1,117 @@
+"""Posting records as they come."""
+
+from __future__ import annotations
+
+import random
+import time
+from secrets import token_hex
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import InputError
+from headwater.flow.endpoints import Refused
+from headwater.io.http.endpoint import Http
+from headwater.io.http.form import Form
+from headwater.io.http.poster import Poster, UnreachedError
+from headwater.io.sifting import attempted
+
+_FIRST_S, _MOST_S = 0.1, 5.0  #: between two attempts
+
+
+class Posts:
+    """Records as requests, each with a key that its records give it: the same when they are sent again."""
+
+    def __init__(self, sink: Http, schema: Schema) -> None:
+        self.records, self._form, self._poster = sink.records, Form(sink.form, schema), Poster(sink)
+        self._taken: set[str] = set()  # keys of requests that the server took, of what is not there as a whole
+
+    def post(self, batch: Batch, key: str, first: int = 0) -> Refused:
+        """Post records, which are known by a key and the number of the first; return those that the server refuses.
+
+        Raises UnreachedError if it does not take one of the requests, for now: they are to be posted again, all of them.
+        """
+        refused: Refused = {}
+        for start in range(0, batch.length, self.records):
+            part = batch.slice(start, min(batch.length, start + self.records))
+            unfit = attempted(part, _Numbered(self, key, first + start).post)
+            refused |= {start + row: why for row, why in unfit.items()}
+        return refused
+
+    def post_one(self, batch: Batch, key: str) -> None:
+        """Post one request, unless the server took it when this was tried before; raises InputError if it refuses it."""
+        if key not in self._taken:
+            self._poster.post(self._form.body(batch), self._form.content_type, key)
+            self._taken.add(key)
+
+    def forget(self) -> None:
+        """Remember no more what was taken: all of it was, and nobody will post it again."""
+        self._taken.clear()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._poster.close()
+
+
+class _Numbered:
+    """Posts parts of some records, and knows which each part has: they are tried in order, halves after wholes."""
+
+    def __init__(self, posts: Posts, key: str, first: int) -> None:
+        self._posts, self._key, self._next = posts, key, first
+
+    def post(self, part: Batch) -> None:
+        key = f"{self._key}-{self._next}-{self._next + part.length}"
+        try:
+            self._posts.post_one(part, key)
+        except InputError:
+            if part.length == 1:
+                self._next += 1  # it is refused, and left behind
+            raise
+        self._next += part.length
+
+
+class HttpWriter:
+    """An open URL; a batch that is written is there."""
+
+    def __init__(self, sink: Http, schema: Schema) -> None:
+        self._posts, self._patience_s = Posts(sink, schema), sink.patience_s
+        self._name, self._number = token_hex(6), 0
+
+    def write(self, batch: Batch) -> Refused:
+        """Post records, and try again for a while what is not taken; the rest is refused with the reason."""
+        self._number += 1
+        done = 0
+        refused: Refused = {}
+        until_s, failures = 0.0, 0
+        while done < batch.length:  # a request at a time, so that what was taken is known
+            part = batch.slice(done, min(batch.length, done + self._posts.records))
+            try:
+                unfit = self._posts.post(part, f"{self._name}-{self._number}", done)
+            except UnreachedError as error:
+                until_s = until_s if failures else time.monotonic() + self._patience_s
+                failures += 1
+                pause_s = max(
+                    min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 10)) * random.uniform(0.5, 1), error.after_s
+                )
+                if time.monotonic() + pause_s > until_s:
+                    if not done:
+                        raise InputError(str(error)) from None
+                    return refused | dict.fromkeys(range(done, batch.length), str(error))
+                time.sleep(pause_s)
+                continue
+            refused |= {done + row: why for row, why in unfit.items()}
+            self._posts.forget()
+            done, failures = done + part.length, 0
+        return refused
+
+    def write_keyed(self, batch: Batch, key: str) -> Refused:
+        """Post records under a key that is theirs; raises InputError if not all are taken: then call it again, likewise."""
+        try:
+            refused = self._posts.post(batch, key)
+        except UnreachedError as error:
+            raise InputError(str(error)) from None
+        self._posts.forget()
+        return refused
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._posts.close()

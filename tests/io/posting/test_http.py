@@ -1,0 +1,169 @@
+"""The HTTP sink, against a server in a process of its own: what arrives, is tried again, and is there after kills."""
+
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from headwater import Flow, engine, io
+from headwater.data.schema import Schema
+from headwater.errors import FlowError, InputError
+from headwater.flow.guarantees import guarantees
+from headwater.io.http.form import Form
+from headwater.io.http.uplink import HttpUplink
+from killed import killed_until
+
+PATIENCE_S = 30
+NUMBERS = {"n": int}
+
+
+def posting(sink, source):
+    flow = Flow("posting")
+    flow.read("in", source).write("out", sink)
+    return flow
+
+
+def items(count):
+    return io.Items([{"n": n} for n in range(count)], NUMBERS)
+
+
+def keys(server):
+    with sqlite3.connect(server.base) as base:
+        return [key for (key,) in base.execute("SELECT DISTINCT key FROM records")]
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "object"])
+def test_records_are_posted_with_a_key_for_each_request(taking, form):
+    server = taking()
+    report = engine.run(posting(io.Http(server.url, form=form, records=30, token="t"), items(20)))
+    assert server.taken() == list(range(20))
+    assert report.dead_letters == 0
+    assert len(keys(server)) >= (20 if form == "object" else 1)
+    with sqlite3.connect(server.base) as base:
+        assert base.execute("SELECT DISTINCT said FROM records").fetchall() == [("Bearer t",)]
+
+
+def test_a_body_is_what_the_server_would_write():
+    schema = Schema.of({"id": str, "x": float, "at": "time"})
+    batch = (
+        io.Items([{"id": 'a"\n', "x": None, "at": 0}, {"id": "b", "x": 0.5, "at": None}], schema).open(print).read(9, 0)
+    )
+    lines = b'{"id":"a\\"\\n","x":null,"at":"1970-01-01T00:00:00.000000Z"}\n{"id":"b","x":0.5,"at":null}\n'
+    assert Form("lines", schema).body(batch) == lines
+    assert Form("array", schema).body(batch) == b"[" + lines.strip().replace(b"}\n{", b"},{") + b"]"
+
+
+def test_a_record_that_the_server_refuses_costs_that_record_alone(taking):
+    server = taking("--refuse", "42")
+    flow = posting(io.Http(server.url), items(100))
+    flow.dead_letters.write("kept", dead := io.Collect())
+    engine.run(flow)
+    assert sorted(server.taken()) == [n for n in range(100) if n != 42]
+    assert [row["record"] for row in dead.records] == ['{"n":42}']
+    assert "422" in dead.records[0]["error"]
+    assert "n 42 is unlucky" in dead.records[0]["error"]
+
+
+def test_a_server_that_answers_with_an_error_is_asked_again_with_the_same_key(taking):
+    server = taking("--lossy", "0.5")
+    report = engine.run(posting(io.Http(server.url, records=10, patience="20 s"), items(100)))
+    assert server.taken() == list(range(100))
+    assert report.dead_letters == 0
+
+
+def test_requests_that_were_taken_are_not_sent_again_because_a_later_one_was_not(taking):
+    server = taking("--lossy", "0.5")  # forty in a row would never come through
+    uplink = HttpUplink(io.Http(server.url, records=5), Schema.of(NUMBERS))
+    batch, failures = items(200).open(print).read(200, 0), 0
+    while failures < 500:
+        try:
+            assert uplink.deliver("name", 7, [batch]) == []
+            break
+        except InputError:
+            failures += 1
+    uplink.close()
+    assert failures < 500
+    assert server.taken() == list(range(200))
+
+
+def test_without_a_checkpoint_what_a_server_does_not_take_becomes_dead_letters(port):
+    report = engine.run(posting(io.Http(f"http://127.0.0.1:{port}/", patience="100 ms"), items(10)))
+    assert report.dead_letters == 10
+
+
+def test_with_a_checkpoint_records_wait_for_a_server_that_is_away(taking, tmp_path):
+    server = taking()
+    server.kill()
+    flow = posting(io.Http(server.url, token="wrong"), items(500))
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.dead_letters == 0
+    assert report.extra["sinks"]["out"]["waiting"] == 500
+    server.start()
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.extra["sinks"]["out"]["waiting"] == 0
+    assert server.taken() == list(range(500))
+
+
+def test_what_is_forwarded_has_the_same_key_whenever_it_is_sent(taking, tmp_path):
+    server = taking("--lossy", "0.4")
+    sink = io.forward(io.Http(server.url, records=50), tmp_path / "log", linger="1 s")
+    for _ in range(30):
+        report = engine.run(posting(sink, items(0)) if server.taken() else posting(sink, items(100)))
+        if report.extra["sinks"]["out"]["waiting"] == 0:
+            break
+    assert server.taken() == list(range(100))
+
+
+def test_nothing_is_lost_or_twice_when_the_flow_and_the_server_are_killed(taking, tmp_path):
+    server, checkpoint, count = taking("--lossy", "0.05"), tmp_path / "checkpoint", 2000
+    ending = threading.Event()
+
+    def kill_the_server():
+        chance = random.Random(3)
+        while not ending.wait(0.1 + chance.random() * 0.4):
+            server.kill()
+            server.start()
+
+    def run():
+        source = io.Generate(lambda numbers: {"n": numbers}, NUMBERS, rate=2000, count=count)
+        engine.run(posting(io.Http(server.url, records=100, once=True), source), checkpoint=checkpoint, every="30 ms")
+
+    killing = threading.Thread(target=kill_the_server)
+    killing.start()
+    try:
+        killed_until(lambda: False, run, kills=6, longest_s=0.4, ends=True)
+    finally:
+        ending.set()
+        killing.join(PATIENCE_S)
+    end = time.monotonic() + PATIENCE_S
+    while len(server.taken()) < count and time.monotonic() < end:
+        run()  # a run that ends leaves what it cannot deliver at once to the next one
+    counts = Counter(server.taken())
+    assert {n for n in range(count) if n not in counts} == set()  # lost
+    assert {n: many for n, many in counts.items() if many > 1} == {}  # twice
+
+
+def test_what_holds_depends_on_whether_the_server_knows_its_keys():
+    for once, holds in ((False, "at least once"), (True, "exactly once")):
+        flow = posting(io.Http("http://localhost/", once=once), io.Generate(lambda n: {"n": n}, NUMBERS, rate=1))
+        assert [each.holds for each in guarantees(flow)] == [holds]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "told"),
+    [
+        ("localhost:80", {}, "http://host/path"),
+        ("https://", {}, "http://host/path"),
+        ("http://me:s3cret@host/", {}, "not in the URL"),
+        ("http://host/", {"form": "line"}, "did you mean 'lines'"),
+        ("http://host/", {"records": 0}, "1 or more"),
+        ("http://host/", {"headers": {"X": "a\r\nY: b"}}, "line break"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_sent(url, options, told):
+    with pytest.raises(FlowError, match=told) as raised:
+        io.Http(url, **options)
+    assert "s3cret" not in str(raised.value)

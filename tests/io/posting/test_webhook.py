@@ -1,0 +1,388 @@
+"""The webhook source: what it takes, what it answers, and what is there after its flow was killed."""
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from headwater import Flow, engine, io
+from headwater.errors import FlowError, InputError
+from headwater.flow.guarantees import guarantees
+from headwater.io.http.reader import WebhookReader
+from killed import killed_until
+
+PATIENCE_S = 30
+LEVELS = {"sensor": str, "height": float}
+
+
+class Serving:
+    """An open webhook, of which a thread takes all records as a runner would."""
+
+    def __init__(self, source, *, taking=True):
+        self.rejected, self.rows, self._ending = [], [], threading.Event()
+        self.reader = source.open(lambda text, why: self.rejected.append((text, why)))
+        self._tls = source.certificate
+        self._thread = threading.Thread(target=self._take)
+        if taking:
+            self._thread.start()
+
+    def _take(self):
+        while not self._ending.is_set():
+            batch = self.reader.read(100, 0.02)
+            self.rows += batch.rows()
+            self.reader.commit(self.reader.position)
+
+    def post(self, body, path="/", method="POST", **headers):
+        if self._tls:
+            context = ssl.create_default_context(cafile=self._tls)
+            connection = http.client.HTTPSConnection("localhost", self.reader.port, context=context, timeout=PATIENCE_S)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.reader.port, timeout=PATIENCE_S)
+        connection.request(method, path, body, {name.replace("_", "-"): said for name, said in headers.items()})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        connection.close()
+        return answer.status, said
+
+    def close(self):
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.reader.close()
+
+
+@pytest.fixture
+def serving():
+    opened = []
+
+    def make(taking=True, **options):
+        opened.append(Serving(io.Webhook(0, LEVELS, **options), taking=taking))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b'{"sensor": "a", "height": 1}', 1),
+        (b'{\n  "sensor": "a",\n  "height": 1\n}\n', 1),
+        (b'[{"sensor": "a", "height": 1}]', 1),
+        (b' [ {"sensor": "a", "height": 1} ,\n{"sensor": "b", "x": [1, "]}", {"y": "\\""}]} ] ', 2),
+        (b'{"sensor": "a", "height": 1}\n\n{"sensor": "b"}\n', 2),
+        (b'\xef\xbb\xbf{"sensor": "a", "height": 1}', 1),
+        ([b'{"sensor": "a", ', b'"height": 1}\r\n{"sensor": "b"}'], 2),  # in chunks
+        (b"[]", 0),
+    ],
+)
+def test_objects_arrays_and_lines_are_taken(serving, body, count):
+    server = serving()
+    assert server.post(body) == (200, {"taken": count})
+    expected = [{"sensor": "a", "height": 1.0}, {"sensor": "b", "height": None}]
+    assert server.rows == expected[:count]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "the body is empty"),
+        (b'{"sensor": 1}', "record 1: sensor: expected text, got int"),
+        (b'[{"sensor": "a"}, {"height": "high"}]', "record 2: height: expected float, got str"),
+        (b'{"sensor": "a"}\n\n{"sensor": \n', "record 3: not JSON"),
+        (b'[{"sensor": "a"}, 3]', "record 2: expected object, got int"),
+        (b'[{"sensor": "a"}', "the body is not JSON: Input data was truncated"),
+        (b'[{"sensor": "a"}] []', "the body is not JSON"),
+        (b"sensor=a", "record 1: not JSON"),
+    ],
+)
+def test_a_request_with_what_does_not_fit_is_refused_as_a_whole_and_told_why(serving, body, told):
+    server = serving()
+    status, said = server.post(body)
+    assert status == 400
+    assert told in said["error"]
+    assert server.rows == server.rejected == []
+
+
+def test_what_does_not_fit_becomes_dead_letters_where_that_is_asked_for(serving):
+    server = serving(bad="dead letter")
+    body = b'[{"sensor": "a"}, {"sensor": 2}, {"sensor": "c"}]'
+    assert server.post(body) == (200, {"taken": 2, "dead_letters": 1})
+    assert server.post(b"{") == (200, {"taken": 0, "dead_letters": 1})
+    assert [row["sensor"] for row in server.rows] == ["a", "c"]
+    assert server.rejected[0] == ('{"sensor": 2}', "record 2 of a request: sensor: expected text, got int")
+    assert len(server.rejected) == 2
+
+
+def test_a_flow_without_a_checkpoint_answers_when_all_of_a_request_were_dead_letters(port):
+    flow = Flow("levels")
+    flow.read("in", io.Webhook(port, LEVELS, bad="dead letter")).write("out", kept := io.Collect())
+    run = engine.start(flow)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for body, taken in ((b'{"sensor": 1}', 0), (b'{"sensor": "a"}', 1)):
+            connection.request("POST", "/", body)
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["taken"]) == (200, taken)
+        connection.close()
+    finally:
+        run.stop()
+        report = run.wait(PATIENCE_S)
+    assert [row["sensor"] for row in kept.records] == ["a"]
+    assert report.dead_letters == 1
+
+
+def test_who_lacks_the_token_is_refused(serving):
+    server = serving(token="s3cret")
+    for given in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "s3cret"}, {"Authorization": "Bearer ä"}):
+        status, said = server.post(b'{"sensor": "a"}', **given)
+        assert status == 401
+        assert "Authorization: Bearer" in said["error"]
+    assert server.post(b'{"sensor": "a"}', Authorization="Bearer s3cret")[0] == 200
+    assert len(server.rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "told"),
+    [
+        ({"path": "/other"}, 404, "records go to /"),
+        ({"method": "GET", "body": None}, 405, "by POST"),
+        ({"method": "PUT"}, 405, "by POST"),
+        ({"Content_Encoding": "gzip"}, 415, "gzip"),
+        ({"Content_Length": "x"}, 400, "Content-Length is a number"),
+        ({"Content_Length": "3", "Transfer_Encoding": "chunked"}, 400, "either Content-Length"),
+        ({"body": b" " * 2000}, 413, "1,000 bytes"),
+        ({"body": [b" " * 600, b" " * 600]}, 413, "1,000 bytes"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told(serving, given, status, told):
+    server = serving(largest=1000)
+    answer, said = server.post(**{"body": b'{"sensor": "a"}', **given})
+    assert (answer, told in said["error"]) == (status, True), said
+    assert server.post(b'{"sensor": "a"}')[0] == 200
+
+
+def test_a_full_buffer_is_told_at_once_and_what_is_not_taken_in_time_is_not_kept(serving):
+    server = serving(taking=False, buffer=60, largest=60, patience="300 ms")
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(server.post(b'{"sensor": "one"}' + b" " * 30)))
+    waiting.start()
+    end = time.monotonic() + PATIENCE_S
+    while not server.reader._inbox._waiting and time.monotonic() < end:
+        time.sleep(0.01)
+    status, said = server.post(b'{"sensor": "two"}')
+    assert (status, "send it again later" in said["error"]) == (429, True)
+    waiting.join(PATIENCE_S)
+    assert answers[0][0] == 503
+    assert "none of it is kept" in answers[0][1]["error"]
+    assert server.reader.read(10, 0.0).length == 0
+
+
+def test_what_was_handed_out_and_never_committed_is_answered_with_doubt(serving):
+    server = serving(taking=False)
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(server.post(b'{"sensor": "one"}')))
+    waiting.start()
+    assert server.reader.read(10, PATIENCE_S).length == 1
+    server.close()
+    waiting.join(PATIENCE_S)
+    assert answers[0][0] == 503
+    assert "the same Idempotency-Key" in answers[0][1]["error"]
+
+
+def test_a_request_that_comes_again_is_taken_once_also_by_a_later_reader_and_also_where_it_was_taken_in_part(serving):
+    server = serving(keyed=True)
+    assert server.post(b'{"sensor": "a"}')[0] == 400  # no key
+    assert server.post(b'{"sensor": "a"}', Idempotency_Key="k1") == (200, {"taken": 1})
+    assert server.post(b'{"sensor": "a"}', Idempotency_Key="k1") == (200, {"taken": 1, "before": True})
+    assert len(server.rows) == 1
+
+    half = Serving(io.Webhook(0, LEVELS, keyed=True), taking=False)
+    body = b'[{"sensor": "b"}, {"sensor": "c"}, {"sensor": "d"}]'
+    sender = threading.Thread(target=lambda: half.post(body, Idempotency_Key="k2"))
+    sender.start()
+    first = half.reader.read(2, PATIENCE_S)
+    known = half.reader.known
+    half.close()
+    sender.join(PATIENCE_S)
+    assert [row["sensor"] for row in first.rows()] == ["b", "c"]
+
+    later = io.Webhook(0, LEVELS, keyed=True).open(pytest.fail, known)
+    sender = threading.Thread(target=lambda: later_answers.append(_post(later.port, body, "k2")))
+    later_answers = []
+    sender.start()
+    rest = later.read(10, PATIENCE_S)
+    later.commit(later.position)
+    sender.join(PATIENCE_S)
+    assert [row["sensor"] for row in rest.rows()] == ["d"]
+    assert later_answers == [200]
+    assert _post(later.port, body, "k2") == 200
+    later.close()
+
+
+def test_two_that_send_the_same_at_once_are_both_answered_and_it_is_there_once(serving):
+    server = serving(taking=False, keyed=True)
+    answers = []
+    senders = [
+        threading.Thread(target=lambda: answers.append(server.post(b'{"sensor": "a"}', Idempotency_Key="k")))
+        for _ in range(4)
+    ]
+    for sender in senders:
+        sender.start()
+    count, end = 0, time.monotonic() + PATIENCE_S
+    while any(sender.is_alive() for sender in senders) and time.monotonic() < end:
+        count += server.reader.read(10, 0.02).length
+        server.reader.commit(server.reader.position)
+    assert count == 1
+    assert [status for status, _ in answers] == [200] * 4
+
+
+def test_a_text_is_taken_as_it_is(serving):
+    server = Serving(io.Webhook(0, {"line": str}, payload="text"))
+    assert server.post("§ 1, 2".encode())[0] == 200
+    assert server.post(b"\xff")[0] == 400
+    server.close()
+    assert server.rows == [{"line": "§ 1, 2"}]
+
+
+def test_records_come_by_tls(tmp_path):
+    files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem", "-subj", "/CN=localhost"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *files]
+    try:
+        subprocess.run([*made, "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        pytest.skip("openssl is not here")
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    server = Serving(io.Webhook(0, LEVELS, certificate=cert, key=key))
+    assert server.post(b'{"sensor": "a"}') == (200, {"taken": 1})
+    flow = Flow("levels")
+    url = f"https://localhost:{server.reader.port}/"
+    flow.read("in", io.Items([{"sensor": "b", "height": 1.0}])).write("out", io.Http(url, ca=cert))
+    engine.run(flow)
+    server.close()
+    assert [row["sensor"] for row in server.rows] == ["a", "b"]
+
+
+def test_a_port_that_is_taken_is_told(serving):
+    server = serving()
+    with pytest.raises(InputError, match="is another server on that port"):
+        io.Webhook(server.reader.port, LEVELS).open(print)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"port": "80"}, "port is a number"),
+        ({"path": "in"}, "begins with a /"),
+        ({"bad": "drop"}, "'refuse' or 'dead letter'"),
+        ({"token": ""}, "the token is empty"),
+        ({"key": "k.pem"}, "goes with certificate="),
+        ({"buffer": 10}, "buffer is at least"),
+        ({"connections": 0}, "1 or more"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_listens(options, told):
+    with pytest.raises(FlowError, match=told):
+        io.Webhook(**{"port": 0, "schema": LEVELS, **options})
+
+
+def test_what_holds_is_said(tmp_path):
+    for keyed, holds in ((False, "at least once"), (True, "exactly once")):
+        flow = Flow("levels")
+        read = flow.read("in", io.Webhook(8080, LEVELS, keyed=keyed))
+        read.write("out", io.JsonLines(tmp_path / "out.jsonl"))
+        assert [each.holds for each in guarantees(flow)] == [holds]
+
+
+def test_what_was_answered_with_200_is_there_once_however_often_the_flow_is_killed(tmp_path, port):
+    out, checkpoint, count = tmp_path / "out.jsonl", tmp_path / "checkpoint", 120
+    done = threading.Event()
+
+    def numbers():
+        flow = Flow("numbers")
+        flow.read("in", io.Webhook(port, {"n": int}, keyed=True)).write("out", io.JsonLines(out))
+        return flow
+
+    def send():
+        for request in range(count):
+            body = json.dumps([{"n": 10 * request + row} for row in range(10)]).encode()
+            while _post(port, body, f"request {request}") != 200:
+                time.sleep(0.02)
+            time.sleep(0.01)
+        done.set()
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    killed_until(
+        lambda: done.is_set() and len(written(out)) >= 10 * count,
+        lambda: engine.run(numbers(), checkpoint=checkpoint, every="20 ms"),
+        kills=6,
+    )
+    sending.join(PATIENCE_S)
+    engine.run(numbers(), checkpoint=checkpoint, seconds=0.2)
+    counts = Counter(written(out))
+    assert {n for n in range(10 * count) if n not in counts} == set()  # lost
+    assert {n: many for n, many in counts.items() if many > 1} == {}  # twice
+
+
+def test_a_sender_that_was_not_answered_before_a_kill_sends_again_and_it_is_there_once(tmp_path, port):
+    out, checkpoint, answers = tmp_path / "out.jsonl", tmp_path / "checkpoint", []
+    body = json.dumps([{"n": n} for n in range(6000)]).encode()  # more than is read at once: some are in the log alone
+
+    def numbers():
+        flow = Flow("numbers")
+        flow.read("in", io.Webhook(port, {"n": int}, keyed=True)).write("out", io.JsonLines(out))
+        return flow
+
+    def killed_when_it_would_answer():
+        def leave(reader, position):
+            if position:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        WebhookReader.commit = leave
+        engine.run(numbers(), checkpoint=checkpoint, every="20 ms")
+
+    def send():
+        while not answers:
+            status = _post(port, body, "the only one")
+            if status == 200:
+                answers.append(status)
+            time.sleep(0.02)
+
+    child = os.fork()
+    if child == 0:
+        killed_when_it_would_answer()
+        os._exit(1)
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    run = engine.start(numbers(), checkpoint=checkpoint)
+    sending.join(PATIENCE_S)
+    run.stop()
+    run.wait(PATIENCE_S)
+    assert answers == [200]
+    assert written(out) == list(range(6000))
+
+
+def written(out):
+    lines = out.read_text().splitlines() if out.exists() else []
+    return [json.loads(line)["n"] for line in lines if line.endswith("}")]
+
+
+def _post(port, body, key):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("POST", "/", body, {"Idempotency-Key": key})
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
