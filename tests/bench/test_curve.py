@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headwater_bench.experiments.curve import LOADS, Point, climbed, rise
+from headwater import engine
+from headwater.errors import RunError
+from headwater_bench.experiments.curve import LOADS, Point, climbed, copies_of, rise, run
 from headwater_bench.experiments.footprint import install_bytes
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.sources import generated
 
 
 def point(**fields):
@@ -13,14 +17,14 @@ def point(**fields):
     return Point(**{**usual, "cpu_us": 3.0, **fields})
 
 
-@pytest.mark.parametrize("limit_hz", [300, 7_000, 5_000_000])
-def test_the_climb_ends_close_below_the_first_rate_that_is_not_kept(limit_hz):
-    found = climbed(lambda rate_hz: rate_hz <= limit_hz, 5_000)
-    assert 0.85 * limit_hz <= found <= limit_hz
+@pytest.mark.parametrize("limit", [0.1, 0.55, 0.9, 1.0])
+def test_the_climb_ends_close_below_the_first_rate_that_is_not_kept(limit):
+    found = climbed(lambda rate_hz: rate_hz <= limit * 100_000, 100_000)
+    assert 0.5 * limit * 100_000 <= found <= limit * 100_000
 
 
 def test_the_climb_does_not_jump_over_a_valley():
-    assert climbed(lambda rate_hz: rate_hz < 8_000 or rate_hz > 12_000, 5_000) < 8_000
+    assert climbed(lambda rate_hz: rate_hz < 50_000 or rate_hz > 80_000, 100_000) < 50_000
 
 
 def test_where_no_rate_is_kept_the_highest_is_none():
@@ -32,9 +36,25 @@ def test_one_bad_moment_does_not_end_the_climb():
 
     def is_kept(rate_hz: float) -> bool:
         tried.append(rate_hz)
-        return rate_hz <= 20_000 and len(tried) != 3
+        return rate_hz <= 90_000 and len(tried) != 3
 
-    assert climbed(is_kept, 5_000) > 15_000
+    assert climbed(is_kept, 100_000) == 85_000
+
+
+def test_what_was_left_in_queues_is_not_taken_for_lost():
+    running = engine.start(etl(generated("CITY", 1e9)))
+    while not running.sample().records_in:
+        assert running.wait(0.01) is None
+    running.abort()  # observations are in queues, six of them for each message
+    report = running.wait()
+    assert report.left
+    with pytest.raises(AssertionError, match="left"):
+        copies_of(report)
+
+
+def test_a_flow_that_there_is_not_is_told():
+    with pytest.raises(RunError, match=r"there is no flow 'elt'.*did you mean 'etl'"):
+        run(flows=["elt"])
 
 
 def test_a_rate_is_kept_when_nearly_all_of_it_comes_out_in_time():

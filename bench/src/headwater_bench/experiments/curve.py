@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater import engine
 from headwater.data.jit import wait_until_compiled
+from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
 from headwater.metrics import Report
 from headwater_bench.experiments.trial import BOUND_MS, machine
@@ -27,9 +28,12 @@ from headwater_bench.riot.stats import stats
 
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 CALM = 0.8  #: of the highest sustained rate, up to which latency is to stay low
+#: of full speed, at which a flow works off what is always there: tried in turn, in search of the highest sustained rate
+SHARES = (0.4, 0.6, 0.75, 0.85, 0.92, 0.97)
+_FULL_HZ, _FULL_S = 1e9, 1.0  #: more than any flow can take, and how long it is offered
 _KEPT = 0.99  #: of what is offered, that is delivered at a sustained rate
-_GROWTH = 1.3  #: from one rate to the next, in search of the highest
-_WARM_UP = 0.3  #: of the measured time
+_TRIAL, _LEAST_S = 0.6, 0.8  #: of the measured time, that a rate is tried in that search, and for how long at least
+_WARM_UP, _LONGEST_S = 0.3, 0.7  #: of the measured time, before it, and how long that is at most
 
 Build = Callable[[float], Flow]
 
@@ -81,13 +85,19 @@ def run(
 ) -> dict[str, Any]:
     """Find the highest sustained rate of each flow on the engine, then offer shares of it to each runner in turns."""
     span = seconds or (1.0 if quick else 5.0)
+    for name in flows or ():
+        if name not in FLOWS:
+            raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
     chosen = {name: FLOWS[name] for name in flows or FLOWS}
     runners = on or ["engine"]
     for build in chosen.values():
         compile_kernels(build)
-    highest = {name: highest_sustained(build, span) for name, build in chosen.items()}
+    highest = {name: highest_sustained(build, max(_LEAST_S, _TRIAL * span)) for name, build in chosen.items()}
+    for name, found in highest.items():
+        if not found.rate_hz:
+            raise RunError(f"{name} keeps no rate at all within {BOUND_MS:g} ms here; is the machine busy?")
     points = [
-        measured(name, runner, load, load * highest[name], build, span)
+        measured(name, runner, load, load * highest[name].rate_hz, build, span, highest[name].copies)
         for load in _in_turns(LOADS)
         for name, build in chosen.items()
         for runner in runners
@@ -97,7 +107,7 @@ def run(
     for name in chosen:
         for runner in runners:
             mine = [point for point in points if point.flow == name and point.on == runner]
-            answer[name if runner == "engine" else f"{name}.{runner}"] = _answer(mine, highest[name])
+            answer[name if runner == "engine" else f"{name}.{runner}"] = _answer(mine, highest[name].rate_hz)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         _write(points, output)
@@ -110,39 +120,60 @@ def compile_kernels(build: Build) -> None:
     wait_until_compiled()
 
 
-def highest_sustained(build: Build, seconds: float, start_hz: float = 5_000.0) -> float:
+class Highest(NamedTuple):
+    """The highest sustained rate of a flow, and how many records leave it for each that it takes."""
+
+    rate_hz: float
+    copies: float
+
+
+def highest_sustained(build: Build, seconds: float) -> Highest:
     """Return the highest rate that was kept, of rates tried from low to high, below which every rate was kept too."""
-    return climbed(lambda rate_hz: measured("", "engine", 0.0, rate_hz, build, seconds).is_kept, start_hz)
+    full = max(full_speed(build) for _ in range(2))  # others only slow it down
+
+    def is_kept(rate_hz: float) -> bool:
+        return measured("", "engine", 0.0, rate_hz, build, seconds, full.copies).is_kept
+
+    return Highest(climbed(is_kept, full.rate_hz), full.copies)
 
 
-def climbed(is_kept: Callable[[float], bool], start_hz: float) -> float:
-    """Try higher and higher rates until one is not kept, even when tried again; then go on in steps half as long."""
-    best, rate_hz, growth = 0.0, start_hz, _GROWTH
-    while growth > 1.1 and best < 1e8:
-        if is_kept(rate_hz) or is_kept(rate_hz):
-            best = rate_hz
-        elif best == 0.0:
-            rate_hz /= 4
-            if rate_hz < 1:
-                return 0.0
-            continue
-        else:
-            growth = growth**0.5
-        rate_hz = best * growth
+def full_speed(build: Build) -> Highest:
+    """Return how many messages a second a flow works off that all wait: more than it sustains, by how much is open.
+
+    So many messages also tell how many records come out for each, which the first few of a run may not.
+    """
+    report = engine.run(build(_FULL_HZ), seconds=_FULL_S)
+    return Highest(report.last.records_in / report.seconds, copies_of(report))
+
+
+def climbed(is_kept: Callable[[float], bool], full_hz: float) -> float:
+    """Try higher and higher shares of full speed until one is not kept, even when tried again; return the last kept.
+
+    Where not even the first is, go down by halves; 0 where no rate is kept.
+    """
+    best = 0.0
+    for share in SHARES:
+        if not (is_kept(share * full_hz) or is_kept(share * full_hz)):
+            break
+        best = share * full_hz
+    rate_hz = SHARES[0] * full_hz / 2
+    while not best and rate_hz >= 1:
+        best = rate_hz if is_kept(rate_hz) else 0.0
+        rate_hz /= 2
     return best
 
 
-def measured(name: str, on: str, load: float, rate_hz: float, build: Build, seconds: float) -> Point:
-    """Run a flow at a rate, warm it up, measure, and check that what went in came out."""
+def measured(name: str, on: str, load: float, rate_hz: float, build: Build, seconds: float, copies: float) -> Point:
+    """Run a flow at a rate, warm it up, measure, and check that nothing was lost; `copies` come out for each message."""
     running = engine.start(build(rate_hz), on=on)
-    time.sleep(_WARM_UP * seconds)
+    time.sleep(min(_WARM_UP * seconds, _LONGEST_S))
     first, began_s = running.sample(), time.process_time()
     time.sleep(seconds)
     last, spent_s = running.sample(), time.process_time() - began_s
-    running.abort() if load > 1 or load == 0 else running.stop()
+    running.stop()  # what is in the queues, bounded, is still worked off
     report = running.wait()
     assert report is not None
-    copies = _copies(report)
+    copies_of(report)
     out = (sum(last.records_out.values()) - sum(first.records_out.values())) / copies
     latency = last.latency.minus(first.latency)
     return Point(
@@ -157,12 +188,13 @@ def measured(name: str, on: str, load: float, rate_hz: float, build: Build, seco
     )
 
 
-def _copies(report: Report) -> float:
+def copies_of(report: Report) -> float:
     """Return how many records leave the flow for each that it has taken, and raise if one was lost on the way."""
-    if report.dead_letters or report.shed:
-        raise AssertionError(f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}")
-    finished = report.last.records_in - report.left  # near enough where a run was cut short
-    return sum(report.last.records_out.values()) / max(1, finished) or 1.0
+    if report.dead_letters or report.shed or report.left:
+        raise AssertionError(
+            f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}, {report.left} left"
+        )
+    return sum(report.last.records_out.values()) / max(1, report.last.records_in) or 1.0
 
 
 def _in_turns(loads: Sequence[float]) -> Iterable[float]:

@@ -21,7 +21,7 @@ from headwater.metrics import Report, Sample
 from headwater.run import Run
 from headwater_bench.experiments.broker import broker
 from headwater_bench.experiments.curve import highest_sustained
-from headwater_bench.experiments.plots import over_time
+from headwater_bench.experiments.plots import Phase, over_time
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import MESSAGES, generated
@@ -31,7 +31,8 @@ SENSORS_HZ = 200
 #: when the overload act changes its rate, and to what share of the flow's capacity
 ACT = (("0 s", 0.4), ("3 s", 0.8), ("6 s", 1.6), ("8 s", 0.4))
 ACT_S = 13.0
-_TRIAL_S, _START_HZ = 0.8, 20_000  #: how long each rate is tried in search of the capacity, and the first of them
+_TRIAL_S = 1.2  #: how long each rate is tried in search of the capacity
+_SAMPLE_S = 0.25
 _LEAST_HZ = 1_000.0  #: taken for the capacity where others leave the machine no time
 
 
@@ -134,13 +135,13 @@ def _told(report: Report) -> dict[str, Any]:
 
 def under_overload(output: Path) -> dict[str, Any]:
     """Drive ETL through calm, load, overload and calm again, on the engine and on threads."""
-    capacity = highest_sustained(lambda rate_hz: etl(generated("city", rate_hz)), _TRIAL_S, _START_HZ) or _LEAST_HZ
+    capacity = highest_sustained(lambda rate_hz: etl(generated("city", rate_hz)), _TRIAL_S).rate_hz or _LEAST_HZ
     rates = step([(at, share * capacity) for at, share in ACT])
     samples: dict[str, list[Sample]] = {}
     told: dict[str, Any] = {"capacity_hz": round(capacity)}
     for on in ("engine", "threads"):
-        report = engine.run(etl(generated("city", rates)), on=on, seconds=ACT_S, sample_s=0.25)
-        samples[on] = report.samples
+        report = engine.run(etl(generated("city", rates)), on=on, seconds=ACT_S, sample_s=_SAMPLE_S)
+        samples[on] = [sample for sample in report.samples if sample.at_s <= ACT_S]
         told[on] = {**_told(report), "phases": _phases(report.samples)}
     _write(samples, capacity, output)
     return told
@@ -171,6 +172,8 @@ def _write(samples: dict[str, list[Sample]], capacity_hz: float, output: Path) -
     for on, taken in samples.items():
         times, rates, p99s = [], [], []
         for before, now in pairwise(taken):
+            if now.at_s - before.at_s < _SAMPLE_S / 2:
+                continue  # the last comes when the run ends
             out = (sum(now.records_out.values()) - sum(before.records_out.values())) / 2
             times.append(now.at_s)
             rates.append(out / (now.at_s - before.at_s) / 1e3)
@@ -181,8 +184,22 @@ def _write(samples: dict[str, list[Sample]], capacity_hz: float, output: Path) -
     (output / "overload.csv").write_text("\n".join(lines) + "\n")
     throughput["offered"] = _offered(capacity_hz)
     series = {"delivered, thousand/s": throughput, "p99 latency, ms": latency}
-    title = f"ETL of a city, offered 40, 80, 160 and 40 % of the {capacity_hz:,.0f} messages/s that the engine sustains"
-    over_time(series, output / "overload.png", title)
+    over_time(
+        series,
+        output / "overload.png",
+        "ETL of a city on two runners: what is offered, what is delivered, and how late",
+        _named(),
+        (f"capacity: the engine sustains {capacity_hz:,.0f}/s", capacity_hz / 1e3),
+    )
+
+
+def _named() -> list[Phase]:
+    """Return the phases of the act, by what is offered in them."""
+    starts = [float(at.split()[0]) for at, _ in ACT]
+    return [
+        Phase(start, end, f"{share:.0%} of capacity", share > 1)
+        for (_, share), (start, end) in zip(ACT, pairwise([*starts, ACT_S]), strict=True)
+    ]
 
 
 def _offered(capacity_hz: float) -> tuple[list[float], list[float]]:

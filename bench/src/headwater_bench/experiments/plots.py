@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.errors import RunError
 
@@ -47,8 +48,26 @@ def throughput_latency(points: list[tuple[str, str, float, float, float, float]]
     fig.savefig(path, dpi=110)
 
 
-def over_time(series: dict[str, dict[str, tuple[list[float], list[float]]]], path: Path, title: str) -> None:
-    """Draw measurements over time, one panel per measurement, one line per runner, and a dashed one for what is offered."""
+class Phase(NamedTuple):
+    """A span of time in a plot, and what it is called; one that `stands_out` is shaded."""
+
+    start_s: float
+    end_s: float
+    name: str
+    stands_out: bool = False
+
+
+def over_time(
+    series: dict[str, dict[str, tuple[list[float], list[float]]]],
+    path: Path,
+    title: str,
+    phases: Sequence[Phase] = (),
+    level: tuple[str, float] | None = None,
+) -> None:
+    """Draw measurements over time, one panel per measurement, one line per runner, and a dashed one for what is offered.
+
+    `phases` are named above the first panel; `level` is a name and a height in it.
+    """
     fig, axes = figure(len(series), 1, 9, 2.8 * len(series))
     for (measure, lines), row in zip(series.items(), axes, strict=True):
         for (name, (times, values)), colour in zip(lines.items(), ("#1f77b4", "#d62728", "#2ca02c"), strict=False):
@@ -60,6 +79,17 @@ def over_time(series: dict[str, dict[str, tuple[list[float], list[float]]]], pat
         else:
             row[0].set_ylim(bottom=0)
         row[0].grid(alpha=0.3)
-    axes[0][0].legend()
+        for phase in phases:
+            if phase.stands_out:
+                row[0].axvspan(phase.start_s, phase.end_s, color="#d62728", alpha=0.08)
+        if phases:
+            row[0].set_xlim(phases[0].start_s, phases[-1].end_s)
+    first = axes[0][0]
+    for phase in phases:
+        middle = (phase.start_s + phase.end_s) / 2
+        first.annotate(phase.name, (middle, 1.02), xycoords=("data", "axes fraction"), ha="center", fontsize=9)
+    if level is not None:
+        first.axhline(level[1], color="#444444", linestyle=":", linewidth=1.2, label=level[0])
+    first.legend(loc="lower right" if phases else "best", fontsize=8)
     fig.suptitle(title)
     fig.savefig(path, dpi=110)
