@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from headwater import io
+from headwater.serve.routes import ROUTES
+from headwater.serve.settings import read_settings
 from headwater_bench.experiments.broker import broker
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +26,20 @@ PAGE = (ROOT / "docs" / "service.md").read_text()
 PATIENCE_S = 60
 #: what may stand in a container file, one instruction to a line
 INSTRUCTIONS = {
-    *("FROM", "ARG", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "ENV", "STOPSIGNAL", "ENTRYPOINT", "CMD"),
+    *(
+        "FROM",
+        "ARG",
+        "RUN",
+        "COPY",
+        "USER",
+        "WORKDIR",
+        "VOLUME",
+        "ENV",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+        "CMD",
+    ),
 }
 
 
@@ -33,31 +47,31 @@ INSTRUCTIONS = {
 def unit():
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str
-    parser.read(SERVICE / "levels.service")
+    parser.read(SERVICE / "headwater.service")
     return parser
 
 
 def words_of(unit):
-    """Return what ExecStart runs, with the files of this machine."""
+    """Return what ExecStart runs, with the files of this machine and a port that is free."""
     words = shlex.split(unit["Service"]["ExecStart"])
-    assert words[:2] == ["/opt/headwater/bin/headwater", "run"]
-    assert words[2] == "/etc/headwater/levels.py"
+    assert words[:3] == ["/opt/headwater/bin/headwater", "serve", "/etc/headwater/flows"]
+    assert words[3:] == ["--listen", "127.0.0.1:8470"]
     command = [sys.executable, "-c", "from headwater.cli import main; main()"]
-    return [*command, "run", str(SERVICE / "levels.py"), *words[3:]]
+    return [*command, "serve", str(SERVICE / "flows"), "--listen", "127.0.0.1:0"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_unit_as_it_is(tmp_path):
-    text = (SERVICE / "levels.service").read_text()
-    (tmp_path / "levels.service").write_text(text.replace("/opt/headwater/bin/headwater", sys.executable))
+    text = (SERVICE / "headwater.service").read_text()
+    (tmp_path / "headwater.service").write_text(text.replace("/opt/headwater/bin/headwater", sys.executable))
     done = subprocess.run(
-        ["systemd-analyze", "verify", tmp_path / "levels.service"], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", tmp_path / "headwater.service"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_lines_of_the_unit_that_the_page_explains_are_in_it():
-    text = (SERVICE / "levels.service").read_text()
+    text = (SERVICE / "headwater.service").read_text()
     for line in re.findall(r"`([A-Z]\w+=[^`…]*)`", PAGE):
         assert line in text
 
@@ -69,35 +83,30 @@ def test_the_container_file_is_made_of_instructions_and_copies_what_is_there():
     assert lines[0].startswith("FROM python:3.")
     assert (SERVICE / parts["COPY"].split()[0]).exists()
     assert json.loads(parts["ENTRYPOINT"]) == ["headwater"]
-    assert json.loads(parts["CMD"])[:2] == ["run", parts["COPY"].split()[1]]  # the exec form, so that signals arrive
+    assert json.loads(parts["CMD"])[:2] == ["serve", parts["COPY"].split()[1]]  # the exec form, so that signals arrive
 
 
 def test_sigterm_drains_the_service_and_its_metrics_have_the_names_of_the_page(unit, tmp_path, monkeypatch):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))  # as systemd does for StateDirectory=
+    monkeypatch.setenv("HEADWATER_RUNTIME", str(tmp_path / "run"))
     with broker() as url:
         monkeypatch.setenv("BROKER", url)
-        words = [str(port) if word == "9100" else word for word in words_of(unit)]
-        service = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        service = subprocess.Popen(words_of(unit), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         try:
-            publish_until_taken(url, port)
-            seen = metrics(port)
+            publish_until_taken(url, tmp_path / "state")
+            seen = answer(tmp_path / "state", "/metrics")
             service.send_signal(signal.SIGTERM)
-            out, said = service.communicate(timeout=PATIENCE_S)
+            _, said = service.communicate(timeout=PATIENCE_S)
         finally:
             service.kill()
             service.communicate()
     assert service.returncode == 0, said
-    report = json.loads(out)
-    assert report["left"] == 0
-    assert report["records_out"]["alarms"] >= 1
-    assert report["records_out"]["table"] >= 1  # the window was closed on the way out
+    assert any((tmp_path / "state" / "flows" / "levels" / "checkpoint").glob("*.checkpoint"))
     for name in set(re.findall(r"headwater_\w+", PAGE)):
         assert name in seen
 
 
-def publish_until_taken(url, port):
+def publish_until_taken(url, state):
     """Publish low levels until the service has taken one; it may not have subscribed yet when the first ones come."""
     schema = {"tank": str, "height": float, "at": "time"}
     writer = io.Mqtt(url, "tanks/{tank}/level", qos=1).open(io.Items([], schema).schema)
@@ -106,7 +115,8 @@ def publish_until_taken(url, port):
         while time.monotonic() < until:
             level = {"tank": "north", "height": 120.0, "at": datetime.now(UTC)}
             writer.write(io.Items([level], schema).open(pytest.fail).read(1, 0))
-            taken = re.search(r'headwater_records_in_total\{flow="levels",step="low"\} ([\d.]+)', metrics(port))
+            pattern = r'headwater_records_in_total\{flow="levels",step="low"\} ([\d.]+)'
+            taken = re.search(pattern, answer(state, "/metrics"))
             if taken and float(taken[1]) > 0:
                 return
             time.sleep(0.1)
@@ -115,9 +125,35 @@ def publish_until_taken(url, port):
     pytest.fail("the service took no record")
 
 
-def metrics(port):
+def answer(state, path):
+    """Return what the server answers; nothing while it is not up."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            return answer.read().decode()
+        url = json.loads((state / "server.json").read_text())["url"]
+        token = (state / "token").read_text().strip()
+        asked = urllib.request.Request(url + path, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(asked, timeout=10) as told:
+            return told.read().decode()
     except OSError:
-        return ""  # not up yet
+        return ""
+
+
+def test_the_flow_that_the_page_begins_with_could_run(tmp_path):
+    (text,) = re.findall(r"<<'END'\n(.*?)\nEND\n", PAGE, re.DOTALL)
+    (tmp_path / "beat.py").write_text(text)
+    command = [sys.executable, "-c", "from headwater.cli import main; main()", "serve", str(tmp_path), "--check"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout) == [{"name": "beat", "file": str(tmp_path / "beat.py"), "runs": True, "why": None}]
+    assert done.returncode == 0
+
+
+def test_the_settings_of_the_page_and_of_the_example_are_settings(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "levels.toml").write_text(text)
+    assert read_settings(tmp_path / "levels.toml").stop_within == 20
+    assert read_settings(SERVICE / "flows" / "levels.toml").every == "1 s"
+
+
+def test_the_page_names_every_route_of_the_api():
+    for route in ROUTES:
+        last = route.path.rpartition("/")[2].replace("{name}", "NAME").replace("{id}", "ID")
+        assert last in PAGE, route.path

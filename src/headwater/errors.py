@@ -81,6 +81,13 @@ class RunError(HeadwaterError):
         self.report: Any = None
 
 
+def is_described_wrongly(error: HeadwaterError) -> bool:
+    """Say whether what is written down is wrong, so that starting again does not help; else it ran, and then failed."""
+    if isinstance(error, RunError):
+        return error.step is None and error.report is None
+    return isinstance(error, FlowError | QueryError | NetError | PlacementError)
+
+
 def listed(names: Iterable[str]) -> str:
     """Write names for a message.
 

@@ -173,6 +173,7 @@ class StepMetrics:
             "shed": self.shed,
             "retries": self.retries,
             "left": self.left,
+            "state_bytes": self.state_bytes,
             **({"outputs": self.outs} if self.outs else {}),
         }
 
@@ -219,6 +220,36 @@ class Sample:
     backpressure_s: float = 0.0
     #: how far event time has come at each step that reads it, in microseconds since 1970; where the runner tells
     watermarks_us: dict[str, int] = field(default_factory=dict)
+
+    def since(self, earlier: Sample) -> Sample:
+        """Return what was counted since an earlier sample of the same run; its `at_s` is how long that was."""
+        steps = {
+            name: step.since(earlier.steps[name]) if name in earlier.steps else step
+            for name, step in self.steps.items()
+        }
+        return Sample(
+            self.at_s - earlier.at_s,
+            steps,
+            self.latency.minus(earlier.latency),
+            self.emit_latency.minus(earlier.emit_latency),
+            self.records_in - earlier.records_in,
+            {sink: count - earlier.records_out.get(sink, 0) for sink, count in self.records_out.items()},
+            self.backpressure_s - earlier.backpressure_s,
+            self.watermarks_us,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the sample in the keys of a report."""
+        return {
+            "at_s": round(self.at_s, 3),
+            "records_in": self.records_in,
+            "records_out": self.records_out,
+            "latency_ms": self.latency.to_json(),
+            "emit_latency_ms": self.emit_latency.to_json(),
+            "backpressure_s": round(self.backpressure_s, 4),
+            "watermarks_us": self.watermarks_us,
+            "steps": [step.to_json() for step in self.steps.values()],
+        }
 
 
 #: the columns of a printed report, and what of a step each shows

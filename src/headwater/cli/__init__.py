@@ -14,7 +14,7 @@ import typer
 from headwater import __version__
 from headwater.cli import plugins
 from headwater.cli.lazy import LOOK, Commands, Listed, lacking
-from headwater.errors import FlowError, HeadwaterError, NetError, PlacementError, QueryError, RunError
+from headwater.errors import HeadwaterError, is_described_wrongly
 
 __all__ = ["add_commands", "app", "main"]
 
@@ -41,7 +41,8 @@ _COMMANDS = {
     "size": "How much is enough: the fewest devices, how far rates can grow, and what one measure costs in another.",
     "simulate": "Play a placement in virtual time and report it like a run; the same seed gives the same trace.",
     "net": "Make and show nets: where steps could run.",
-    "status": "Show what is promised on this machine: flows, their rates, reserved and used cores, windows kept and broken.",
+    "serve": "Run every flow of a folder, look after them, and answer for them over HTTP.",
+    "status": "Show the flows of servers on this machine, and what is promised here: rates, cores, windows kept and broken.",
     "supervisor": "Keep the ledger of promised rates for this machine, until stopped; root does, in a service.",
     "checkpoint": "List the checkpoints of the engine in a folder: how far each source was read, and what each step keeps.",
     "doctor": "Say what is installed and works, and how to mend what does not.",
@@ -91,7 +92,4 @@ def main() -> None:
     except HeadwaterError as error:
         typer.echo(f"error: {error}", err=True)
         # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
-        usage = isinstance(error, FlowError | QueryError | NetError | PlacementError) or (
-            isinstance(error, RunError) and error.step is None and error.report is None
-        )
-        raise SystemExit(2 if usage else 1) from None
+        raise SystemExit(2 if is_described_wrongly(error) else 1) from None

@@ -2,28 +2,82 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import msgspec
+import typer
+from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json
+from headwater.errors import RunError, one_line
 from headwater.rate import board
 from headwater.rate.messages import Board
+from headwater.serve.asking import ask
+from headwater.serve.home import note_in, servers
 
 
-def status(as_json: JSON = False) -> None:
-    """Show what is promised on this machine: flows, their rates, reserved and used cores, windows kept and broken.
+def status(
+    state: Annotated[
+        Path | None, typer.Option(help="of the server with this state folder [default: of all servers of this machine]")
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Show the flows of servers on this machine, and what is promised here: rates, cores, windows kept and broken.
 
-    It is read from the supervisor in the runtime folder (`HEADWATER_RUNTIME`; /run/headwater for root), which runs as long
-    as there are promises.
+    Servers (`headwater serve`) and the supervisor, which runs as long as there are promises, are found by the runtime folder
+    (`HEADWATER_RUNTIME`; /run/headwater for root), servers of systemd by their state folder too.
     """
-    found = board()
+    found, served = board(), _servers(state)
     if as_json:
-        print_json({"supervisor": found is not None, **({} if found is None else msgspec.to_builtins(found))})
-    elif found is None:
+        promised = {} if found is None else msgspec.to_builtins(found)
+        print_json({"supervisor": found is not None, **promised, "servers": served})
+        return
+    for server in served:
+        _print_server(server)
+    if found is None:
         console.print("nothing is promised here: no supervisor runs")
     else:
         _print(found)
+
+
+def _servers(state: Path | None) -> list[dict[str, Any]]:
+    """Return what each server says of its flows, or why it does not."""
+    if state is not None:
+        note = note_in(state)
+        if note is None or not note.lives:
+            raise RunError(f"no server runs with the state folder {str(state)!r}; headwater serve DIR starts one")
+        notes = [note]
+    else:
+        notes = list(servers())
+    found = []
+    for note in notes:
+        told: dict[str, Any] = {"url": note.url, "pid": note.pid, "folder": note.folder, "state": note.state}
+        try:
+            told["flows"] = ask(note, "/api/v1/flows")
+        except RunError as error:
+            told["error"] = str(error)
+        found.append(told)
+    return found
+
+
+def _print_server(server: dict[str, Any]) -> None:
+    console.print(f"{server['folder']}, served at {server['url']} by process {server['pid']}", markup=False)
+    if "error" in server:
+        console.print(server["error"], markup=False)
+        return
+    table = Table(header_style="bold")
+    for name in ("flow", "state", "for", "process", "restarts", "why"):
+        table.add_column(name)
+    for flow in server["flows"]:
+        change = flow["change_refused"]
+        why = flow["why"] if change is None else f"changed, but the old one runs on: {change}"
+        pid = "" if flow["pid"] is None else str(flow["pid"])
+        cells = (flow["name"], flow["state"], f"{flow['for_s']:,.0f} s", pid, str(flow["restarts"]), one_line(why))
+        table.add_row(*map(escape, cells))
+    console.print(table)
 
 
 def _print(found: Board) -> None:

@@ -1,9 +1,9 @@
-"""Metrics of a run for Prometheus."""
+"""Metrics of a run for Prometheus: `families` says what there is, `exposition` writes it down, `serve` has it served."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -41,6 +41,81 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
 )
 
 
+class Family(NamedTuple):
+    """All values of one metric."""
+
+    name: str
+    kind: str  #: "counter", "gauge" or "summary"
+    about: str
+    #: what is behind the name, labels, value
+    values: list[tuple[str, dict[str, str], float]]
+
+
+def families(flow: str, sample: Sample, promise: dict[str, Any] | None = None) -> list[Family]:
+    """Return every measurement of every step of a flow, the latency quantiles, and how its promise fares."""
+    steps = sample.steps.values()
+    found = [
+        Family(
+            f"headwater_{name}", "counter", about, [("_total", {"flow": flow, "step": s.name}, of(s)) for s in steps]
+        )
+        for name, about, of in _COUNTERS
+    ]
+    found += [
+        Family(f"headwater_{name}", "gauge", about, [("", {"flow": flow, "step": s.name}, of(s)) for s in steps])
+        for name, about, of in _GAUGES
+    ]
+    of_flow = {"flow": flow}
+    held = [("_total", of_flow, sample.backpressure_s)]
+    ages = [("_count", of_flow, float(sample.latency.count)), ("_sum", of_flow, sample.latency.total / 1e9)]
+    quantiles = [
+        ("", {**of_flow, "quantile": str(percent / 100)}, sample.latency.percentile(percent) / 1e9)
+        for percent in (50, 95, 99)
+    ]
+    found += [
+        Family("headwater_backpressure_seconds", "counter", "Time sources were held back", held),
+        Family("headwater_latency_seconds", "summary", "Age of records at the sinks", ages),
+        Family("headwater_latency_quantile_seconds", "gauge", "Age at the sinks", quantiles),
+    ]
+    if promise is not None:
+        outcomes = {"kept": promise["kept"], "broken": promise["windows"] - promise["kept"]}
+        windows = [("_total", {**of_flow, "outcome": outcome}, float(count)) for outcome, count in outcomes.items()]
+        cores = [("", {**of_flow, "which": which}, promise[f"{which}_cores"]) for which in ("reserved", "used")]
+        found += [
+            Family("headwater_promise_windows", "counter", "Seconds of a promise", windows),
+            Family("headwater_promise_cores", "gauge", "Cores of a promise", cores),
+        ]
+    return found
+
+
+def families_of(run: FlowRun) -> list[Family]:
+    """Return what a run measures now."""
+    promise = getattr(run, "promise", None)  # a promised run has one
+    return families(run.flow.name, run.sample(), None if promise is None else promise())
+
+
+def exposition(found: Iterable[Family]) -> str:
+    r"""Write metrics as Prometheus reads them; those of one name, of several flows, stand together.
+
+    >>> print(exposition([Family("up", "gauge", "It runs", [("", {"flow": 'a"b'}, 1.0)])]), end="")
+    # HELP up It runs
+    # TYPE up gauge
+    up{flow="a\"b"} 1.0
+    """
+    together: dict[str, list[str]] = {}
+    for each in found:
+        name = each.name + ("_total" if each.kind == "counter" else "")
+        head = [f"# HELP {name} {each.about}", f"# TYPE {name} {each.kind}"]
+        lines = together.setdefault(name, head)
+        for suffix, labels, value in each.values:
+            told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            lines.append(f"{each.name}{suffix}{{{told}}} {float(value)!r}")
+    return "".join(f"{line}\n" for lines in together.values() for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
 class RunCollector:
     """Reads a run's measurements each time Prometheus asks."""
 
@@ -48,50 +123,14 @@ class RunCollector:
         self._run = run
 
     def collect(self) -> Iterator[Any]:
-        """Return every measurement of every step, and the latency quantiles."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+        """Return every measurement of the run."""
+        from prometheus_client.core import Metric
 
-        sample = self._run.sample()
-        flow = self._run.flow.name
-        for name, text, value in _COUNTERS:
-            counter = CounterMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
-            for step in sample.steps.values():
-                counter.add_metric([flow, step.name], value(step))
-            yield counter
-        for name, text, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"headwater_{name}", text, labels=["flow", "step"])
-            for step in sample.steps.values():
-                gauge.add_metric([flow, step.name], value(step))
-            yield gauge
-        back = CounterMetricFamily("headwater_backpressure_seconds", "Time sources were held back", labels=["flow"])
-        back.add_metric([flow], sample.backpressure_s)
-        yield back
-        latency = SummaryMetricFamily("headwater_latency_seconds", "Age of records at the sinks", labels=["flow"])
-        latency.add_metric([flow], count_value=sample.latency.count, sum_value=sample.latency.total / 1e9)
-        yield latency
-        quantiles = GaugeMetricFamily(
-            "headwater_latency_quantile_seconds", "Age at the sinks", labels=["flow", "quantile"]
-        )
-        for percent in (50, 95, 99):
-            quantiles.add_metric([flow, str(percent / 100)], sample.latency.percentile(percent) / 1e9)
-        yield quantiles
-        promise = getattr(self._run, "promise", None)  # a promised run has one
-        if promise is not None:
-            yield from _promise(flow, promise())
-
-
-def _promise(flow: str, promise: dict[str, Any]) -> Iterator[Any]:
-    """Return the windows of a promise, kept and broken, and its cores."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    windows = CounterMetricFamily("headwater_promise_windows", "Seconds of a promise", labels=["flow", "outcome"])
-    windows.add_metric([flow, "kept"], promise["kept"])
-    windows.add_metric([flow, "broken"], promise["windows"] - promise["kept"])
-    yield windows
-    cores = GaugeMetricFamily("headwater_promise_cores", "Cores of a promise", labels=["flow", "which"])
-    for which in ("reserved", "used"):
-        cores.add_metric([flow, which], promise[f"{which}_cores"])
-    yield cores
+        for each in families_of(self._run):
+            metric = Metric(each.name, each.about, each.kind)
+            for suffix, labels, value in each.values:
+                metric.add_sample(each.name + suffix, labels, value)
+            yield metric
 
 
 def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:

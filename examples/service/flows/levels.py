@@ -1,6 +1,6 @@
 """Water levels from MQTT: low ones go back as alarms, what breaks is kept. Runs until it is told to stop.
 
-As a service: `levels.service` beside this file; in a container: `Containerfile`. By hand: `headwater run levels.py --live`.
+As a service: `headwater.service` in the folder above; in a container: `Containerfile`; by hand: `headwater run levels.py`.
 """
 
 import os

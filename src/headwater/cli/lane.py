@@ -1,0 +1,180 @@
+"""The process of one flow of `headwater serve`, which starts it: runs the flow, checks it, or replays its dead letters."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from headwater.cli.locate import find_flow
+from headwater.cli.promise import contract_of, give_way, promised_run
+from headwater.cli.rewire import rewired
+from headwater.data.jit import answering_at_once
+from headwater.engine import RUNNERS, Options, start
+from headwater.engine.memory import keep_freed, share_arenas
+from headwater.errors import FlowError, HeadwaterError, RunError, listed, suggestion
+from headwater.flow.flow import Flow
+from headwater.io.lock import Lock
+from headwater.serve.home import FlowHome
+from headwater.serve.lane import Lane, Line, graph_of
+from headwater.serve.messages import Answer, Task, raw, shown
+from headwater.serve.settings import Settings
+
+_SPARK = "spark"
+_LOOKS = 5  #: at a checkpoint of a run that goes on, and may remove it at any moment
+
+
+def main() -> None:
+    """Do what the server says over the line that it has handed over."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    to_server = Line(int(sys.argv[1]))
+    task = to_server.hear()
+    if not isinstance(task, Task):
+        return
+    if task.what == "run":
+        code = Lane(to_server, task).live(_begin)
+        sys.stdout.flush()
+        os._exit(code)  # whatever a step has left behind that does not end
+    answer = {"check": _checked, "replay": _replayed}[task.what]
+    try:
+        to_server.say(Answer(found=raw(answer(task))))
+    except HeadwaterError as error:
+        to_server.say(Answer(why=shown(str(error))))
+
+
+def _flow(task: Task) -> Flow:
+    """Make the flow of a file as its settings want it."""
+    settings = task.settings
+    name = f"{task.file}:{settings.flow}" if settings.flow else task.file
+    inputs = [f"{source}={path}" for source, path in settings.inputs.items()]
+    output = None if settings.output is None else Path(settings.output)
+    with answering_at_once():
+        flow = find_flow(name)
+        for source in settings.inputs:
+            if source not in flow.steps or not flow.steps[source].is_source:
+                known = [each for each, step in flow.steps.items() if step.is_source]
+                raise FlowError(f"inputs names {source!r}, which is no source; sources are {listed(known)}")
+        return rewired(flow, inputs=inputs, output=output, rate=settings.rate)
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    """Return the options of the engine, checked."""
+    given = dict(settings.options)
+    runners = (*RUNNERS, _SPARK)
+    if settings.on not in runners:
+        raise RunError(
+            f"there is no runner {settings.on!r}; runners are {listed(runners)}{suggestion(settings.on, runners)}"
+        )
+    if settings.on == _SPARK and (given or settings.every is not None):
+        raise RunError("options and every are the engine's and mean nothing on Spark")
+    if settings.on != _SPARK and settings.master is not None:
+        raise RunError(f"master is Spark's and means nothing on {settings.on!r}")
+    known = [
+        name for name in Options.__dataclass_fields__ if name not in ("checkpoint", "every", "allow_dropped_state")
+    ]
+    for name in given:
+        if name not in (*known, "lanes"):
+            raise RunError(f"the engine has no option {name!r}; options are {listed(known)}{suggestion(name, known)}")
+    if settings.checkpoint:
+        given |= {"allow_dropped_state": settings.allow_dropped_state}
+        given |= {} if settings.every is None else {"every": settings.every}
+    try:
+        Options(**{name: value for name, value in given.items() if name != "lanes"})
+    except TypeError as error:
+        raise RunError(f"an option of the engine is of the wrong kind: {error}") from None
+    return given
+
+
+def _begin(task: Task) -> Any:
+    """Start the flow, and return the run in progress."""
+    share_arenas()
+    settings, home = task.settings, FlowHome(Path(task.home))
+    if "lanes" in settings.options:
+        keep_freed()
+    flow = _flow(task)
+    options = _options(settings)
+    checkpoint = home.checkpoint if settings.checkpoint else None
+    if settings.on == _SPARK:
+        from headwater import spark
+
+        return spark.start(flow, master=settings.master, checkpoint=checkpoint)
+    contract = contract_of(flow, settings.promise, settings.within, settings.above, settings.burst)
+    dead = home.dead if settings.dead else None
+    if contract is not None and settings.on == "engine":
+        engines = dict.fromkeys(("workers", "take", "linger", "lanes")) | options | {"dead": dead}
+        return promised_run(
+            flow,
+            contract,
+            engines,
+            profile=None,
+            best_effort=settings.best_effort,
+            realtime=False,
+            checkpoint=checkpoint,
+        )
+    give_way()
+    return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
+
+
+def _checked(task: Task) -> dict[str, Any]:
+    """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
+    flow = _flow(task)
+    flow.check()
+    _options(task.settings)
+    contract_of(flow, task.settings.promise, task.settings.within, task.settings.above, task.settings.burst)
+    home = FlowHome(Path(task.home))
+    if task.settings.checkpoint and task.settings.on != _SPARK and home.checkpoint.is_dir():
+        _check_against(flow, task.settings, home)
+    return graph_of(flow)
+
+
+def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
+    from headwater.engine.checkpoint.recovery import Recovery
+    from headwater.engine.checkpoint.store import Store, refuse_others
+    from headwater.engine.dead import keeping
+    from headwater.operators.execution_graph import ExecutionGraph
+
+    refuse_others(home.checkpoint)
+    as_run = keeping(flow, home.dead) if settings.dead else flow
+    for left in reversed(range(_LOOKS)):
+        try:
+            found = Store(home.checkpoint).latest()
+            break
+        except RunError:
+            if not left:
+                raise
+            time.sleep(0.1)
+    if found is not None:
+        Recovery(found, ExecutionGraph.of(as_run), allow_dropped=settings.allow_dropped_state)
+
+
+def _replayed(task: Task) -> dict[str, Any]:
+    """Give dead letters to the steps that they broke, and say which of them are done with."""
+    from headwater.engine.dead import replay
+    from headwater.io.dead import DeadLetterFolder
+
+    home = FlowHome(Path(task.home))
+    lock = Lock(home.path, "what is kept of the flow,")
+    try:
+        letters = [
+            each
+            for each in DeadLetterFolder(home.dead).letters()
+            if (not task.ids or each.id in task.ids) and (task.step is None or each.step == task.step)
+        ]
+        lacking = set(task.ids) - {letter.id for letter in letters}
+        if lacking:
+            raise FlowError(f"there is no dead letter {min(lacking)}; it may have been replayed already")
+        done = replay(_flow(task), home.dead, letters, task.changes)
+    finally:
+        lock.release()
+    return {
+        "released": done.released,
+        "kept": {str(number): why for number, why in done.kept.items()},
+        "report": None if done.report is None else done.report.to_json(),
+    }
+
+
+if __name__ == "__main__":
+    main()

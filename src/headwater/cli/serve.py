@@ -1,0 +1,159 @@
+"""`headwater serve DIR`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from headwater.cli.run import JSON
+from headwater.cli.screen import console, print_json, progress
+from headwater.errors import HeadwaterError, RunError
+from headwater.flow.duration import microseconds
+from headwater.rate.process import began
+from headwater.serve.child import asked
+from headwater.serve.folder import Folder, Found
+from headwater.serve.home import Home, Note, default_token, flow_home, token_of
+from headwater.serve.http import Server
+from headwater.serve.messages import Task
+from headwater.serve.notify import Notifier
+from headwater.serve.service import CHECK_S, Service
+from headwater.serve.settings import read_settings, settings_beside
+
+log = logging.getLogger("headwater.serve")
+
+LISTEN = "127.0.0.1:8470"
+
+
+def serve(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="a folder of flows: *.py, each with settings in *.toml")
+    ],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="where checkpoints, dead letters and the token are kept [default: DIR/.headwater, or systemd's]"
+        ),
+    ] = None,
+    listen: Annotated[str, typer.Option(help="address and port of the API; port 0 takes any that is free")] = LISTEN,
+    token_file: Annotated[
+        Path | None, typer.Option(help="a file with the token of the API [default: one is made in the state folder]")
+    ] = None,
+    host_name: Annotated[
+        list[str] | None, typer.Option(help="a name that clients know this machine by; may be given several times")
+    ] = None,
+    stop_within: Annotated[str, typer.Option(help="how long a flow may take to stop")] = "30s",
+    check: Annotated[
+        bool, typer.Option("--check", help="only look at all flows: whether each could run, and go on; start none")
+    ] = False,
+    as_json: JSON = False,
+) -> None:
+    """Run every flow of a folder, look after them, and answer for them over HTTP.
+
+    Each flow has a process and a checkpoint of its own. What is new, changed or gone in the folder is taken over without
+    losing state; what dies is started again, later each time. Ctrl-C or SIGTERM stops all with a checkpoint, a second one
+    at once.
+    """
+    flows = Folder(folder)
+    kept = _state(flows, state)
+    if check:
+        _check(flows, kept, as_json=as_json)
+        return
+    if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
+        log.setLevel(logging.INFO)  # unless warnings are not wanted either
+    host, port = _address(listen)
+    home = Home(kept)
+    try:
+        token_path = default_token(kept) if token_file is None else token_file.absolute()
+        token = token_of(token_path, given=token_file is not None)
+        notifier = Notifier()
+        service = Service(flows, home, notifier, stop_within_s=microseconds(stop_within) / 1e6)
+        with Server(service, host, port, token, host_name or ()) as server:
+            threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+            pid = os.getpid()
+            home.announce(Note(server.url, pid, began(pid) or 0, str(flows.path), str(home.path), str(token_path)))
+            log.info("the flows of %s are served at %s; the token is in %s", flows.path, server.url, token_path)
+            _run(service)
+            server.shutdown()
+        statuses = service.statuses()
+    finally:
+        home.leave()
+    if as_json:
+        print_json(msgspec.json.decode(msgspec.json.encode(statuses)))
+    if service.given_up:
+        raise typer.Exit(1)
+
+
+def _run(service: Service) -> None:
+    """Serve until signals have ended it."""
+    times = 0
+
+    def heard(signum: int, frame: Any) -> None:
+        nonlocal times
+        times += 1
+        if times > 2:
+            service.kill_all()
+            os._exit(128 + signum)
+        # in a thread: what was interrupted may hold the very lock that is needed
+        threading.Thread(target=service.shut, kwargs={"now": times == 2}, daemon=True).start()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        service.start()
+        while not service.ended.wait(0.2):
+            pass  # a signal that the system gives to another thread is heard when this one wakes
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _state(flows: Folder, given: Path | None) -> Path:
+    systemd = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return given or (Path(systemd) if systemd else flows.path / ".headwater")
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise RunError(f"--listen takes an address and a port, such as {LISTEN} or [::1]:8470; got {listen!r}")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
+    found = flows.look(first=True)
+    if found is None:
+        raise RunError(f"cannot look into {flows.path}")
+    with progress("looking at all flows"), ThreadPoolExecutor(2) as pool:
+        wrong = list(pool.map(lambda each: _wrong(each, kept), found.values()))
+    answers = [
+        {"name": each.name, "file": str(each.file), "runs": why is None, "why": why}
+        for each, why in zip(found.values(), wrong, strict=True)
+    ]
+    if as_json:
+        print_json(answers)
+    else:
+        table = Table("flow", "could run", header_style="bold")
+        for name, why in zip(found, wrong, strict=True):
+            table.add_row(escape(name), "yes" if why is None else escape(f"no: {why}"))
+        console.print(table)
+    if any(why is not None for why in wrong):
+        raise typer.Exit(1)
+
+
+def _wrong(found: Found, kept: Path) -> str | None:
+    """Return why a flow could not run; None where it could."""
+    home = flow_home(kept, found.name)
+    try:
+        settings = read_settings(settings_beside(found.file))
+        return asked(found.name, Task("check", str(found.file), str(home.path), settings), CHECK_S).why
+    except HeadwaterError as error:
+        return str(error)

@@ -1,0 +1,97 @@
+"""Which flows there are: the Python files of a folder, each known by its name and by what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.errors import FlowError, one_line
+from headwater.serve.settings import settings_beside
+
+log = logging.getLogger(__name__)
+
+_Stat = tuple[int, int, int] | None  #: inode, size and time of change of a file; None where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A flow's file as it is now."""
+
+    name: str
+    file: Path
+    print: str  #: tells what is in it, and in its settings, from what was
+
+
+class Folder:
+    """Looks for flows; a file that is being written is not taken before it has been the same in two looks.
+
+    `_helpers.py`, hidden files and sub-folders are left alone: flows may import them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise FlowError(f"there is no folder {str(path)!r}; headwater serve takes a folder of flows")
+        self.path = path.resolve()
+        self._seen: dict[str, tuple[_Stat, _Stat]] = {}
+        self._taken: dict[str, tuple[tuple[_Stat, _Stat], Found]] = {}
+        self._passed: set[str] = set()
+        self._lost = False
+
+    def look(self, *, first: bool = False) -> dict[str, Found] | None:
+        """Return the flows by name; None where the folder cannot be read now, which is not the same as an empty one.
+
+        At the `first` look files are taken as they are.
+        """
+        try:
+            names = sorted(entry.name for entry in os.scandir(self.path) if self._is_flow(entry))
+        except OSError as error:
+            if not self._lost:
+                log.error("cannot look into %s: %s; its flows run on as they are", self.path, error.strerror)
+            self._lost = True
+            return None
+        self._lost = False
+        seen = {name: self._stats(name) for name in names}
+        for name, stats in seen.items():
+            taken = self._taken.get(name)
+            if (taken is None or taken[0] != stats) and (first or self._seen.get(name) == stats):
+                self._taken[name] = stats, self._found(name)
+        for name in set(self._taken) - set(seen):
+            del self._taken[name]
+        self._seen = seen
+        return {found.name: found for _, found in self._taken.values()}
+
+    def _is_flow(self, entry: os.DirEntry[str]) -> bool:
+        name = entry.name
+        if not name.endswith(".py") or name.startswith(("_", ".")) or not entry.is_file():
+            return False
+        if not name.isprintable():  # such a name could be neither shown nor put into JSON
+            if name not in self._passed:
+                self._passed.add(name)
+                log.warning("%s is passed over: its name has characters that cannot be shown", one_line(name))
+            return False
+        return True
+
+    def _stats(self, name: str) -> tuple[_Stat, _Stat]:
+        return _stat(self.path / name), _stat(settings_beside(self.path / name))
+
+    def _found(self, name: str) -> Found:
+        file = self.path / name
+        digest = hashlib.sha256()
+        for each in (file, settings_beside(file)):
+            try:
+                content = each.read_bytes()
+            except OSError as error:
+                content = f"cannot be read: {error.strerror}".encode()
+            digest.update(len(content).to_bytes(8, "big") + content)
+        return Found(file.stem, file, digest.hexdigest())
+
+
+def _stat(path: Path) -> _Stat:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,202 @@
+"""What runs in the process of a flow: the flow, somebody who listens to the server, and a word to it each second.
+
+A server that is gone is a reason to stop, in good order and in time: nobody would look after the flow any more.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.errors import HeadwaterError, RunError, is_described_wrongly
+from headwater.flow.flow import Flow
+from headwater.io.lock import FILE, Lock
+from headwater.metrics import Sample
+from headwater.serve.lifecycle import ABORT_S
+from headwater.serve.messages import Measured, Metrics, Order, Over, Running, Said, Task, Waits, line, raw, shown, told
+from headwater.web.prometheus import families_of
+
+SAMPLE_S = 1.0  #: how often the server hears how the flow fares
+_LOOK_S = 0.1
+
+
+class Line:
+    """The line to the server; whatever thread speaks."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        os.set_inheritable(fd, False)
+        self._file = self._socket.makefile("rb")
+        self._lock = threading.Lock()
+
+    def say(self, message: Said) -> None:
+        """Say something; a server that is gone hears nothing."""
+        try:
+            with self._lock:
+                self._socket.sendall(line(message))
+        except OSError:
+            pass
+
+    def hear(self) -> Task | Order | None:
+        """Wait for what the server says; None when it is gone."""
+        try:
+            text = self._file.readline()
+        except OSError:
+            return None
+        return told(text) if text else None
+
+
+class Lane:
+    """A flow at work in this process, from its making to its last words."""
+
+    def __init__(self, to_server: Line, task: Task) -> None:
+        self._line, self._task = to_server, task
+        self._run: Any = None  #: as `headwater.run.Run`, with its flow
+        self._asked = False  #: by the server, to stop
+        self._signalled = False
+
+    def live(self, begin: Callable[[Task], Any]) -> int:
+        """Run the flow that `begin` starts until its end, and return the exit code of the process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
+        signal.signal(signal.SIGTERM, lambda signum, frame: self._told_by_signal())
+        threading.Thread(target=self._obey, name="obey", daemon=True).start()
+        try:
+            self._take_home()
+            self._run = begin(self._task)
+            flow: Flow = self._run.flow
+            self._line.say(Running(raw(graph_of(flow))))
+            if self._asked or self._signalled:
+                self._run.stop()
+            report = self._followed()
+        except HeadwaterError as error:
+            return self._failed(error)
+        told_to = self._asked or self._signalled
+        why = "a SIGTERM stopped it" if self._signalled else ""
+        self._line.say(Over("stopped" if told_to else "end", why, raw(report.to_json())))
+        return 0
+
+    def _failed(self, error: HeadwaterError) -> int:
+        report = getattr(error, "report", None)
+        refused = is_described_wrongly(error) and self._run is None
+        document = raw(None if report is None else report.to_json())
+        self._line.say(Over("refused" if refused else "died", shown(str(error)), document))
+        return 2 if refused else 1
+
+    def _take_home(self) -> None:
+        """Wait until the process of a server before this one has left what is kept of the flow; not for ever."""
+        folder = Path(self._task.home)
+        until_s = time.monotonic() + self._task.settings.stop_within + ABORT_S
+        told_it = False
+        while True:
+            try:
+                self._lock = Lock(folder, "what is kept of the flow,")
+                return
+            except RunError as error:
+                if not (folder / FILE).exists():
+                    raise
+                if not told_it:
+                    told_it = True
+                    self._line.say(Waits(shown(str(error))))
+                if time.monotonic() > until_s:
+                    kill_lane(folder)
+                    until_s += ABORT_S
+            time.sleep(_LOOK_S)
+
+    def _followed(self) -> Any:
+        before: Sample | None = None
+        while (report := self._run.wait(SAMPLE_S)) is None:
+            now = self._run.sample()
+            self._line.say(Measured(raw(sample_document(now, before))))
+            before = now
+        self._line.say(Measured(raw(sample_document(report.last, before))))
+        return report
+
+    # -- what it is told --------------------------------------------------------------------------------------------------
+
+    def _obey(self) -> None:
+        while (order := self._line.hear()) is not None:
+            assert isinstance(order, Order)
+            if order.what == "metrics":
+                self._tell_metrics()
+            else:
+                self._asked = True
+                self._stop(order.what)
+        self._asked = True
+        self._leave_alone()
+
+    def _stop(self, what: str) -> None:
+        if self._run is None:
+            if what == "abort":
+                os._exit(1)
+            return  # it is stopped once it is there; what takes too long to make is aborted
+        self._run.stop() if what == "stop" else self._run.abort()
+
+    def _tell_metrics(self) -> None:
+        found = families_of(self._run) if self._run is not None else []
+        self._line.say(Metrics([(each.name, each.kind, each.about, each.values) for each in found]))
+
+    def _told_by_signal(self) -> None:
+        self._signalled = True
+        threading.Thread(target=self._stop, args=("stop",), daemon=True).start()  # a lock may be held here
+
+    def _leave_alone(self) -> None:
+        """Stop because the server is gone: in good order, then at once, then whatever it is doing."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for fd in (1, 2):  # nobody reads what is said here any more
+            os.dup2(nowhere, fd)
+        if self._run is None:
+            os._exit(1)
+        self._run.stop()
+        time.sleep(self._task.settings.stop_within)
+        self._run.abort()
+        time.sleep(ABORT_S)
+        os._exit(1)
+
+
+def sample_document(now: Sample, before: Sample | None) -> dict[str, Any]:
+    """Describe a moment of a run: all in `total`, and what came since the moment before in `last`."""
+    last = now if before is None else now.since(before)
+    return {"at": round(time.time(), 3), "total": now.to_json(), "last": last.to_json()}
+
+
+def graph_of(flow: Flow) -> dict[str, Any]:
+    """Describe a flow as a drawing: steps in columns from left to right, and the streams between them."""
+    document = flow.to_json()
+    column: dict[str, int] = {}
+    for step in flow.in_order():
+        column[step.name] = max((column.get(given.step, 0) + 1 for given in step.inputs), default=0)
+    steps = [
+        {
+            **{key: value for key, value in step.items() if key != "inputs"},
+            "role": "source" if flow.steps[step["name"]].is_source else ("sink" if not step["outputs"] else "step"),
+            "column": column[step["name"]],
+            "line": flow.steps[step["name"]].where,
+        }
+        for step in document["steps"]
+    ]
+    streams = [
+        {"from": given["step"], "port": given["port"], "to": step["name"]}
+        | {key: given[key] for key in ("grouping", "keys")}
+        for step in document["steps"]
+        for given in step["inputs"]
+    ]
+    return {**{key: value for key, value in document.items() if key != "steps"}, "steps": steps, "streams": streams}
+
+
+def kill_lane(folder: Path) -> None:
+    """End the process of a flow that has what is kept of it, and does not leave; no other process, whatever its number."""
+    try:
+        pid = int(msgspec.json.decode((folder / FILE).read_bytes())["pid"])
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if b"headwater.cli.lane" in words and pid != os.getpid():
+        os.kill(pid, signal.SIGKILL)

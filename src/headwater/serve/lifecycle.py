@@ -1,0 +1,228 @@
+"""When a flow is started, stopped, and started again: events in, commands out. No process, file or clock in here.
+
+A flow whose file has changed is checked first, while the old one runs; only what fits the state that was kept takes over.
+What died is started again after a while, twice as long each time; what was refused, when its file changes or after the
+longest while.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FIRST_S, LONGEST_S = 1.0, 60.0  #: how long something that died rests, the first time and at most
+STEADY_S = 60.0  #: what has run for so long starts again as if it had not died before
+ABORT_S = 8.0  #: how long one that was told to give up may take to go before it is killed
+
+Phase = Literal["stopped", "starting", "running", "stopping", "waiting", "refused", "ended", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The file is there, with this in it."""
+
+    print: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The file is there no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Somebody wants it to run, or not to."""
+
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Somebody wants it to stop and to start again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A changed file was looked at: None where it could take over, else why not."""
+
+    print: str
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The process runs its flow now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process is gone: its flow came to its `end`, was `stopped`, was `refused` before it began, or it `died`."""
+
+    how: Literal["end", "stopped", "refused", "died"]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """The server ends; at once, or in good order."""
+
+    now: bool = False
+
+
+Event = Seen | Gone | Want | Restart | Checked | Began | Ended | Tick | Shut
+Command = Literal["start", "check", "stop", "abort", "kill"]
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """One flow's; it tells `why` it is what it is, where there is something to tell."""
+
+    wanted: bool = True
+    stop_within_s: float = 30.0
+    phase: Phase = "stopped"
+    why: str = ""
+    since_s: float = 0.0
+    restarts: int = 0  #: how often it was started again because it had died
+    next_s: float | None = None  #: when it will be started again
+    change: str | None = None  #: why a changed file has not taken over; the old one runs
+    print: str = ""  #: of the file that runs, or would
+    _newest: str = ""
+    _failures: int = 0
+    _again: bool = False  #: start when it has stopped
+    _shut: bool = False
+    _gone: bool = False
+    _escalate: list[tuple[float, Command]] = field(default_factory=list)
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        """Take note of something, and return what is to be done about it."""
+        match event:
+            case Seen(print):
+                return self._seen(print, now_s)
+            case Gone():
+                self._gone = True
+                return self._leave("removed", now_s)
+            case Want(running):
+                self.wanted = running
+                return self._start(now_s) if running else self._leave("stopped", now_s)
+            case Restart():
+                self.wanted = True
+                return self._over(now_s) if self._has_process else self._start(now_s)
+            case Checked(print, why):
+                return self._checked(print, why, now_s)
+            case Began():
+                if self.phase == "starting":
+                    self._to("running", now_s)
+                return []
+            case Ended(how, why):
+                return self._ended(how, why, now_s)
+            case Tick():
+                return self._tick(now_s)
+            case Shut(at_once):
+                return self._end(at_once, now_s)
+
+    @property
+    def _has_process(self) -> bool:
+        return self.phase in ("starting", "running", "stopping")
+
+    def _to(self, phase: Phase, now_s: float, why: str = "") -> None:
+        self.phase, self.since_s, self.why = phase, now_s, why
+        self.next_s = None
+        self._escalate = []
+
+    def _seen(self, print: str, now_s: float) -> list[Command]:
+        back = self._gone
+        self._gone = False
+        if print == self._newest and not back:
+            return []
+        self._newest = print
+        self._failures = 0
+        if self.phase in ("starting", "running"):
+            if print == self.print:  # as it was, after a change that was refused
+                self.change = None
+                return []
+            return ["check"]
+        self.print, self.change = print, None
+        if self.phase == "stopping":
+            self._again = self._again or self.wanted
+            return []
+        return self._start(now_s) if self.wanted else []
+
+    def _checked(self, print: str, why: str | None, now_s: float) -> list[Command]:
+        if print != self._newest or self.phase not in ("starting", "running"):
+            return []
+        self.change = why
+        if why is not None:
+            return []
+        self.print = print
+        return self._over(now_s)
+
+    def _start(self, now_s: float) -> list[Command]:
+        if self._shut or self._gone or self.phase in ("starting", "running"):
+            return []
+        if self.phase == "stopping":
+            self._again = True
+            return []
+        self.print, self.change = self._newest, None
+        self._to("starting", now_s)
+        return ["start"]
+
+    def _over(self, now_s: float) -> list[Command]:
+        """Stop, and start again then."""
+        commands = self._leave("stopped", now_s)
+        self._again = True
+        return commands
+
+    def _leave(self, phase: Phase, now_s: float) -> list[Command]:
+        """Stop what runs; be in `phase` where nothing does."""
+        self._again = False
+        if self.phase == "stopping":
+            return []
+        if not self._has_process:
+            self._to(phase, now_s)
+            return []
+        self._to("stopping", now_s)
+        until_s = now_s + self.stop_within_s
+        self._escalate = [(until_s, "abort"), (until_s + ABORT_S, "kill")]
+        return ["stop"]
+
+    def _end(self, at_once: bool, now_s: float) -> list[Command]:
+        self._shut = True
+        commands = self._leave("stopped", now_s)
+        if at_once and self._has_process:
+            self._escalate = [(now_s + ABORT_S, "kill")]
+            return ["abort"]
+        return commands
+
+    def _tick(self, now_s: float) -> list[Command]:
+        if self._escalate and now_s >= self._escalate[0][0]:
+            return [self._escalate.pop(0)[1]]
+        if self.next_s is not None and now_s >= self.next_s and self.wanted:
+            return self._start(now_s)
+        return []
+
+    def _ended(self, how: str, why: str, now_s: float) -> list[Command]:
+        ran_s = now_s - self.since_s if self.phase == "running" else 0.0
+        if self._gone:
+            self._to("removed", now_s, why)
+            return []
+        if self.phase == "stopping":
+            again, self._again = self._again, False
+            self._to("stopped", now_s, why if how in ("died", "refused") else "")
+            return self._start(now_s) if again and self.wanted else []
+        if how == "end":
+            self._to("ended", now_s)
+        elif how == "refused":
+            self._to("refused", now_s, why)
+            self.next_s = now_s + LONGEST_S
+        else:  # died, or stopped by somebody who is not us
+            self._failures = 0 if ran_s >= STEADY_S else self._failures
+            self._to("waiting", now_s, why)
+            self.next_s = now_s + min(LONGEST_S, FIRST_S * 2**self._failures)
+            self._failures += 1
+            self.restarts += 1
+        return []

@@ -1,0 +1,104 @@
+"""What the server and the process of a flow say to each other: one JSON object a line, checked as it is read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from headwater.serve.settings import Settings
+
+
+class Task(msgspec.Struct, tag="task"):
+    """What a process is for; the first that it is told."""
+
+    what: Literal["run", "check", "replay"]
+    file: str
+    home: str  #: the folder of what is kept of the flow
+    settings: Settings
+    ids: list[int] = []  #: of the dead letters that are replayed; all, if there are none
+    step: str | None = None  #: only those that broke this step
+    changes: dict[str, Any] = {}  #: of their fields
+
+
+class Order(msgspec.Struct, tag="order"):
+    """What a process is told to do: stop, give up at once, or tell its metrics."""
+
+    what: Literal["stop", "abort", "metrics"]
+
+
+class Running(msgspec.Struct, tag="running"):
+    """The flow runs, and looks like this."""
+
+    graph: msgspec.Raw
+
+
+class Waits(msgspec.Struct, tag="waits"):
+    """The flow cannot be started yet."""
+
+    why: str
+
+
+class Measured(msgspec.Struct, tag="measured"):
+    """A sample, once a second."""
+
+    sample: msgspec.Raw
+
+
+class Metrics(msgspec.Struct, tag="metrics"):
+    """What Prometheus is told."""
+
+    families: list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
+
+
+class Over(msgspec.Struct, tag="over"):
+    """A run's last words: its report, and what ended it."""
+
+    how: Literal["end", "stopped", "refused", "died"]
+    why: str = ""
+    report: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Answer(msgspec.Struct, tag="answer"):
+    """What a check or a replay came to; `why` it came to nothing."""
+
+    why: str | None = None
+    found: msgspec.Raw = msgspec.Raw(b"null")
+
+
+Told = Task | Order
+Said = Running | Waits | Measured | Metrics | Over | Answer
+
+_told = msgspec.json.Decoder(Told)
+_said = msgspec.json.Decoder(Said)
+
+
+def line(message: Told | Said) -> bytes:
+    """Write a message as a line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def told(text: bytes) -> Told:
+    """Read what the server says."""
+    found: Told = _told.decode(text)
+    return found
+
+
+def said(text: bytes) -> Said:
+    """Read what the process of a flow says."""
+    found: Said = _said.decode(text)
+    return found
+
+
+def raw(document: Any) -> msgspec.Raw:
+    """Return a document as it goes into a message."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(document, enc_hook=str))
+    except (UnicodeEncodeError, OverflowError):  # text of a record that is no Unicode, a number beyond 64 bits
+        return msgspec.Raw(json.dumps(document, default=str).encode())
+
+
+def shown(text: str) -> str:
+    """Return a text as it goes into a message, whatever is in it."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,343 @@
+"""What can be asked of a server over HTTP: one table, which `http` serves and `openapi` describes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from headwater import __version__
+from headwater.errors import HeadwaterError, InputError, RateError
+from headwater.serve.history import SPAN_S
+from headwater.serve.service import Service, UnknownFlowError
+
+JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
+_PATIENCE_S = 15.0  #: after so long without news a stream says that it lives
+_MOST_LETTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for, who may."""
+
+    service: Service
+    names: Mapping[str, str]  #: the parts of the path that are names
+    query: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is answered; a stream has `events` in place of a body."""
+
+    status: int
+    body: bytes = b""
+    kind: str = JSON
+    events: Iterator[bytes] | None = None
+
+
+class RefusalError(Exception):
+    """The answer is no, with a status and a reason."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+    @property
+    def response(self) -> Response:
+        """What is answered."""
+        return document({"error": str(self)}, self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that can be asked for."""
+
+    method: str
+    path: str
+    about: str
+    answer: Callable[[Request], Response]
+    gives: str = "object"  #: the schema of the answer, by name
+    kind: str = JSON
+    public: bool = False  #: asked for without a token
+    query: Mapping[str, str] = field(default_factory=dict)  #: parameters, and what each means
+    body: str = ""  #: the schema of what is sent, by name
+    success: int = 200
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What a path of this route looks like."""
+        return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.path)))
+
+
+def document(value: Any, status: int = 200) -> Response:
+    """Answer with a value as JSON."""
+    try:
+        body = msgspec.json.encode(value, enc_hook=str)
+    except (UnicodeEncodeError, OverflowError):  # text of a record that is no Unicode, a number beyond 64 bits
+        body = json.dumps(value, default=str).encode()
+    return Response(status, body)
+
+
+def answered(method: str, path: str, request: Callable[[Mapping[str, str]], Request]) -> Response:
+    """Answer what is asked for at a path; `request` is made once it is known what that is."""
+    try:
+        route, names = found(method, path)
+        return route.answer(request(names))
+    except RefusalError as refused:
+        return refused.response
+    except UnknownFlowError as error:
+        return document({"error": str(error)}, 404)
+    except HeadwaterError as error:
+        return document({"error": str(error)}, 409)
+
+
+def found(method: str, path: str) -> tuple[Route, dict[str, str]]:
+    """Return the route of a path and the names in it; RefusalError where there is none."""
+    others = []
+    for route in ROUTES:
+        match = route.pattern.fullmatch(path)
+        if match and (route.method == method or (method == "HEAD" and route.method == "GET")):
+            return route, {name: unquote(text, errors="strict") for name, text in match.groupdict().items()}
+        if match:
+            others.append(route.method)
+    if others:
+        raise RefusalError(405, f"{path} takes {' or '.join(others)}, not {method}")
+    raise RefusalError(404, f"there is nothing at {path}; /openapi.json says what there is")
+
+
+# -- answers --------------------------------------------------------------------------------------------------------------
+
+
+def _health(request: Request) -> Response:
+    healthy = request.service.healthy
+    return document({"healthy": healthy}, 200 if healthy else 503)
+
+
+def _ready(request: Request) -> Response:
+    ready = request.service.ready
+    return document({"ready": ready}, 200 if ready else 503)
+
+
+def _openapi(request: Request) -> Response:
+    from headwater.serve.openapi import described
+
+    return document(described())
+
+
+def _prometheus(request: Request) -> Response:
+    return Response(200, request.service.metrics().encode(), TEXT)
+
+
+def _server(request: Request) -> Response:
+    service = request.service
+    return document(
+        {
+            "version": __version__,
+            "folder": str(service.folder.path),
+            "state": str(service.home.path),
+            "healthy": service.healthy,
+            "ready": service.ready,
+            "stopping": service.stopping,
+            "flows": len(service.names()),
+        }
+    )
+
+
+def _flows(request: Request) -> Response:
+    return document(request.service.statuses())
+
+
+def _flow(request: Request) -> Response:
+    return document(request.service.status(request.names["name"]))
+
+
+def _act(what: str) -> Callable[[Request], Response]:
+    def act(request: Request) -> Response:
+        return document(request.service.act(request.names["name"], what), 202)
+
+    return act
+
+
+def _graph(request: Request) -> Response:
+    return Response(200, request.service.graph_of(request.names["name"]))
+
+
+def _log(request: Request) -> Response:
+    return document({"lines": request.service.log_of(request.names["name"])})
+
+
+def _sample(request: Request) -> Response:
+    sample = request.service.sample_of(request.names["name"])
+    if sample is None:
+        raise RefusalError(
+            404, f"flow {request.names['name']!r} has not told how it fares yet; it does each second it runs"
+        )
+    return Response(200, sample)
+
+
+def _history(request: Request) -> Response:
+    seconds = _number(request, "seconds", SPAN_S, float, 1, SPAN_S)
+    samples = request.service.history_of(request.names["name"], seconds)
+    return Response(200, b"[" + b",".join(samples) + b"]")
+
+
+def _follow(request: Request) -> Response:
+    name = request.names.get("name")
+    if name is not None:
+        request.service.status(name)  # says where there is none
+    return Response(200, kind=EVENTS, events=_events(request.service, name))
+
+
+def _events(service: Service, name: str | None) -> Iterator[bytes]:
+    for each in service.follow(name, _PATIENCE_S):
+        yield b": alive\n\n" if each is None else b"event: %s\ndata: %s\n\n" % (each[0].encode(), each[1])
+
+
+def _checkpoints(request: Request) -> Response:
+    from headwater.engine.checkpoint.listing import listed
+
+    folder = request.service.home_of(request.names["name"]).checkpoint
+    if not any(folder.glob("*.checkpoint")):
+        return document([])
+    return document([asdict(each) for each in listed(folder)])
+
+
+def _letters(request: Request) -> Response:
+    after = _number(request, "after", -1, int, -1, 2**62)
+    limit = _number(request, "limit", 100, int, 1, _MOST_LETTERS)
+    step = request.query.get("step")
+    letters: list[Any] = []
+    more = False
+    for letter in _kept_letters(request):
+        if letter.id > after and (step is None or letter.step == step):
+            if len(letters) == limit:
+                more = True
+                break
+            letters.append(letter.to_json())
+    return document({"letters": letters, "more": more})
+
+
+def _letter(request: Request) -> Response:
+    number = request.names["id"]
+    if number.isascii() and number.isdigit():
+        for letter in _kept_letters(request):
+            if letter.id == int(number):
+                return document(letter.to_json())
+    raise RefusalError(404, f"there is no dead letter {number!r}; it may have been replayed already")
+
+
+def _kept_letters(request: Request) -> Iterator[Any]:
+    from headwater.io.dead import DeadLetterFolder
+
+    folder: Path = request.service.home_of(request.names["name"]).dead
+    if folder.is_dir():
+        try:
+            yield from DeadLetterFolder(folder).letters()
+        except InputError:  # none was ever kept
+            return
+
+
+class Replay(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters are replayed, and what of them is changed first."""
+
+    ids: list[int] = []
+    step: str | None = None
+    set: dict[str, Any] = {}
+
+
+def _replay(request: Request) -> Response:
+    try:
+        asked = msgspec.json.decode(request.body or b"{}", type=Replay)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusalError(400, f"what is replayed is told as {{ids, step, set}} in JSON: {error}") from None
+    return Response(200, request.service.replay(request.names["name"], asked.ids, asked.step, asked.set))
+
+
+def _promises(request: Request) -> Response:
+    from headwater.rate import board
+
+    try:
+        found = board()
+    except RateError as error:
+        raise RefusalError(503, str(error)) from None
+    told = {} if found is None else msgspec.to_builtins(found)
+    told.pop("type", None)
+    return document({"supervisor": found is not None, **told})
+
+
+def _number(request: Request, name: str, usual: float, kind: type, least: float, most: float) -> Any:
+    text = request.query.get(name)
+    if text is None:
+        return usual
+    try:
+        value = kind(text)
+        if not least <= value <= most:
+            raise ValueError
+    except ValueError:
+        raise RefusalError(400, f"{name} is a number from {least:g} to {most:g}; got {text[:40]!r}") from None
+    return value
+
+
+_API = "/api/v1"
+_FLOW = f"{_API}/flows/{{name}}"
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/healthz", "Whether the server does its work", _health, public=True, gives="Health"),
+    Route("GET", "/readyz", "Whether every flow has begun, or could not", _ready, public=True, gives="Readiness"),
+    Route("GET", "/openapi.json", "This document", _openapi, public=True),
+    Route("GET", "/metrics", "Metrics of all flows, for Prometheus", _prometheus, kind=TEXT, gives="Text"),
+    Route("GET", f"{_API}/server", "The server", _server, gives="Server"),
+    Route("GET", f"{_API}/stream", "States of all flows as they change", _follow, kind=EVENTS, gives="Text"),
+    Route("GET", f"{_API}/promises", "What is promised on this machine: the supervisor's ledger", _promises),
+    Route("GET", f"{_API}/flows", "All flows", _flows, gives="Flows"),
+    Route("GET", _FLOW, "How a flow fares", _flow, gives="Flow"),
+    Route("POST", f"{_FLOW}/start", "Start a flow", _act("start"), gives="Flow", success=202),
+    Route(
+        "POST", f"{_FLOW}/stop", "Stop a flow with a checkpoint; it stays so", _act("stop"), gives="Flow", success=202
+    ),
+    Route("POST", f"{_FLOW}/restart", "Stop it, and go on from there", _act("restart"), gives="Flow", success=202),
+    Route("GET", f"{_FLOW}/graph", "Steps and streams, as they are drawn", _graph, gives="Graph"),
+    Route("GET", f"{_FLOW}/log", "The last lines that its process has written", _log, gives="Log"),
+    Route("GET", f"{_FLOW}/metrics", "The last sample", _sample, gives="Sample"),
+    Route(
+        "GET",
+        f"{_FLOW}/metrics/history",
+        "Samples of the last hour, one every five seconds",
+        _history,
+        gives="Samples",
+        query={"seconds": "only of the last so many seconds"},
+    ),
+    Route(
+        "GET",
+        f"{_FLOW}/metrics/stream",
+        "Samples and states of a flow as they come",
+        _follow,
+        kind=EVENTS,
+        gives="Text",
+    ),
+    Route("GET", f"{_FLOW}/checkpoints", "Checkpoints that are kept, oldest first", _checkpoints, gives="Checkpoints"),
+    Route(
+        "GET",
+        f"{_FLOW}/dead",
+        "Dead letters that were not replayed yet, oldest first",
+        _letters,
+        gives="Letters",
+        query={"step": "only those that broke this step", "after": "from this number on", "limit": "at most so many"},
+    ),
+    Route(
+        "POST",
+        f"{_FLOW}/dead/replay",
+        "Give dead letters to the steps that they broke; the flow stands still meanwhile",
+        _replay,
+        gives="Replayed",
+        body="Replay",
+    ),
+    Route("GET", f"{_FLOW}/dead/{{id}}", "One dead letter", _letter, gives="Letter"),
+)

@@ -1,0 +1,483 @@
+"""The flows of a folder at work: does what their lifecycles decide, and knows what they say of themselves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.errors import FlowError, HeadwaterError, RunError
+from headwater.serve.child import Child, asked, reap_strangers, why_it_died
+from headwater.serve.folder import Folder, Found
+from headwater.serve.history import History
+from headwater.serve.home import FlowHome, Home
+from headwater.serve.lifecycle import (
+    ABORT_S,
+    Began,
+    Checked,
+    Command,
+    Ended,
+    Event,
+    Gone,
+    Lifecycle,
+    Restart,
+    Seen,
+    Shut,
+    Tick,
+    Want,
+)
+from headwater.serve.messages import Measured, Metrics, Order, Over, Running, Said, Task, Waits
+from headwater.serve.notify import Notifier
+from headwater.serve.settings import Settings, read_settings, settings_beside
+from headwater.web.prometheus import Family, exposition
+
+log = logging.getLogger(__name__)
+
+SCAN_S = 1.0  #: how often the folder is looked at
+_TURN_S = 0.1
+_HUNG_S = 30.0  #: a loop that has not turned for so long hangs
+_READY_S = 30.0  #: whoever waits for all flows to have begun waits no longer than this: one may hang
+CHECK_S, REPLAY_S, SCRAPE_S = 60.0, 300.0, 2.0
+_CHECKS = 2  #: at a time
+
+
+class UnknownFlowError(RunError):
+    """There is no flow of a name."""
+
+
+class Served:
+    """One flow of the folder, and all that is known of it."""
+
+    def __init__(self, found: Found, home: FlowHome, lifecycle: Lifecycle) -> None:
+        self.found, self.home, self.lifecycle = found, home, lifecycle
+        self.settings = Settings()
+        self.child: Child | None = None
+        self.log: list[str] = []  #: the last that was said by the process before
+        self.history = History()
+        self.graph: bytes | None = None
+        self.sample: bytes | None = None
+        self.report: bytes | None = None
+        self.waits: str = ""  #: for what, while it starts
+        self.families: list[Family] | None = None
+        self.settled = False  #: it has begun, or could not, at least once
+        self.news = 0  #: how often something has become known
+        self.replaying = threading.Lock()
+
+    def status(self, now_s: float) -> dict[str, Any]:
+        """Describe how the flow fares."""
+        life = self.lifecycle
+        return {
+            "name": self.found.name,
+            "file": str(self.found.file),
+            "state": life.phase,
+            "for_s": round(now_s - life.since_s, 1),
+            "why": life.why or self.waits,
+            "change_refused": life.change,
+            "wanted": life.wanted,
+            "restarts": life.restarts,
+            "next_start_s": None if life.next_s is None else round(max(0.0, life.next_s - now_s), 1),
+            "pid": None if self.child is None else self.child.pid,
+            "runner": self.settings.on,
+            "checkpoint": str(self.home.checkpoint) if self.settings.checkpoint else None,
+            "report": None if self.report is None else msgspec.Raw(self.report),
+        }
+
+
+class Service:
+    """Looks after the flows of a folder, by one thread; whatever thread asks."""
+
+    def __init__(self, folder: Folder, home: Home, notifier: Notifier, *, stop_within_s: float) -> None:
+        self.folder, self.home = folder, home
+        self.began_s = time.monotonic()
+        self.ended = threading.Event()  #: after `shut`: every flow has stopped
+        self.given_up: list[str] = []  #: flows that did not stop in time
+        self._notifier, self._stop_within_s = notifier, stop_within_s
+        self._flows: dict[str, Served] = {}
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        self._checks = threading.Semaphore(_CHECKS)
+        self._scrapes = threading.Lock()
+        self._turned_s = time.monotonic()
+        self._scanned_s: float | None = None
+        self._told_ready = self._shut = False
+        self._thread = threading.Thread(target=self._loop, name="service", daemon=True)
+
+    def start(self) -> None:
+        """Start what is in the folder, and look after it from now on."""
+        self._thread.start()
+
+    def shut(self, *, now: bool = False) -> None:
+        """Stop every flow, in good order or at once; returns before that is done."""
+        with self._lock:
+            if not self._shut:
+                self._notifier.stopping()
+            self._shut = True
+            for served in list(self._flows.values()):
+                self._handle(served, Shut(now))
+
+    def kill_all(self) -> None:
+        """End every process at once, whatever it does; takes no lock."""
+        for served in list(self._flows.values()):
+            if served.child is not None:
+                served.child.kill()
+
+    # -- what is known ----------------------------------------------------------------------------------------------------
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the service does its work."""
+        return time.monotonic() - self._turned_s < _HUNG_S
+
+    @property
+    def ready(self) -> bool:
+        """Whether every flow has begun, or could not; not once the service stops."""
+        with self._lock:
+            if self._shut or self._scanned_s is None:
+                return False
+            late = time.monotonic() - self._scanned_s > _READY_S
+            return late or all(served.settled or not served.lifecycle.wanted for served in self._flows.values())
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._shut
+
+    def names(self) -> list[str]:
+        """Return the names of all flows."""
+        with self._lock:
+            return sorted(self._flows)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Describe how a flow fares."""
+        with self._known(name) as served:
+            return served.status(time.monotonic())
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Describe how all flows fare."""
+        with self._lock:
+            now_s = time.monotonic()
+            return [self._flows[name].status(now_s) for name in sorted(self._flows)]
+
+    def log_of(self, name: str) -> list[str]:
+        """Return the last lines that a flow's process has written."""
+        with self._known(name) as served:
+            return served.log if served.child is None else list(served.child.lines)
+
+    def sample_of(self, name: str) -> bytes | None:
+        """Return a flow's last sample as JSON; None before the first."""
+        with self._known(name) as served:
+            return served.sample
+
+    def history_of(self, name: str, seconds: float) -> list[bytes]:
+        """Return samples of the last so many seconds as JSON, oldest first."""
+        with self._known(name) as served:
+            return list(served.history.since(time.monotonic() - seconds))
+
+    def home_of(self, name: str) -> FlowHome:
+        """Return what is kept of a flow."""
+        with self._known(name) as served:
+            return served.home
+
+    def graph_of(self, name: str) -> bytes:
+        """Return the drawing of a flow as JSON; of one that has not run yet, its file is looked at."""
+        with self._known(name) as served:
+            if served.graph is not None:
+                return served.graph
+        answer = self._asked(served, Task("check", *self._place(served), self._settings(served)), CHECK_S)
+        return bytes(answer.found)
+
+    def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
+        """Return (what, JSON) of a flow, or the states of all, as they come; None after a while without any."""
+        told: dict[str, tuple[int, Any]] = {}
+        until_s = time.monotonic() + patience_s
+        while True:
+            with self._news:
+                if name is not None and name not in self._flows:
+                    return
+                some = [(n, s) for n, s in self._flows.items() if name in (None, n)]
+                fresh = [(n, s) for n, s in some if told.get(n, (-1, None))[0] != s.news]
+                found: list[tuple[str, bytes] | None] = []
+                for each, served in fresh:
+                    status = served.status(time.monotonic())
+                    before = told.get(each, (0, None))[1]
+                    mark = {key: status[key] for key in ("state", "why", "change_refused", "pid", "restarts")}
+                    if before is None or before[0] != mark:
+                        found.append(("status", msgspec.json.encode(status)))
+                    if (
+                        name is not None
+                        and served.sample is not None
+                        and (before is None or before[1] != served.sample)
+                    ):
+                        found.append(("sample", served.sample))
+                    told[each] = served.news, (mark, served.sample)
+                gone = [each for each in told if each not in self._flows]
+                for each in gone:
+                    del told[each]
+                    found.append(("removed", msgspec.json.encode({"name": each})))
+                if not found:
+                    if self._shut and self.ended.is_set():
+                        return
+                    self._news.wait(min(1.0, patience_s))
+                    if time.monotonic() > until_s:
+                        found.append(None)
+            if found:
+                until_s = time.monotonic() + patience_s
+            yield from found
+
+    def metrics(self) -> str:
+        """Ask all flows how they fare, and write it for Prometheus; one that does not answer in time is left out."""
+        with self._scrapes:
+            with self._lock:
+                asked_now = [served for served in self._flows.values() if served.lifecycle.phase == "running"]
+                for served in asked_now:
+                    served.families = None
+                children = [(served.child, served) for served in asked_now if served.child is not None]
+            for child, _ in children:
+                child.tell(Order("metrics"))
+            with self._news:
+                self._news.wait_for(lambda: all(s.families is not None for _, s in children), SCRAPE_S)
+                found = [family for _, served in children for family in served.families or []]
+                found += self._own_families()
+        return exposition(found)
+
+    def _own_families(self) -> list[Family]:
+        flows = self._flows.items()
+        up = [("", {"flow": n, "state": s.lifecycle.phase}, float(s.lifecycle.phase == "running")) for n, s in flows]
+        again = [("_total", {"flow": n}, float(s.lifecycle.restarts)) for n, s in flows]
+        refused = [("", {"flow": n}, float(s.lifecycle.change is not None)) for n, s in flows]
+        return [
+            Family("headwater_flow_up", "gauge", "Whether a flow runs, by its file's name", up),
+            Family("headwater_flow_restarts", "counter", "How often it was started again because it had died", again),
+            Family("headwater_flow_change_refused", "gauge", "Whether a changed file could not take over", refused),
+        ]
+
+    # -- what can be asked for --------------------------------------------------------------------------------------------
+
+    def act(self, name: str, what: str) -> dict[str, Any]:
+        """Start, stop or restart a flow, and describe it; what is stopped stays so when the server is started again."""
+        with self._known(name) as served:
+            if self._shut:
+                raise RunError("the server is stopping; nothing is started or stopped any more")
+            if served.replaying.locked():
+                raise RunError(f"dead letters of flow {name!r} are being replayed; try again when that is done")
+            served.home.note_stopped(what == "stop")
+            self._handle(served, Restart() if what == "restart" else Want(what == "start"))
+            return served.status(time.monotonic())
+
+    def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
+        """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
+        with self._known(name) as served:
+            if not served.replaying.acquire(blocking=False):
+                raise RunError(f"dead letters of flow {name!r} are being replayed already")
+        try:
+            with self._pausing(served):
+                file, home = self._place(served)
+                task = Task("replay", file, home, self._settings(served), ids, step, dict(changes))
+                return bytes(self._asked(served, task, REPLAY_S).found)
+        finally:
+            served.replaying.release()
+
+    @contextmanager
+    def _pausing(self, served: Served) -> Iterator[None]:
+        with self._news:
+            wanted = served.lifecycle.wanted
+            self._handle(served, Want(False))
+            within_s = served.lifecycle.stop_within_s + 2 * ABORT_S
+            if not self._news.wait_for(lambda: served.child is None, within_s):
+                raise RunError(f"flow {served.found.name!r} did not stop within {within_s:g} s")
+        try:
+            yield
+        finally:
+            with self._lock:
+                if wanted:
+                    self._handle(served, Want(True))
+
+    def _asked(self, served: Served, task: Task, timeout_s: float) -> Any:
+        with self._checks:
+            answer = asked(served.found.name, task, timeout_s)
+        if answer.why is not None:
+            raise RunError(answer.why)
+        return answer
+
+    @contextmanager
+    def _known(self, name: str) -> Iterator[Served]:
+        with self._lock:
+            if name not in self._flows:
+                raise UnknownFlowError(f"there is no flow {name!r} in {self.folder.path}")
+            yield self._flows[name]
+
+    # -- the work -----------------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        look_s = 0.0
+        while not self.ended.is_set():
+            now_s = time.monotonic()
+            try:
+                if now_s >= look_s and not self._shut:
+                    look_s = now_s + SCAN_S
+                    self._scan()
+                self._turn()
+            except Exception:  # a bug of ours: the flows go on, and the next turn may do better
+                log.exception("the service broke for a moment")
+            self._turned_s = time.monotonic()
+            self._notifier.alive()
+            self._tell_ready()
+            with self._news:
+                if self._shut and all(served.child is None for served in self._flows.values()):
+                    self.ended.set()
+                    self._news.notify_all()
+                else:
+                    self._news.wait(_TURN_S)
+
+    def _tell_ready(self) -> None:
+        if not self._told_ready and self.ready:
+            self._told_ready = True
+            self._notifier.ready(f"looking after {len(self._flows)} flows of {self.folder.path}")
+
+    def _scan(self) -> None:
+        found = self.folder.look(first=self._scanned_s is None)
+        if found is None:
+            return
+        with self._lock:
+            for name, each in found.items():
+                served = self._flows.get(name)
+                if served is None:
+                    served = self._flows[name] = self._served(each)
+                if served.found.print != each.print:
+                    served.graph = None if served.child is None else served.graph
+                served.found = each
+                self._handle(served, Seen(each.print))
+            for name in set(self._flows) - set(found):
+                if self._flows[name].lifecycle.phase != "stopping":
+                    self._handle(self._flows[name], Gone())
+            self._scanned_s = self._scanned_s or time.monotonic()
+
+    def _served(self, found: Found) -> Served:
+        home = self.home.of_flow(found.name)
+        try:
+            starts = read_settings(settings_beside(found.file)).start
+        except FlowError:
+            starts = True  # so that it is told
+        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic())
+        return Served(found, home, life)
+
+    def _turn(self) -> None:
+        with self._lock:
+            flows = list(self._flows.items())
+        for name, served in flows:
+            child = served.child
+            if child is not None and child.ended:
+                self._reap(served, child)
+            with self._lock:
+                self._handle(served, Tick())
+                if served.lifecycle.phase == "removed":
+                    del self._flows[name]
+                    log.info("%s: its file is gone; what was kept of it stays in %s", name, served.home.path)
+        if os.getpid() == 1:  # the first process of a container
+            reap_strangers()
+
+    def _reap(self, served: Served, child: Child) -> None:
+        code = child.reap()  # without the lock: its last words are still being heard
+        words = child.last_words
+        with self._lock:
+            served.log, served.child, served.waits = list(child.lines), None, ""
+            if words is None:
+                ended = Ended("died", why_it_died(code, child.lines))
+            else:
+                ended = Ended(words.how, words.why)
+                served.report = bytes(words.report)
+            self._handle(served, ended)
+
+    def _handle(self, served: Served, event: Event) -> None:
+        """Let a lifecycle decide, and do what it says; called with the lock held."""
+        life = served.lifecycle
+        before = life.phase, life.why, life.change
+        commands = life.handle(event, time.monotonic())
+        if (life.phase, life.why, life.change) != before:
+            served.settled = served.settled or life.phase != "starting"
+            served.news += 1
+            self._tell(served, before)
+            self._news.notify_all()
+        for command in commands:
+            self._do(served, command)
+
+    def _tell(self, served: Served, before: tuple[Any, ...]) -> None:
+        life, name = served.lifecycle, served.found.name
+        if life.phase == "running" and before[0] != "running":
+            log.info("%s: runs (process %s)", name, served.child.pid if served.child else "?")
+        elif life.phase == "waiting":
+            log.error("%s: died: %s; it is started again", name, life.why)
+        elif life.phase == "refused":
+            log.error("%s: cannot be run: %s", name, life.why)
+        elif life.phase != before[0]:
+            log.info("%s: %s%s", name, life.phase, f": {life.why}" if life.why else "")
+        if life.change is not None and life.change != before[2]:
+            log.error("%s: has changed, but cannot take over: %s; the old one runs on", name, life.change)
+
+    def _do(self, served: Served, command: Command) -> None:
+        child = served.child
+        if command == "start":
+            self._start(served)
+        elif command == "check":
+            threading.Thread(target=self._check, args=(served, served.found.print), daemon=True).start()
+        elif child is not None:
+            if command == "kill":
+                log.error("%s: did not stop in time, and is killed", served.found.name)
+                child.kill()
+            else:
+                if command == "abort":
+                    self.given_up.append(served.found.name)
+                    log.error("%s: does not stop in time, and is told to give up", served.found.name)
+                child.tell(Order("stop" if command == "stop" else "abort"))
+
+    def _place(self, served: Served) -> tuple[str, str]:
+        return str(served.found.file), str(served.home.path)
+
+    def _settings(self, served: Served) -> Settings:
+        return read_settings(settings_beside(Path(served.found.file)))
+
+    def _start(self, served: Served) -> None:
+        try:
+            served.settings = self._settings(served)
+            served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
+            task = Task("run", *self._place(served), served.settings)
+            name = served.found.name
+            served.child = Child(name, task, lambda said: self._hear(served, said), lambda: None)
+        except HeadwaterError as error:
+            self._handle(served, Ended("refused", str(error)))
+
+    def _check(self, served: Served, print: str) -> None:
+        """See whether a changed file could take over; by a thread of its own."""
+        why: str | None = None
+        try:
+            self._asked(served, Task("check", *self._place(served), self._settings(served)), CHECK_S)
+        except HeadwaterError as error:
+            why = str(error)
+        with self._lock:
+            self._handle(served, Checked(print, why))
+
+    def _hear(self, served: Served, message: Said) -> None:
+        with self._news:
+            served.news += 1
+            match message:
+                case Running(graph):
+                    served.graph, served.waits = bytes(graph), ""
+                    self._handle(served, Began())
+                case Waits(why):
+                    served.waits = why
+                    log.warning("%s: waits: %s", served.found.name, why)
+                case Measured(sample):
+                    served.sample = bytes(sample)
+                    served.history.add(time.monotonic(), served.sample)
+                case Metrics(families):
+                    served.families = [Family(*each) for each in families]
+                case Over():
+                    pass  # taken when the process is gone
+            self._news.notify_all()
