@@ -264,6 +264,38 @@ def test_a_second_signal_does_not_wait(serving, alive):
     assert not alive(hangs)
 
 
+def test_a_promised_flow_is_served_with_its_promise_and_keeps_its_dead_letters(serving):
+    broken = BEAT.replace(".write(", '.map("odd", lambda r: {"n": 1 // (r["n"] % 100)}, out={"n": int}).write(')
+    serving.write("beat", broken, "promise = '200/s'\nbest_effort = true")
+    serving.start(ready=False)
+    serving.until_running("beat")
+    (lane,) = serving.until(lambda: serving.ask("/api/v1/promises")[1]["lanes"], "the promise")
+    assert (lane["flow"], lane["pid"], lane["contract"]["rate_hz"]) == ("beat", serving.flow("beat")["pid"], 200.0)
+    letters = serving.until(lambda: serving.ask("/api/v1/flows/beat/dead")[1]["letters"], "a dead letter")
+    assert "ZeroDivisionError" in letters[0]["error"]
+    assert 'headwater_promise_windows_total{flow="beat",outcome="kept"}' in serving.ask("/metrics")[1]
+    assert serving.stop() == 0
+
+
+def test_the_process_of_a_flow_that_does_not_notice_that_its_server_is_gone_is_ended_by_the_next(
+    serving, tmp_path, alive
+):
+    serving.write("numbers", numbers(tmp_path), f"{QUICK}\nstop_within = 0.5")
+    serving.start()
+    first = serving.until_running("numbers")
+    written(serving, tmp_path / "out.jsonl")
+    os.kill(first, signal.SIGSTOP)  # as if it were in code that lets nothing else run
+    serving.process.kill()
+    serving.process.communicate()
+    serving.start(ready=False)
+    serving.until(lambda: f"process {first}" in serving.flow("numbers").get("why", ""), "that it waits")
+    assert serving.until_running("numbers") != first
+    assert not alive(first)
+    written(serving, tmp_path / "out.jsonl")
+    assert serving.stop() == 0
+    check_all_there(tmp_path)
+
+
 def test_systemd_hears_that_it_is_ready_alive_and_stopping(serving, tmp_path):
     serving.write("beat", BEAT)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

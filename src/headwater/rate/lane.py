@@ -7,12 +7,14 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED
 from headwater.data.column import Array
 from headwater.data.jit import answering_at_once
+from headwater.engine.dead import keeping
 from headwater.engine.options import Options
 from headwater.engine.workers import WorkerPool
 from headwater.errors import RateError
@@ -202,11 +204,13 @@ def start(
     realtime: bool = False,
     trial_s: float = TRIAL_S,
     client: Client | None = None,
+    dead: str | Path | None = None,
     **options: Any,
 ) -> PromisedRun:
     """Have a flow's promise admitted, and start it in this process, which from then on is its lane.
 
-    RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane.
+    RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane;
+    with `dead`, dead letters are kept in this folder.
     """
     asked = contract or flow.promised
     if asked is None:
@@ -216,8 +220,9 @@ def start(
     try:
         if realtime:
             _in_real_time(flow, admitted.cores)
+        kept = flow if dead is None else keeping(flow, dead)
         with answering_at_once():
-            running = PromisedRun(flow, Options(**{**options, **lane_options(asked)}), admitted, line).start()
+            running = PromisedRun(kept, Options(**{**options, **lane_options(asked)}), admitted, line).start()
         if realtime:
             run_as_usual()  # its threads have it from here, and nothing else should
         return running
