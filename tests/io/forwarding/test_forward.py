@@ -390,3 +390,24 @@ def test_all_arrives_though_the_process_is_killed_while_it_sends(tmp_path):
     assert sorted(set(first)) == list(range(max(first) + 1))
     assert len(first) - len(set(first)) < 20_000  # some come twice, and not many
     assert server.arrived[-100:] == list(range(10**7, 10**7 + 100))
+
+
+def test_what_a_sink_refuses_while_it_cannot_take_the_rest_is_refused_once_however_many_runs_that_takes(tmp_path):
+    class Choosy(Uplink):
+        def open(self, schema):
+            return self  # as a client does that connects later
+
+        def write(self, batch):
+            refused = {row: "odd" for row, n in enumerate(batch["n"].tolist()) if n % 2}
+            self.gathered += [n for n in batch["n"].tolist() if n % 2 == 0]
+            return refused
+
+    uplink = Choosy(up=False, gathers=True)
+    for count in (10, 0, 0):
+        account = run(io.forward(uplink, tmp_path / "log", linger="200 ms"), count).extra["sinks"]["out"]
+        assert (account["refused"], account["waiting"]) == (0, 10)
+    uplink.up = True
+    account = run(io.forward(uplink, tmp_path / "log"), 0).extra["sinks"]["out"]
+    assert (account["refused"], account["forwarded"], account["waiting"]) == (5, 5, 0)
+    assert sum(entry.records for entry in Reader(tmp_path / "log" / "refused").read()) == 5
+    assert uplink.arrived == [0, 2, 4, 6, 8]

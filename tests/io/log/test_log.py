@@ -226,6 +226,35 @@ def test_a_failed_fsync_is_told_and_what_it_may_have_lost_is_written_again(tmp_p
     assert all_of(Reader(tmp_path)) == (list(range(6)), [data(number) for number in range(6)])
 
 
+class Small(SystemDisk):
+    """A disk that is full when the segments have so many bytes."""
+
+    def __init__(self, folder, most):
+        self._segments, self._most = lambda: folder.glob("*.log*"), most
+
+    def write(self, fd, data):
+        if sum(path.stat().st_size for path in self._segments()) + len(data) > self._most:
+            raise OSError(errno.ENOSPC, "")
+        return super().write(fd, data)
+
+
+def test_a_full_disk_is_given_back_what_nobody_needs_any_more(tmp_path):
+    log = Log(tmp_path, disk=Small(tmp_path, 1000))
+    consumer, taken = log.consumer("sender"), []
+    for number in range(100):
+        try:
+            log.append(data(number))
+        except InputError as error:
+            assert "the disk is full" in str(error)  # nothing of it is released yet
+            log.sync()
+            taken += all_of(consumer)[0]
+            consumer.release(log.end)
+            log.append(data(number))
+    log.sync()
+    assert taken + all_of(consumer)[0] == list(range(100))
+    log.close()
+
+
 @pytest.mark.parametrize("call", ["mkdir", "open"])
 def test_a_read_only_folder_is_told_and_can_still_be_read(tmp_path, call):
     filled(tmp_path, 3).close()

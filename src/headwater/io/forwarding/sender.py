@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Protocol
 
@@ -38,6 +39,15 @@ class Turns(Protocol):
         """Hand out again what was handed out and not sent."""
 
 
+@dataclass(slots=True)
+class _Hand:
+    """What became of the entries in hand, which counts when they are done with."""
+
+    taken: int = 0  #: records that the writer has
+    too_old: int = 0
+    refused: list[tuple[Batch, Refused]] = field(default_factory=list)
+
+
 class Sender:
     """Sends what waits, and tries again, ever more rarely, while the sink does not take it."""
 
@@ -60,7 +70,7 @@ class Sender:
         self._writer: Writer | None = None
         self._entries: list[Entry] = []
         self._done = 0  # of these, how many the writer has
-        self._counted = 0  # records among them
+        self._hand = _Hand()  # what became of these
         self._failures = 0
         self._warned_s = -_QUIET_S
         self._due_s = 0.0  # when the rate lets the next entry go
@@ -116,14 +126,13 @@ class Sender:
     def _send(self, entry: Entry) -> None:
         assert self._writer is not None
         if self._age_s is not None and now_ns() - entry.created_ns > self._age_s * 1e9:
-            self.dropped["too old"] += entry.records
+            self._hand.too_old += entry.records
             return
         batch = unpack_frame(entry.data)
         refused = self._write(batch, entry.position) or {}
         if refused:
-            self._on_refused(batch, refused)
-            self.refused += len(refused)
-        self._counted += batch.length - len(refused)
+            self._hand.refused.append((batch, refused))
+        self._hand.taken += batch.length - len(refused)
 
     def _write(self, batch: Batch, position: int) -> Refused | None:
         """Write records, by a name that is the same whenever they are sent where the other side can know it."""
@@ -166,7 +175,7 @@ class Sender:
         if writer is None:
             return
         if _gathers(writer):
-            self._done = self._counted = 0
+            self._done, self._hand = 0, _Hand()
         try:
             writer.close()
         except Exception as error:
@@ -194,9 +203,17 @@ class Sender:
             self._drop_writer()  # else its connection lives on, and sends what the next run sends too
 
     def _arrived(self, entries: list[Entry]) -> None:
+        """Be done with entries; only now what was refused is kept, and counted: those that wait are sent again."""
+        hand = self._hand
+        while hand.refused:
+            batch, refused = hand.refused[0]
+            self._on_refused(batch, refused)
+            self.refused += len(refused)
+            hand.refused.pop(0)
         self._turns.sent(entries)
-        self.forwarded += self._counted
-        self._entries, self._done, self._counted = [], 0, 0
+        self.forwarded += hand.taken
+        self.dropped["too old"] += hand.too_old
+        self._entries, self._done, self._hand = [], 0, _Hand()
 
     def _wait(self, seconds: float, *, unless_ending: bool = False) -> None:
         with self._changed:

@@ -99,7 +99,7 @@ class ForwardWriter:
     def account(self) -> dict[str, Any]:
         """Return what became of the records: those of this run and those that waited from earlier ones."""
         sender = self._sender
-        dropped = self._log.dropped + sender.dropped
+        dropped = self._log.dropped + sender.dropped  # which leaves out what is 0
         if self._turns.lost:
             dropped["damaged entries"] = self._turns.lost
         waiting = self._found + self._taken - sender.forwarded - sender.refused - sum(dropped.values())

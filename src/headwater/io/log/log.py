@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from headwater.io.log.tail import Tail
 
 log = logging.getLogger(__name__)
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SEGMENT_BYTES = 16 * 2**20
 _SEGMENTS = 8  #: into which a bound is divided at least, so that what is released or dropped makes room soon
 
@@ -107,15 +109,26 @@ class Log:
         if self.is_too_large(len(data)):
             raise self._no_room(size)
         created_ns = self._clock() if created_ns is None else created_ns
+        full: OSError | None = None
         with self._explained("append to the log in"):
             while True:
                 with self._changed:
                     if self._closed:
                         raise InputError(f"the log in {self._folder} is closed")
                     if self._fits(size):
-                        position = self._tail.put(data, records, priority, created_ns)
-                        self._changed.notify_all()  # who makes it safe
-                        return position
+                        try:
+                            position = self._tail.put(data, records, priority, created_ns)
+                        except OSError as error:
+                            if error.errno not in _FULL:
+                                raise
+                            full = error
+                        else:
+                            self._changed.notify_all()  # who makes it safe
+                            return position
+                if full is not None:
+                    self._give_back(full)
+                    full = None
+                    continue
                 with self._syncing, self._changed:
                     if not self._make_room(size, priority):
                         self.dropped["log full"] += records
@@ -329,6 +342,14 @@ class Log:
             consumer.sync()
         reclaim(self._disk, self._folder, last_too=True)
         self.look_again()
+
+    def _give_back(self, full: OSError) -> None:
+        """Make room on a disk that is full with what nobody needs any more; raises `full` if there is nothing."""
+        with self._syncing, self._changed:
+            before = self.nbytes
+            self._free()
+            if self.nbytes >= before:
+                raise full
 
     def _roll(self) -> None:
         """Go on in a new segment; the old one is safe."""
