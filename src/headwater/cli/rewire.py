@@ -41,7 +41,7 @@ def rewired(
 
 def _at_rate(source: Source, rate: float) -> Source:
     """Return the same records at another rate: by what makes them, or replayed."""
-    if isinstance(source, Mqtt | Kafka | Webhook):
+    if isinstance(source, Mqtt | Kafka | Webhook) or getattr(source, "follow", False):
         raise FlowError(
             f"--rate replays what a source holds, and {source} has no end; leave it out, or give --input FILE"
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headwater.io.console import Console as Console
     from headwater.io.csv import Csv as Csv
+    from headwater.io.folder import Folder as Folder
     from headwater.io.forwarding import Forward as Forward
     from headwater.io.forwarding import forward as forward
     from headwater.io.generator import Generate as Generate
@@ -41,6 +42,7 @@ _HOMES = {
     "Csv": "csv",
     "Discard": "memory",
     "Failing": "memory",
+    "Folder": "folder",
     "Forward": "forwarding",
     "Generate": "generator",
     "Http": "http",

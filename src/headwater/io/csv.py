@@ -14,6 +14,7 @@ from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
+from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.sifting import sifted
 from headwater.io.text_file import TextFile
@@ -30,6 +31,9 @@ class Csv(TextFile):
     that does not fit its column, is rejected with its line number. An empty field is missing (null), but in
     a text column it is the empty text. Moments may be ISO text or microseconds since 1970, and are written
     as ISO text. Writing replaces the file unless `append` is true.
+
+    With `follow` reading goes on as the file grows, also when it is rotated: renamed, or copied and cut off. A row is taken
+    when its lines are whole; each file has a header of its own, on one line, and may have the columns in another order.
     """
 
     def __init__(
@@ -40,10 +44,13 @@ class Csv(TextFile):
         delimiter: str = ",",
         *,
         append: bool = False,
+        follow: bool = False,
     ) -> None:
+        if follow and str(path) == "-":
+            raise FlowError("standard input is followed as it is; leave out follow")
         if len(delimiter) != 1 or delimiter in '"\r\n':
             raise FlowError(f"a CSV delimiter is one character, such as ',' or ';'; got {delimiter!r}")
-        self.path, self.header, self.delimiter, self.append = path, header, delimiter, append
+        self.path, self.header, self.delimiter, self.append, self.follow = path, header, delimiter, append, follow
         self._schema = None if schema is None else Schema.of(schema)
         self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
 
@@ -72,15 +79,31 @@ class Csv(TextFile):
         if isinstance(given, Schema):
             return CsvWriter(self, given, append=self.append)
         schema = self.schema
+        if self.follow:
+            from headwater.io.followed_csv import FollowedCsvReader
+
+            return FollowedCsvReader(self, given, position)
         lines, self._peeked = self._peeked or Lines(self.path), None
         names, used, _ = self._head(lines) if self.header else (list(schema), 0, [])
-        places = self._places(lines, names)
+        try:
+            places = self.places_in(names)
+        except InputError:
+            lines.close()
+            raise
         if position is not None:
             lines.close()
             lines = Lines(self.path, position, end)
         elif used:
             lines.take(used, 0)
         return CsvReader(self, lines, places, len(names), given)
+
+    def places_in(self, names: list[str]) -> list[int]:
+        """Return where in a row of these columns each of ours is; raises InputError if one is not there."""
+        for name in self.schema:
+            if name not in names:
+                known = f"its header has {listed(names)}{suggestion(name, names)}"
+                raise InputError(f"cannot read {self.path}: there is no column {name!r}; {known}")
+        return [names.index(name) for name in self.schema]
 
     def _head(self, lines: Lines) -> tuple[list[str], int, list[list[str]]]:
         """Return the columns' names, how many lines the header takes, and the first rows."""
@@ -98,14 +121,6 @@ class Csv(TextFile):
             raise self._unreadable(lines, f"its header has {listed(twice)} more than once")
         return names, reader.line_num, list(reader)
 
-    def _places(self, lines: Lines, names: list[str]) -> list[int]:
-        """Return where in a row each column is."""
-        for name in self.schema:
-            if name not in names:
-                known = f"its header has {listed(names)}{suggestion(name, names)}"
-                raise self._unreadable(lines, f"there is no column {name!r}; {known}")
-        return [names.index(name) for name in self.schema]
-
     def _unreadable(self, lines: Lines, why: str) -> InputError:
         lines.close()
         return InputError(f"cannot read {self.path}: {why}")
@@ -115,10 +130,10 @@ class Csv(TextFile):
         return CsvWriter(self, schema, append=True)
 
     def ranges(self, wanted: Wanted) -> Ranges | None:
-        """Return the file in ranges of bytes, cut where no row goes over; a pipe has none."""
+        """Return the file in ranges of bytes, cut where no row goes over; a pipe has none, nor one that is followed."""
         from headwater.io.ranges.lines import CsvRanges
 
-        if not self._is_file():
+        if not self._is_file() or self.follow:
             return None
         self.schema  # noqa: B018  guessed here once, not in every process that reads a range
         return CsvRanges(self, wanted.sizes)
@@ -127,7 +142,9 @@ class Csv(TextFile):
 class CsvReader:
     """An open file of rows."""
 
-    def __init__(self, source: Csv, lines: Lines, places: list[int], width: int, reject: Reject) -> None:
+    def __init__(
+        self, source: Csv, lines: Lines | FollowedLines, places: list[int], width: int, reject: Reject
+    ) -> None:
         self._source, self._schema, self._lines, self._reject = source, source.schema, lines, reject
         self._places, self._width = places, width
         self._pending: list[bytes] = []  # lines of a row that has not ended yet
@@ -137,16 +154,16 @@ class CsvReader:
         self._lines.whole = True
 
     @property
-    def position(self) -> list[int]:
+    def position(self) -> Any:
         """Bytes and lines of the rows read so far."""
-        offset, line = self._lines.position
+        offset, line = self._lines.offset, self._lines.line
         return [offset - sum(map(len, self._pending)) - len(self._pending), line - len(self._pending)]
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the records of up to `limit` rows."""
-        first = self.position[1] + 1
-        fresh = self._lines.take(limit, timeout_s)
+        fresh = self._take(limit, timeout_s)
         lines = self._pending + (fresh or [])
+        first = self._lines.line - len(lines) + 1
         if fresh is None and not lines:
             return None
         try:
@@ -163,6 +180,10 @@ class CsvReader:
     def close(self) -> None:
         """Close the file."""
         self._lines.close()
+
+    def _take(self, limit: int, timeout_s: float) -> list[bytes] | None:
+        """Return the next lines, none if none came in time, None after the last one."""
+        return self._lines.take(limit, timeout_s)
 
     def _parsed(self, lines: Sequence[bytes]) -> list[list[str]]:
         texts = b"\n".join([*lines, b""]).decode().split("\n")[:-1]

@@ -244,13 +244,13 @@ def test_a_full_disk_is_given_back_what_nobody_needs_any_more(tmp_path):
     for number in range(100):
         try:
             log.append(data(number))
-        except InputError as error:
-            assert "the disk is full" in str(error)  # nothing of it is released yet
+        except InputError:  # nothing of it is released yet
             log.sync()
             taken += all_of(consumer)[0]
             consumer.release(log.end)
             log.append(data(number))
     log.sync()
+    assert 0 < len(taken) < 100
     assert taken + all_of(consumer)[0] == list(range(100))
     log.close()
 
