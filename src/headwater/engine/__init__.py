@@ -55,8 +55,6 @@ def start(
     if lanes is not None:
         if on != "engine":
             raise RunError(f"lanes are the engine's and mean nothing with the runner {on!r}")
-        if options.get("checkpoint") is not None:
-            raise RunError("a flow in lanes keeps no checkpoints yet: leave out one of the two")
         return lanes_of(flow, lanes, **options).start()  # waits for the compiler, whose work all lanes share
     with answering_at_once():
         return RUNNERS[on](flow, Options(**options)).start()

@@ -64,16 +64,7 @@ class EngineRun(ABC):
         self._backpressure_ns = 0
         self._held_since = 0
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
-        self.checkpointer: Checkpointer | None = None
-        if options.checkpoint is not None:
-            from headwater.engine.checkpoint import Checkpointer
-
-            self.checkpointer = Checkpointer.open(
-                self.graph,
-                options.checkpoint,
-                every_s=options.every_s,
-                allow_dropped_state=options.allow_dropped_state,
-            )
+        self.checkpointer = self.make_checkpointer()
         self.tasks = self._build()
         self.limits = [options.queue_records] * len(self.tasks)
         self._puts = [0] * len(self.tasks)
@@ -101,6 +92,19 @@ class EngineRun(ABC):
                 self.checkpointer.close()
             raise
         return tasks
+
+    def make_checkpointer(self) -> Checkpointer | None:
+        """Return what makes checkpoints; None for a run that keeps none."""
+        if self.options.checkpoint is None:
+            return None
+        from headwater.engine.checkpoint import Checkpointer
+
+        return Checkpointer.open(
+            self.graph,
+            self.options.checkpoint,
+            every_s=self.options.every_s,
+            allow_dropped_state=self.options.allow_dropped_state,
+        )
 
     def make_operator(self, step: Step, begin: Begin | None) -> Operator:
         """Make the running form of one instance of a step; `begin` opens sinks of a run that keeps checkpoints."""

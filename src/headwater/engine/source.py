@@ -16,6 +16,7 @@ from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
     awaits_commit,
+    barrier_of,
     commit,
     dropped_by,
     leave_halves,
@@ -61,9 +62,9 @@ class SourceThread:
         self._dropped = 0
         kind = task.instance.step.kind
         #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
-        self._inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
+        self.inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
         #: whether what waits is never shed or spilled
-        self._waits = self._inner or (isinstance(kind, Read) and tells_time(kind.source))
+        self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
         self._warned_s = -_QUIET_S
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
@@ -137,9 +138,9 @@ class SourceThread:
         Where more is there than was asked for, ask for twice as much, since large batches cost less.
         """
         reader, options = self._reader, self.run.options
-        stopping = self.run.done if self._inner else self.run.stopping
+        stopping = self.run.done if self.inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0 if self._inner else options.linger_s)
+        linger = Linger(0.0 if self.inner else options.linger_s)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
         committed = position_of(reader)
         while not stopping.is_set():
@@ -168,6 +169,8 @@ class SourceThread:
                     commit(reader, place.position)
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
+            if self.inner and self.run.checkpointer is not None:
+                self._pass_barrier(reader)
             chunk = linger.next_chunk(options.chunk, most)
             pause_s = 0.0 if awaits_commit(reader) else linger.pause_s(now_ns())
             if pause_s:
@@ -326,6 +329,13 @@ class SourceThread:
         self._barred = number
         assert self.run.checkpointer is not None
         self.run.checkpointer.saved_source(self.task.instance.index, number, self.handed)
+
+    def _pass_barrier(self, reader: Reader) -> None:
+        """Send on the barrier that has come from other lanes, if one has."""
+        word = barrier_of(reader)
+        if word is not None:
+            self._asked, self._last = word
+            self._heed_checkpoint()
 
     def _wait_for_the_last(self) -> None:
         """Send no more but the barrier of the last checkpoint."""

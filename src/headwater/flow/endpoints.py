@@ -265,6 +265,13 @@ def awaits_commit(reader: Reader) -> bool:
     return bool(getattr(reader, "awaits_commit", False))
 
 
+def barrier_of(reader: Reader) -> tuple[int, bool] | None:
+    """Take the checkpoint whose barrier a reader of another part of the same run has come to, and whether it is the last."""
+    taken = getattr(reader, "take_barrier", None)
+    found: tuple[int, bool] | None = None if taken is None else taken()
+    return found
+
+
 def leave_halves(reader: Reader) -> None:
     """Ask a reader to leave a last record that may be half written for a later run."""
     left = getattr(reader, "leave_halves", None)

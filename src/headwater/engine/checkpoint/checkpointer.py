@@ -301,6 +301,10 @@ class Checkpointer:
             self._final = number
             self._run.halt()
             return
+        self._let_be_seen(number)
+
+    def _let_be_seen(self, number: int) -> None:
+        """Let sources and sinks know, in their own threads, that a checkpoint is complete."""
         for source in self._run.sources:
             source.commit_later(number)
         sinks = [task for task in self._run.tasks if task.instance.step.is_sink]

@@ -32,11 +32,15 @@ class Coordinator:
         """Say whether the next checkpoint should begin."""
         return self.number is None and now_s >= self._due_s
 
-    def begin(self, now_s: float) -> int:
-        """Begin a checkpoint, due or not; return its number. The next is due some time after this one began."""
+    def begin(self, now_s: float, number: int | None = None) -> int:
+        """Begin a checkpoint, due or not; return its number. The next is due some time after this one began.
+
+        Where another decides, it has the number that is given.
+        """
         if self.number is not None:
             raise AssertionError(f"checkpoint {self.number} is not done with")
-        self.number, self._next = self._next, self._next + 1
+        self.number = self._next if number is None else number
+        self._next = self.number + 1
         self.waiting, self._results = set(range(self._tasks)), {}
         self._began_s, self._due_s, self._urged = now_s, now_s + self._every_s, False
         return self.number

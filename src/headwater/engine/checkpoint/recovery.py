@@ -38,8 +38,10 @@ def identities(flow: Flow) -> dict[str, Any]:
 class Recovery:
     """A checkpoint, held against the flow that is to go on from it."""
 
-    def __init__(self, checkpoint: Checkpoint, graph: ExecutionGraph, *, allow_dropped: bool = False) -> None:
-        """Raise RunError where the flow cannot go on from the checkpoint, with the reason."""
+    def __init__(
+        self, checkpoint: Checkpoint, graph: ExecutionGraph, *, allow_dropped: bool = False, check: bool = True
+    ) -> None:
+        """Raise RunError where the flow cannot go on from the checkpoint, with the reason, unless that was found out."""
         self.number, self._content, self._graph = checkpoint.number, checkpoint.content, graph
         if self._content.get("version") != VERSION:
             raise RunError(
@@ -48,7 +50,8 @@ class Recovery:
         self._of_step: dict[str, list[Instance]] = {}
         for instance in graph.instances:
             self._of_step.setdefault(instance.step.name, []).append(instance)
-        self._check(allow_dropped=allow_dropped)
+        if check:
+            self._check(allow_dropped=allow_dropped)
 
     def knows(self, name: str) -> bool:
         """Say whether there was a step of this name."""
@@ -141,6 +144,9 @@ class Recovery:
                 f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
                 "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
             )
+        lanes = self._content.get("lanes", 1)
+        if lanes != 1:
+            raise RunError(f"it was made in {lanes} lanes, whose state is not put together yet; run with lanes={lanes}")
         self._check_renamed(now)
         for name, step in now.items():
             if name in before:

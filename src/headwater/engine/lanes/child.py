@@ -10,11 +10,15 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
+from typing import TYPE_CHECKING, cast
 
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import HeadwaterError, RunError
+
+if TYPE_CHECKING:
+    from headwater.engine.lanes.checkpoint import Word
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +89,10 @@ def _run(connection: Connection, make: Callable[[], LaneRun]) -> None:
             connection.send_bytes(pack(said))
 
     try:
-        run = make().start()
+        run = make()
+        if run.checkpointer is not None:
+            run.checkpointer.say = tell
+        run.start()
     except HeadwaterError as error:
         tell({"refused": [type(error).__name__, str(error)]})
         return
@@ -111,5 +118,8 @@ def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) 
                 run.abort()
             elif what == SAMPLE:
                 tell({"sample": sample_to_wire(run.sample()), "kept": run.kept()})
+            elif run.checkpointer is not None:
+                word, number = what.decode().split()
+                run.checkpointer.told(cast("Word", word), int(number))
     except (EOFError, OSError):
         os._exit(1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.schema import Schema
-from headwater.engine.lanes.ring import Bell, Message, Path
+from headwater.engine.lanes.ring import BARRIER, Bell, Message, Path
 from headwater.flow.endpoints import Reject
 
 _NOTHING = Batch.mark(NO_WATERMARK)
@@ -42,7 +42,22 @@ class Inlet:
         return f"from {len(self.paths)} lanes"
 
 
-class _InOrder:
+class _Barred:
+    """Passes a barrier on when it has come by all paths: what is behind one waits for the others."""
+
+    _barrier: tuple[int, bool] | None = None
+
+    def take_barrier(self) -> tuple[int, bool] | None:
+        """Return the checkpoint whose barrier has come, and whether it is the last; once."""
+        found, self._barrier = self._barrier, None
+        return found
+
+    def _bar(self, message: Message) -> Batch:
+        self._barrier = message.watermark, message.whole
+        return _NOTHING
+
+
+class _InOrder(_Barred):
     def __init__(self, inlet: Inlet) -> None:
         self._paths, self._data = list(inlet.paths.values()), inlet.data
         self._block = 0  #: the next
@@ -57,12 +72,15 @@ class _InOrder:
             if left <= 0:
                 return _NOTHING
             self._data.wait(left)
+        if message.block == BARRIER:
+            return self._bar(message)
         self._block += message.whole
         self._time = max(self._time, message.watermark)
         return _stamped(message, self._time)
 
     def _take(self) -> Message | None:
         """Return what comes next of the block whose turn it is; later ones stay where they are."""
+        barred = 0
         for path in tuple(self._paths):
             block = path.next_block()
             if block == self._block:
@@ -70,33 +88,45 @@ class _InOrder:
             if block == -1:  # the end: nothing else is of no block
                 path.take()
                 self._paths.remove(path)
+            barred += block == BARRIER
+        if barred and barred == len(self._paths):
+            words = [path.take() for path in self._paths]
+            return words[0]
         return None
 
     def close(self) -> None:
         pass
 
 
-class _AsTheyCome:
+class _AsTheyCome(_Barred):
     def __init__(self, inlet: Inlet) -> None:
         self._paths, self._data, self._numbered = dict(inlet.paths), inlet.data, inlet.numbered
         self._times = dict.fromkeys(self._paths, NO_WATERMARK)
         self._turn = sorted(self._paths)
+        self._at_barrier: dict[int, Message] = {}  #: lanes whose barrier has come, unlike that of others
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         until = time.monotonic() + timeout_s
         while True:
             for lane in tuple(self._turn):
-                message = self._paths[lane].take()
+                message = None if lane in self._at_barrier else self._paths[lane].take()
                 if message is not None:
                     self._turn.remove(lane)
                     self._turn.append(lane)
                     return self._heard(lane, message)
+            if self._at_barrier and all(lane in self._at_barrier or self._times[lane] == END for lane in self._paths):
+                message = self._at_barrier.popitem()[1]
+                self._at_barrier.clear()
+                return self._bar(message)
             left = until - time.monotonic()
             if left <= 0:
                 return _NOTHING
             self._data.wait(left)
 
     def _heard(self, lane: int, message: Message) -> Batch | None:
+        if message.block == BARRIER:
+            self._at_barrier[lane] = message
+            return _NOTHING
         self._times[lane] = max(self._times[lane], message.watermark)
         earliest = min(self._times.values())
         if earliest == END:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headwater.data.batch import Batch
 from headwater.engine.lanes.outlet import Outlet, Sender
@@ -12,8 +14,13 @@ from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.operators import Operator, Output
+from headwater.operators.execution_graph import ExecutionGraph
+from headwater.operators.saving import Saver
 from headwater.operators.task import Task
 from headwater.operators.write import Begin
+
+if TYPE_CHECKING:
+    from headwater.engine.lanes.checkpoint import LaneCheckpointer
 
 
 class LaneRun(WorkerPool):
@@ -21,7 +28,12 @@ class LaneRun(WorkerPool):
 
     most = 16_000  # a block is cut into a part for each lane wherever it moves: its parts should still be large
 
-    def __init__(self, part: Flow, options: Options) -> None:
+    def __init__(
+        self, part: Flow, options: Options, keeping: Callable[[ExecutionGraph], LaneCheckpointer] | None = None
+    ) -> None:
+        """`keeping` returns what has the lane saved for checkpoints of all lanes."""
+        self._keeping = keeping
+        self.checkpointer: LaneCheckpointer | None
         super().__init__(part, options)
         self._senders: dict[
             int, tuple[Task, Sender]
@@ -35,6 +47,11 @@ class LaneRun(WorkerPool):
                 sender.crowded = partial(self._crowded, number)
                 sender.aborted = self._is_aborted
                 sender.fail = partial(self._cannot_send, task)
+                task.operator.saver = task.saver
+
+    def make_checkpointer(self) -> LaneCheckpointer | None:
+        """Return what has the lane saved; None for a run that keeps no checkpoints."""
+        return None if self._keeping is None else self._keeping(self.graph)
 
     def make_operator(self, step: Step, begin: Begin | None) -> Operator:
         """Make the running form of a step; an outlet is told how far time has come."""
@@ -74,6 +91,7 @@ class OutletOperator(Operator):
 
     def __init__(self, outlet: Outlet, step: Step) -> None:
         self.sender = outlet.open(step.inputs[0].schema)
+        self.saver: Saver | None = None
 
     def process(self, batch: Batch, port: int) -> Output:
         """Send the records."""
@@ -85,6 +103,11 @@ class OutletOperator(Operator):
         """Pass on how far time has come."""
         self.sender.advance(watermark)
         return None
+
+    def prepare(self, number: int) -> None:
+        """Send the barrier of a checkpoint on to other lanes."""
+        last = self.saver.last if self.saver is not None else None
+        self.sender.barrier(number, last=last is not None and last.number == number)
 
     def close(self) -> None:
         """Wait until all is sent."""

@@ -12,7 +12,7 @@ import numpy as np
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
-from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut
+from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut, barrier
 from headwater.errors import HeadwaterError
 from headwater.flow.steps import EventTime
 from headwater.operators.broken import as_list
@@ -106,6 +106,13 @@ class Sender:
             self._send_block(concat_batches(held) if held else None, watermark)
         else:
             self._spread(None, watermark)
+
+    def barrier(self, number: int, *, last: bool) -> None:
+        """Send the barrier of a checkpoint behind all that was written; no block is half sent then."""
+        if self._held:
+            raise AssertionError("a barrier came amid a block")
+        for lane in self._lanes:
+            self._put(lane, barrier(number, last=last))
 
     def _least_busy(self) -> int:
         """Return the lane with the fewest records on their way to it, which is the one that works off its own fastest.

@@ -46,6 +46,12 @@ class Message(NamedTuple):
 
 THE_END = Message(None, END)
 NO_BLOCK = -2  #: what comes next is not known yet
+BARRIER = -3  #: what comes next is the barrier of a checkpoint
+
+
+def barrier(number: int, *, last: bool) -> Message:
+    """Return the barrier of a checkpoint: behind the last one nothing comes."""
+    return Message(None, number, BARRIER, last)
 
 
 class Bell:

@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headwater import errors
 from headwater.data.jit import service
@@ -30,6 +31,9 @@ from headwater.flow.flow import DEAD_LETTERS
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
 
+if TYPE_CHECKING:
+    from headwater.engine.lanes.checkpoint import LaneCheckpointer, LanesCheckpointer, Word
+
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 1.0  #: how long a lane may take to say how it is before it is reported as it was
@@ -45,8 +49,10 @@ class LanesRun:
     def __init__(self, layout: Layout, lanes: int, options: Options) -> None:
         self.flow, self.options, self.lanes = layout.flow, options, lanes
         self._layout = layout
-        # what is spilled would come after the number of its block
-        self._wiring = Wiring(layout, lanes, share=options.when_full != "spill")
+        # what is spilled would come after the number of its block; and a checkpoint knows one position of a source
+        self._wiring = Wiring(layout, lanes, share=options.when_full != "spill" and options.checkpoint is None)
+        self._keeper: LanesCheckpointer | None = None
+        self._keeping_thread: threading.Thread | None = None
         self.stopping = threading.Event()
         self.done = threading.Event()
         self.error: RunError | None = None
@@ -67,6 +73,10 @@ class LanesRun:
         """Fork the lanes and start them all; what one of them cannot open is an error here."""
         load_kernels(ExecutionGraph.of(self.flow))
         _check_that_it_can_fork()
+        if self.options.checkpoint is not None:
+            from headwater.engine.lanes.checkpoint import LanesCheckpointer
+
+            self._keeper = LanesCheckpointer(self.flow, self.lanes, self._wiring, self.options)
         self._wiring.connect()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -74,14 +84,17 @@ class LanesRun:
         gc.freeze()  # what is there already is shared by all lanes, as long as nobody touches it
         try:
             for lane in range(1, self.lanes):
-                make = partial(LaneRun, self._wiring.part(lane), self.options)
+                make = partial(LaneRun, self._wiring.part(lane), self.options, self._keeping(lane))
                 self._children.append(Child(lane, make, self._children))
         finally:
             gc.unfreeze()
         self._began_ns = time.perf_counter_ns()
         own: LaneRun | None = None
         try:
-            own = self._own = LaneRun(self._wiring.part(0), self.options).start()  # while the others start too
+            first = LaneRun(self._wiring.part(0), self.options, self._keeping(0))
+            if first.checkpointer is not None and self._keeper is not None:
+                first.checkpointer.say = partial(self._keeper.hear, 0)
+            own = self._own = first.start()  # while the others start too
             for child in self._children:
                 _check_started(child)
         except BaseException:
@@ -93,11 +106,32 @@ class LanesRun:
             if own is not None:
                 with suppress(RunError):
                     own.wait()
-            self._wiring.close()
+            self._close()
             raise
         for target, name in ((self._wait_for_own, "lane 0"), (self._listen, "lanes"), (self._sample_often, "sample")):
             threading.Thread(target=target, name=name, daemon=True).start()
+        if self._keeper is not None:
+            self._keeper.begin(self._tell_of_checkpoint, self._fail)
+            keep = partial(self._keeper.loop, self._is_stopping, self.done)
+            self._keeping_thread = threading.Thread(target=keep, name="checkpoint", daemon=True)
+            self._keeping_thread.start()
         return self
+
+    def _keeping(self, lane: int) -> Callable[[ExecutionGraph], LaneCheckpointer] | None:
+        return None if self._keeper is None else partial(self._keeper.of_lane, lane)
+
+    def _is_stopping(self) -> bool:
+        return self.stopping.is_set() or self._own.stopping.is_set()  # which stops by itself when its time is up
+
+    def _tell_of_checkpoint(self, word: Word, number: int) -> None:
+        if self._own.checkpointer is not None:
+            self._own.checkpointer.told(word, number)
+        self._tell_all(f"{word} {number}".encode())
+
+    def _close(self) -> None:
+        self._wiring.close()
+        if self._keeper is not None:
+            self._keeper.close()
 
     def stop(self) -> None:
         """Stop reading; what was read is still processed, in all lanes."""
@@ -117,6 +151,8 @@ class LanesRun:
         """Wait for the end of all lanes and return the report of all of them; None when the time was up first."""
         if not self.done.wait(timeout_s):
             return None
+        if self._keeping_thread is not None:
+            self._keeping_thread.join()
         report = self.report()
         if self.error is not None:
             self.error.report = report
@@ -170,6 +206,9 @@ class LanesRun:
             self._leave_behind(living.values())
 
     def _heard(self, child: Child, said: dict[str, Any]) -> None:
+        if self._keeper is not None and said.keys() & {"saved", "unsaved", "ended"}:
+            self._keeper.hear(child.lane, said)
+            return
         told = said.get("sample") or said["report"]["last"]
         with self._news:
             self._said[child.lane] = sample_from_wire(told)
@@ -191,6 +230,9 @@ class LanesRun:
         left = sum(step.left for step in last.steps.values()) if last is not None else 0
         self._lost.append(child.lane)
         self._ended(child)
+        if self._keeper is not None:
+            self._fail(RunError(f"{child} {how}, so the run ends; run again, it goes on from its last checkpoint"))
+            return
         self._fail(
             RunError(
                 f"{child} {how}; what it had in hand is lost ({left:,} records when it was last heard of), so the run ends"
@@ -222,7 +264,7 @@ class LanesRun:
     def _end_if_all_have(self) -> None:
         if self._own_report is not None and all(child.ended for child in self._children) and not self.done.is_set():
             self._last = self._merged()
-            self._wiring.close()
+            self._close()
             self.done.set()
 
     # -- measurements -------------------------------------------------------------------------------------------------
@@ -293,8 +335,12 @@ class LanesRun:
             ],
             decisions=own.decisions + sum(other["decisions"] for other in others),
             decision_s=own.decision_s + sum(other["decision_s"] for other in others),
-            extra={**own.extra, "lanes": self.lanes, **({"lanes_lost": self._lost} if self._lost else {})},
+            extra=self._extra(own),
         )
+
+    def _extra(self, own: Report) -> dict[str, Any]:
+        kept = {} if self._keeper is None else {"checkpoints": self._keeper.to_json()}
+        return {**own.extra, **kept, "lanes": self.lanes, **({"lanes_lost": self._lost} if self._lost else {})}
 
 
 def _check_that_it_can_fork() -> None:

@@ -124,6 +124,14 @@ class Wiring:
         #: the steps that wait for what waits at an inlet or an outlet, by the name of that
         self.takers = {name: each.takers for each in self.crossings for name in (each.inlet_name, each.outlet_name)}
 
+    def taking_blocks(self) -> set[str]:
+        """Return the steps that know the numbers of blocks in place of event time."""
+        return {name for name, where in self._layout.where.items() if where == "blocks"}
+
+    def outlets(self) -> set[str]:
+        """Return the names of all outlets."""
+        return {crossing.outlet_name for crossing in self.crossings}
+
     def connect(self) -> None:
         """Make all paths; before the processes part."""
         for crossing in self.crossings:

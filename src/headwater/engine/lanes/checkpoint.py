@@ -1,0 +1,372 @@
+"""Checkpoints of a run in lanes: each lane saves what it runs, and the process that forked them makes one of it.
+
+Sources are read in lane 0 alone, so that a checkpoint begins there: barriers travel with the records, between lanes as
+messages in the rings, and an inlet passes one on when it has come by all its paths. A lane whose tasks have all saved
+themselves, and whose sinks have their parts safe, tells lane 0's process, which writes one file as any run does; then all
+lanes are told, and let their sinks' parts be seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from headwater.data.batch import NO_WATERMARK
+from headwater.data.codec import decode, encode
+from headwater.data.schema import Schema
+from headwater.engine.checkpoint.chain import Chain
+from headwater.engine.checkpoint.checkpointer import Checkpointer, Made
+from headwater.engine.checkpoint.coordinator import Coordinator
+from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
+from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
+from headwater.engine.lanes.wiring import Wiring
+from headwater.engine.options import Options
+from headwater.errors import RunError, SnapshotError
+from headwater.flow.endpoints import Transaction
+from headwater.flow.flow import Flow
+from headwater.io.lock import Lock
+from headwater.io.transactions import ledger_of, transaction_of
+from headwater.operators.execution_graph import ExecutionGraph, Instance
+
+log = logging.getLogger(__name__)
+
+Word = Literal["begin", "last", "commit", "final"]  #: what lanes are told of a checkpoint
+Say = Callable[[dict[str, Any]], None]
+_LOOK_S = 0.05
+_FROM_ABOVE = -1  #: stands for a task, where a word comes from the process that forked the lane
+
+
+class Kinds:
+    """Which checkpoint holds changes alone, as all lanes must know before its barriers reach them; made before they part."""
+
+    def __init__(self) -> None:
+        self._changes = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.int64, 1)
+        self._changes[0] = -1
+
+    def put(self, number: int, *, whole: bool) -> None:
+        """Say of a checkpoint that is about to begin what it holds."""
+        self._changes[0] = -1 if whole else number
+
+    def is_whole(self, number: int) -> bool:
+        """Say whether a checkpoint holds all state."""
+        return number != int(self._changes[0])
+
+
+class LaneCheckpointer(Checkpointer):
+    """Has the tasks of one lane saved, and does what it is told of checkpoints; who decides is in another process."""
+
+    def __init__(self, graph: ExecutionGraph, folder: Path, lane: int, kinds: Kinds, found: Checkpoint | None) -> None:
+        self.folder, self._graph, self._lane, self._clock = folder, graph, lane, time.monotonic
+        self.recovery = None if found is None else Recovery(_of_lane(found, lane), graph, check=False)
+        self.after = -1 if found is None else found.number
+        self._chain = kinds  # type: ignore[assignment]  # of a chain, tasks ask this alone
+        self._coordinator = Coordinator(len(graph.instances), self.after + 1, float("inf"), self._clock())
+        self._said = queue.SimpleQueue()
+        self._begun, self._final = self.after, None
+        self.made = Made(str(folder))
+        self.say: Say = lambda said: None  #: to who decides
+
+    def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
+        """Open a sink to be written in parts; that of each lane has its own notes."""
+        name = instance.step.name if not self._lane else f"{instance.step.name} in lane {self._lane}"
+        name = name if instance.step.instances == 1 else f"{name} {instance.number}"
+        known = self.recovery is not None and self.recovery.knows(instance.step.name)
+        return transaction_of(sink, schema, ledger_of(self.folder, name, self.after if known else -1))
+
+    def received_folder(self, instance: Instance) -> Path:
+        """Return where a source keeps what it was sent."""
+        return self.folder / "sources" / instance.step.name
+
+    def told(self, word: Word, number: int) -> None:
+        """Take a word of who decides, from any thread."""
+        self._said.put((_FROM_ABOVE, number, word))
+
+    def step(self) -> bool:
+        """Do one thing; return whether there was one."""
+        while not self._said.empty():
+            self._take(*self._said.get())
+        number = self._coordinator.number
+        if number is None:
+            return False
+        self._gather_ended(number)
+        results = self._coordinator.complete()
+        if results is not None:
+            self._complete(number, results)
+        return results is not None
+
+    def _take(self, task: int, number: int, result: Any) -> None:
+        if task == _FROM_ABOVE:
+            self._obey(result, number)
+            return
+        if number > self._begun:  # a barrier may come by a ring before the word that a checkpoint has begun
+            self._start(number)
+        super()._take(task, number, result)
+
+    def _obey(self, word: Word, number: int) -> None:
+        if word == "commit":
+            self._let_be_seen(number)
+        elif word == "final":
+            self._final = number
+            self._run.halt()
+        else:
+            if number > self._begun:
+                self._start(number)
+            with self._run.lock:
+                for source in self._run.sources:
+                    if not source.inner:  # who takes what other lanes send has barriers from there
+                        source.ask(number, final=word == "last")
+                self._run.room.notify_all()
+
+    def _start(self, number: int) -> None:
+        self._coordinator.give_up()
+        self._begun = self._coordinator.begin(self._clock(), number)
+
+    def _give_up(self, why: str) -> None:
+        number = self._coordinator.number
+        self._coordinator.give_up()
+        self.say({"unsaved": [number, why, False]})
+
+    def _fail(self, task: int, number: int, error: Exception) -> None:
+        if isinstance(error, SnapshotError):
+            name = self._run.tasks[task].name
+            self.say({"unsaved": [number, f"step {name!r} cannot be saved: {error}", True]})
+        else:
+            super()._fail(task, number, error)
+
+    def _complete(self, number: int, results: dict[int, Any]) -> None:
+        """Tell what all tasks have saved, once sinks have their parts safe."""
+        if not self._make_safe(number, results):
+            return
+        positions: dict[str, list[Any]] = {}
+        tasks: dict[str, list[Any]] = {}
+        for instance in self._graph.instances:
+            result = results[instance.index]
+            if instance.step.is_source:
+                if not _is_inner(instance):
+                    positions.setdefault(instance.step.name, []).append(result["position"])
+                continue
+            state = result["state"]
+            saved = {**result, "ports": list(instance.channel_ports), "lane": self._lane}
+            tasks.setdefault(instance.step.name, []).append({**saved, "state": state.encode(), "whole": state.whole})
+        self.say({"saved": [number, encode({"positions": positions, "tasks": tasks})]})
+
+    def finish(self) -> None:
+        """Wait until the last checkpoint of all lanes is made, then let sinks have theirs; no thread of the run is left."""
+        run = self._run
+        if self._final is None:
+            self.say({"ended": self._lane})
+        while self._final is None and not run.aborted:
+            if not self.step():
+                self._wait()
+        if self._final is None:
+            return
+        unseen = self._commit([task for task in run.tasks if task.operator is not None], self._final)
+        for source in run.sources:
+            source.commit(self._final)
+        if unseen:
+            raise RunError(f"{unseen}; it is safe in the checkpoint, and there once the flow is run again with it")
+
+    def close(self) -> None:
+        """Leave the folder to who decides."""
+
+
+class LanesCheckpointer:
+    """Makes the checkpoints of all lanes; in the process that forked them."""
+
+    def __init__(self, flow: Flow, lanes: int, wiring: Wiring, options: Options) -> None:
+        """Look for a checkpoint to go on from; raises RunError when the flow, in so many lanes, cannot."""
+        assert options.checkpoint is not None
+        folder = Path(options.checkpoint).absolute()
+        refuse_others(folder)
+        self._flow, self._lanes = flow, lanes
+        self._blocks, self._outlets = wiring.taking_blocks(), wiring.outlets()
+        self._lock = Lock(folder, "checkpoint")
+        try:
+            self.store = Store(folder)
+            self._found = self.store.latest()
+            if self._found is not None:
+                self._check(self._found, allow_dropped=options.allow_dropped_state)
+            ledger_of(folder, "")  # names all runs with this checkpoint, before lanes could do so at once
+        except BaseException:
+            self._lock.release()
+            raise
+        self.after = -1 if self._found is None else self._found.number
+        self._kinds, self._chain = Kinds(), Chain()
+        self._coordinator = Coordinator(lanes, self.after + 1, options.every_s, time.monotonic())
+        self._heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._ended: set[int] = set()  #: lanes that have nothing left to do
+        self._final = False  #: whether the last one has begun
+        self._began_s = 0.0
+        self.made = Made(str(folder), None if self._found is None else self._found.number)
+        self.made.restored = None if self._found is None else _waiting(self._found)
+
+    def _check(self, found: Checkpoint, *, allow_dropped: bool) -> None:
+        lanes = found.content.get("lanes", 1)
+        try:
+            if lanes != self._lanes:
+                raise RunError(
+                    f"it was made in {lanes} {'lane' if lanes == 1 else 'lanes'}, and this run has {self._lanes}; what "
+                    f"lanes keep is not spread anew yet. Run with lanes={lanes}"
+                )
+            own = _of_lane(found, 0)
+            kept = {name: saved for name, saved in found.content["tasks"].items() if name in found.content["steps"]}
+            content = {**found.content, "tasks": {name: own.content["tasks"][name] for name in kept}}
+            graph = ExecutionGraph.of(self._flow)
+            Recovery(Checkpoint(found.number, {**content, "lanes": 1}), graph, allow_dropped=allow_dropped)
+        except RunError as error:
+            raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
+
+    def of_lane(self, lane: int, graph: ExecutionGraph) -> LaneCheckpointer:
+        """Return what saves one lane, to be called where that runs."""
+        found = self._found
+        if found is not None:
+            tasks = {name: [self._anew(name, each) for each in saved] for name, saved in found.content["tasks"].items()}
+            found = Checkpoint(found.number, {**found.content, "tasks": tasks})
+        return LaneCheckpointer(graph, self.store.folder, lane, self._kinds, found)
+
+    def _anew(self, name: str, saved: dict[str, Any]) -> dict[str, Any]:
+        """Return what was saved of a task without what every run begins anew.
+
+        Blocks are counted from 0, and what ended tells the other lanes so once more: they are others than then.
+        """
+        if name not in self._blocks and name not in self._outlets:
+            return saved
+        anew = {**saved, "watermarks": [NO_WATERMARK] * len(saved["watermarks"]), "watermark": NO_WATERMARK}
+        return {**anew, "ended": saved["ended"] and name not in self._outlets}
+
+    def begin(self, tell: Callable[[Word, int], None], fail: Callable[[RunError], None]) -> None:
+        """Take up the work, once all lanes run; `tell` tells all of them, `fail` ends the run."""
+        self._tell, self._fail = tell, fail
+        self._found = None  # lanes have it
+
+    def hear(self, lane: int, said: dict[str, Any]) -> None:
+        """Take what a lane says of a checkpoint, from any thread."""
+        self._heard.put((lane, said))
+
+    def loop(self, stopping: Callable[[], bool], done: threading.Event) -> None:
+        """Make checkpoints until the run is over, the last one when it is stopping."""
+        try:
+            while not done.is_set():
+                self._step(stopping)
+        except RunError as error:
+            self._fail(error)
+        except BaseException as error:  # a bug of ours: better to stop with a message than to go on without checkpoints
+            log.exception("checkpoints broke")
+            self._fail(RunError(f"checkpoints broke: {error}"))
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        self._lock.release()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was made, for the report."""
+        return asdict(self.made)
+
+    # -- the thread -------------------------------------------------------------------------------------------------------
+
+    def _step(self, stopping: Callable[[], bool]) -> None:
+        plan, now_s = self._coordinator, time.monotonic()
+        over, stopped = len(self._ended) == self._lanes, stopping()
+        if plan.number is None and not self._final and (over or stopped or plan.due(now_s)):
+            self._final = over or stopped
+            self._began_s = now_s
+            number = plan.begin(now_s)
+            self._chain.begin(number)
+            self._kinds.put(number, whole=self._chain.is_whole(number))
+            self._tell("last" if stopped else "begin", number)
+        try:
+            self._take(*self._heard.get(timeout=_LOOK_S))
+        except queue.Empty:
+            return
+        number_, results = plan.number, plan.complete()
+        if number_ is not None and results is not None:
+            self._complete(number_, results)
+
+    def _take(self, lane: int, said: dict[str, Any]) -> None:
+        if "ended" in said:
+            self._ended.add(lane)
+        elif "saved" in said:
+            number, content = said["saved"]
+            self._coordinator.saved(lane, number, content)
+        else:
+            number, why, fatal = said["unsaved"]
+            if fatal:
+                raise RunError(why)
+            if number == self._coordinator.number:
+                self._give_up(why)
+
+    def _complete(self, number: int, results: dict[int, bytes]) -> None:
+        try:
+            self._write(number, [decode(results[lane]) for lane in range(self._lanes)])
+        except OSError as error:
+            self._coordinator.number = number
+            self._give_up(f"cannot write to {self.store.folder}: {error.strerror}")
+            return
+        self._tell("final" if self._final else "commit", number)
+
+    def _give_up(self, why: str) -> None:
+        self.made.failed += 1
+        log.warning("checkpoint %s comes to nothing: %s", self._coordinator.number, why)
+        self._coordinator.give_up()
+        if self._final:
+            raise RunError(
+                f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
+            )
+
+    def _write(self, number: int, of_lanes: list[dict[str, Any]]) -> None:
+        tasks: dict[str, list[Any]] = {}
+        states: list[bytes] = []
+        for each in of_lanes:
+            for name, saved in each["tasks"].items():
+                for task in saved:
+                    tasks.setdefault(name, []).append({**task, "state": len(states)})
+                    states.append(task["state"])
+        self.store.write(
+            number,
+            {
+                "version": VERSION,
+                "flow": self._flow.name,
+                "lanes": self._lanes,
+                "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "steps": described(self._flow),
+                "sources": identities(self._flow),
+                "positions": of_lanes[0]["positions"],
+                "tasks": tasks,
+            },
+            states,
+            since=None if self._chain.is_whole(number) else number - 1,
+        )
+        self._chain.complete(number, sum(map(len, states)))
+        made = self.made
+        made.complete += 1
+        made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
+        made.slowest_s = max(made.slowest_s, made.seconds)
+
+
+def _of_lane(found: Checkpoint, lane: int) -> Checkpoint:
+    """Return what a checkpoint has of one lane; its sources are all in lane 0."""
+    tasks = {name: [each for each in saved if each["lane"] == lane] for name, saved in found.content["tasks"].items()}
+    return Checkpoint(found.number, {**found.content, "tasks": tasks})
+
+
+def _waiting(found: Checkpoint) -> dict[str, int]:
+    """Return how many records were on their way to each step."""
+    counts = {
+        name: sum(batch.length for task in saved for _, batch, *_ in task["queue"] if batch is not None)
+        for name, saved in found.content["tasks"].items()
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _is_inner(instance: Instance) -> bool:
+    return bool(getattr(getattr(instance.step.kind, "source", None), "inner", False))
