@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def upstream(left, right, parallel):
     return first.key_by("k").process("again", counted, out={"k": int, "x": int}, parallel=2)
 
 
+def queried(left, right, parallel):
+    """A pattern over the records of each key: attempts that have begun go where their keys go."""
+    made = left.filter("seen", col.x >= 0).flow
+    found = made.query(
+        "query",
+        "partition with (k of seen) begin "
+        "from every a = seen -> b = seen[b.x == a.x + 210] within 10 min "
+        "select a.k as k, a.x as a, b.x as b insert into found end",
+    )
+    assert made.steps["query"].inputs[0].keys == ("k",)
+    made.steps["query"] = replace(made.steps["query"], parallel=parallel)
+    return found
+
+
 def flow(folder, make, parallel, rate, sink):
     made = Flow("rescaled")
     read = [
@@ -62,7 +77,7 @@ def flow(folder, make, parallel, rate, sink):
     return made
 
 
-@pytest.mark.parametrize("make", [windows, joined, scanned, upstream])
+@pytest.mark.parametrize("make", [windows, joined, scanned, upstream, queried])
 def test_instances_may_change_after_a_stop(tmp_path, make):
     for n in range(2):
         lines = (f'{{"k":{i % 7},"x":{i},"t":{(i + n) * 1_000_000}}}\n' for i in range(RECORDS))

@@ -280,7 +280,7 @@ def kills(
         int | None, typer.Option(help="instances of each keyed step [default: 1 and 2 in turn]")
     ] = None,
 ) -> None:
-    """The engine killed with SIGKILL at random moments: what sinks lack in the end, and what they have twice."""
+    """The engine killed with SIGKILL, at random and amid checkpoints and commits: what sinks lack then, and have twice."""
     _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel, postgres=postgres)
 
 
@@ -289,8 +289,8 @@ def checkpoint(
     quick: Quick = False,
     output: Output = None,
     as_json: JSON = False,
-    messages: Annotated[int | None, typer.Option(help="messages of one run [default: 3000000]")] = None,
-    repeats: Annotated[int | None, typer.Option(help="runs of each [default: 5]")] = None,
+    messages: Annotated[int | None, typer.Option(help="messages of one run [default: 2000000]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="runs of each [default: 9]")] = None,
 ) -> None:
     """What checkpoints cost ETL, how large they are whole and as changes, and how long going on from 100 MB takes."""
     _report("checkpoint", quick, output, as_json, messages=messages, repeats=repeats)

@@ -1,7 +1,8 @@
 """Experiment `kills`: the engine killed with SIGKILL at random moments, and what its sinks hold in the end.
 
 One flow has state by key, windows of event time, a join and a query, and writes a text file, a CSV file, a table of Parquet
-files and a SQLite table. A child process runs it with checkpoints and is killed; the next one goes on. What the sinks hold
+files and a SQLite table. A child process runs it with checkpoints and is killed, at a random moment or, every other time, at
+a chosen point: amid a checkpoint, going on from one, or a sink's commit (`points`). The next one goes on. What sinks hold
 when one came to its end is compared with an undisturbed run: `lost` is what they lack, `twice` what they have too often.
 """
 
@@ -24,6 +25,7 @@ import msgspec
 from headwater import Flow, agg, col, engine, io
 from headwater.data.column import Array, Text
 from headwater.flow.windows import Tumbling
+from headwater_bench.experiments.points import Point
 from headwater_bench.experiments.rows import text_table, write_rows
 
 RECORDS = 6_000
@@ -47,6 +49,7 @@ def run(
     chance = random.Random(seed if seed is not None else 1)
     folder = Path(tempfile.mkdtemp(prefix="headwater-kills-"))
     rounds: list[dict[str, Any]] = []
+    points: Counter[str] = Counter()
     try:
         whole = {
             many: _undisturbed(folder / f"whole-{many}", many, postgres)
@@ -56,6 +59,7 @@ def run(
         while done < wanted:
             many = list(whole)[len(rounds) % len(whole)]
             round_ = _round(folder / f"round-{len(rounds)}", many, chance, whole[many], postgres)
+            points += round_.pop("points")
             rounds.append({"round": len(rounds), "parallel": many, **round_})
             done += round_["kills"]
             shutil.rmtree(folder / f"round-{len(rounds) - 1}")
@@ -64,6 +68,7 @@ def run(
     answer: dict[str, Any] = {
         "kills": sum(each["kills"] for each in rounds),
         "kills_while_checkpointing": sum(each["kills_while_checkpointing"] for each in rounds),
+        "kills_at_points": dict(sorted(points.items())),
         "rounds": len(rounds),
         "records": RECORDS * len(rounds),
         "lost": sum(each["lost"] for each in rounds),
@@ -153,15 +158,21 @@ def _round(folder: Path, parallel: int, chance: random.Random, whole: Held, post
     """Run, kill and run again until the flow has ended; return what its sinks lack, and have too often."""
     folder.mkdir()
     kills = amid = 0
+    points: Counter[str] = Counter()
     while True:
+        point = Point.chosen(chance, remote=postgres is not None) if chance.random() < 0.5 else None
         child = os.fork()
         if child == 0:
-            _child(folder, parallel, postgres)
-        time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random())
+            _child(folder, parallel, postgres, point)
+        if point is None:
+            time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random())
+        reached = point is not None and _is_over(child, within_s=2.0)
         amid += any(folder.glob("checkpoint/*.new"))
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        if reached and point is not None and os.WIFSIGNALED(status):
+            points[point.name] += 1
         if os.WIFEXITED(status):
             if os.WEXITSTATUS(status):
                 raise AssertionError(f"a run went wrong after {kills} kills: {(folder / 'error').read_text()}")
@@ -174,15 +185,28 @@ def _round(folder: Path, parallel: int, chance: random.Random, whole: Held, post
     return {
         "kills": kills,
         "kills_while_checkpointing": amid,
+        "points": points,
         "lost": sum(sum(each.values()) for each in lost.values()),
         "twice": sum(sum(each.values()) for each in twice.values()),
         "why": str(why) if why else "",
     }
 
 
-def _child(folder: Path, parallel: int, postgres: str | None) -> None:
-    """Run the flow, or go on with it; never returns."""
+def _is_over(child: int, within_s: float) -> bool:
+    """Wait for a child to end, by itself or by its own hand; return whether it did."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def _child(folder: Path, parallel: int, postgres: str | None, point: Point | None) -> None:
+    """Run the flow, or go on with it, up to a point at which it kills itself; never returns."""
     try:
+        if point is not None:
+            point.arm()
         engine.run(flow(folder, parallel, RATE, postgres), checkpoint=folder / "checkpoint", every="10 ms")
     except BaseException:
         import traceback
