@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import FlowError, listed
+from headwater.errors import FlowError, listed, suggestion
 from headwater.flow import Flow, Schema
 from headwater.flow.endpoints import Source, at_rate, from_file
 from headwater.flow.steps import Kind, Read, Write
@@ -53,8 +53,13 @@ def _input(flow: Flow, given: str) -> tuple[str, str]:
     name, equals, path = given.partition("=")
     if equals and name in sources:
         return name, path
-    if len(sources) == 1:
+    if len(sources) == 1 and (not equals or "/" in name or Path(given).exists()):  # a path may have such a sign in it
         return sources[0], given
+    if equals:
+        said = (
+            f"flow {flow.name!r} has no source {name!r}; its sources are {listed(sources)}{suggestion(name, sources)}"
+        )
+        raise FlowError(said)
     raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as --input NAME=FILE")
 
 

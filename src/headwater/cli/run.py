@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from headwater.cli.forward import forwarded
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import contract_of, give_way, promised_run
@@ -65,6 +67,13 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
+    forward: Annotated[
+        str | None,
+        typer.Option(
+            help="have records for sinks with a network behind them wait in this folder: DIR[,bytes=1 GB][,age=7 days]"
+            "[,full=hold|drop oldest|drop lowest][,priority=COLUMN][,order=oldest|newest][,rate=1 MB/s][,linger=10 s]"
+        ),
+    ] = None,
     dead: Annotated[
         Path | None, typer.Option(help="keep dead letters in this folder, for headwater dead list|show|replay")
     ] = None,
@@ -118,10 +127,13 @@ def run(
         "every": every,
         "allow_dropped_state": allow_dropped_state or None,
     }
+    _check_rate(rate)
+    if dead is not None and dead.is_file():
+        raise RunError(f"--dead names a folder for dead letters; {str(dead)!r} is a file")
     if on not in (*RUNNERS, _SPARK):
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
-    _refuse_others(on, engines, {"master": master})
+    _refuse_others(on, {**engines, "forward": forward}, {"master": master})
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state})
     if on == _SPARK and (job := spark_job(flow)):
         others = {
@@ -135,6 +147,10 @@ def run(
         return
     with answering_at_once():  # making a flow may need kernels too
         chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    if forward is not None:
+        chosen, beside = forwarded(chosen, forward, checkpoint=checkpoint is not None)
+        if beside:
+            err.print(f"--forward means nothing to {listed(beside)}: with a checkpoint its records wait beside that")
     to = err if carries_records(chosen, as_json=as_json) else console
     contract = contract_of(chosen, promise, within, above, burst)
     if on != "engine" and contract is not None:
@@ -205,6 +221,11 @@ def _check_checkpoint(checkpoint: Path | None, of_it: dict[str, Any]) -> None:
             raise RunError(f"--{given[0]} is about checkpoints, and means nothing without --checkpoint DIR")
     elif checkpoint == Path():
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
+
+
+def _check_rate(rate: float | None) -> None:
+    if rate is not None and not 0 < rate < inf:
+        raise RunError(f"--rate is records/s, a number above 0; got {rate:g}")
 
 
 def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:

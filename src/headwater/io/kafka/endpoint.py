@@ -38,6 +38,7 @@ class Kafka:
 
     resume: Resume = "position"
     delivery: Delivery = "transactional"
+    remote = True
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class Postgres:
 
     resume: Resume = "position"
     delivery: Delivery = "transactional"
+    remote = True
 
     def __init__(
         self,
