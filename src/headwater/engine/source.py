@@ -210,10 +210,14 @@ class SourceThread:
         run, source = self.run, self.task.instance.index
         while not self._hand_over(batch, place):
             with run.lock:
-                while source in run.throttle.held and not run.aborted and self._asked == self._barred:
+                while source in run.throttle.held and not run.aborted and not self._is_asked_for_more():
                     run.room.wait()
-            if self._asked > self._barred:
+            if self._is_asked_for_more():
                 self._heed_checkpoint()  # what is in hand belongs to the next one
+
+    def _is_asked_for_more(self) -> bool:
+        """Say whether a checkpoint is wanted that another will follow: behind the last one nothing may be handed over."""
+        return self._asked > self._barred and not self._last
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
