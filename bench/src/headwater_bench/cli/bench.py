@@ -325,3 +325,17 @@ def curve(
 def footprint(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
     """What Headwater takes: memory, processor time when little happens, disk, and the time to a first result."""
     _report("footprint", quick, output, as_json)
+
+
+@app.command()
+def rates(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="isolation, admission, burst, hostile, scaling or cost; several by repeating"),
+    ] = None,
+) -> None:
+    """Do promised rates hold? Storm-RTS's figures here, beside threads, longest queue, Dhalion and serverless."""
+    _report("rates", quick, output, as_json, only=only)

@@ -1,0 +1,74 @@
+"""Figure 11: PRED at 35,000/s, twice that for a while, and back; promised the peak, or scaled when it is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headwater_bench.experiments.rates.lap import Lap, RefusedError, together
+from headwater_bench.experiments.rows import text_table
+
+BASE_HZ = 35_000.0
+PAPER = "figure 11: Storm-RTS shows no dent; Dhalion and Storm-Serverless are dented for 10 to 20 s"
+SYSTEMS = ("promised", "dhalion", "serverless")
+_WARM_S = 3.0  #: for which the burst waits until all is warm
+_SMALLER = (1.0, 0.75, 0.5, 0.25)  #: of the paper's rates: the largest that this machine can promise
+
+
+def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+    """Let the rate double under each system, one after the other."""
+    before, length, after = (2, 3, 2) if quick else (5, 30, 5)
+    answer: dict[str, Any] = {"paper": PAPER}
+    share = 1.0
+    for system in SYSTEMS:
+        for smaller in _SMALLER if system == "promised" else (share,):
+            base_hz = BASE_HZ * smaller
+            rates = [(0.0, base_hz), (_WARM_S + before, 2 * base_hz), (_WARM_S + before + length, base_hz)]
+            lap = Lap(
+                "pred",
+                system,
+                rates,
+                before + length + after,
+                warm_s=_WARM_S,
+                promise_hz=2 * base_hz,
+                profile=profiles["pred"],
+                settings={"interval_s": 2.0 if quick else 5.0} if system == "dhalion" else {},
+            )
+            try:
+                found = together([lap], home)[0]
+            except RefusedError as refused:
+                answer["refused"] = str(refused)
+                continue
+            share = smaller
+            answer[system] = _dent(found)
+            break
+    answer["base_hz"] = BASE_HZ * share
+    return answer
+
+
+def _dent(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a lap shows the dent: seconds in which less came than was due, and how late."""
+    dented = [
+        at for at, (came, due) in enumerate(zip(found["arrived"], found["due"], strict=True)) if came < 0.95 * due
+    ]
+    keys = (
+        "kept",
+        "windows",
+        "rate_kept",
+        "p99_ms",
+        "arrived",
+        "due",
+        "worst_ms",
+        "used_cores",
+        "scaled",
+        "cold_starts",
+    )
+    return {key: found[key] for key in keys if key in found} | {"dented_s": len(dented)}
+
+
+def lines(part: dict[str, Any]) -> list[str]:
+    """Return the answer for people."""
+    systems = {name: row for name, row in part.items() if isinstance(row, dict)}
+    rows = [(name, row["kept"], row["dented_s"], row["p99_ms"]) for name, row in systems.items()]
+    head = (f"burst, {part['base_hz']:,.0f}/s doubled", "kept", "dented s", "p99 ms")
+    return [*text_table(head, rows), f"paper, {part['paper']}"]

@@ -1,0 +1,44 @@
+"""What a promise costs: processor time beside the engine as it is by default, at equal rate; start; memory of its own."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from headwater_bench.experiments.rates.isolation import MIX
+from headwater_bench.experiments.rates.lap import Lap, together
+from headwater_bench.experiments.rows import text_table
+
+
+def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+    """Run each flow promised and by default, by turns."""
+    seconds, times = (2, 1) if quick else (4, 2)
+    answer: dict[str, Any] = {}
+    for name, rate_hz in MIX.items():
+        laps = {
+            system: [
+                together(
+                    [Lap(name, system, [(0.0, rate_hz)], seconds, profile=profiles[name], trial_s=0.0)],
+                    home,
+                )[0]
+                for _ in range(times)
+            ]
+            for system in ("promised", "default")
+        }
+        used = {system: statistics.median(lap["used_cores"] for lap in found) for system, found in laps.items()}
+        answer[name] = {
+            "promised_over_default": round(used["promised"] / used["default"], 3),
+            "promised_cores": used["promised"],
+            "default_cores": used["default"],
+            "start_s": statistics.median(lap["start_s"] for lap in laps["promised"]),
+            "private_mb": statistics.median(lap["private_mb"] for lap in laps["promised"]),
+        }
+    return answer
+
+
+def lines(part: dict[str, Any]) -> list[str]:
+    """Return the answer for people."""
+    head = ("cost of a promise", "cores over default", "cores", "start s", "private MB")
+    keys = ("promised_over_default", "promised_cores", "start_s", "private_mb")
+    return text_table(head, [(name, *(row[key] for key in keys)) for name, row in part.items()])

@@ -1,0 +1,215 @@
+"""A lap: one flow under one system at one rate, in a process of its own, judged second by second.
+
+The process says that it is ready once records come out, waits for the word to go, measures, and says what it saw.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.clock import now_ns
+from headwater.errors import RateError, RunError
+from headwater.rate.client import connected
+from headwater.rate.grade import found
+
+SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "serverless")
+BOUND_S = 0.05
+_READY_S = 90.0  #: how long a process may take until records come out
+_LONGEST_S = 120.0  #: how much longer than it should a process may take: a machine may be very busy, but nothing hangs
+_AFTER_S = 0.2  #: how long after the last record's bound a lap ends
+
+
+class Lap(msgspec.Struct, frozen=True):
+    """What a process is to run."""
+
+    flow: str
+    system: str
+    rates: list[tuple[float, float]]  #: from when on, which rate; in seconds since the first record
+    seconds: int
+    warm_s: float = 1.0
+    bound_s: float = BOUND_S
+    promise_hz: float | None = None  #: the highest rate unless said
+    profile: str | None = None
+    forced: bool = False  #: whether it runs without a promise where it is refused one
+    trial_s: float = 1.0
+    settings: dict[str, float | str] = {}
+
+    @property
+    def promised_hz(self) -> float:
+        """The rate of its contract."""
+        return self.promise_hz or max(rate_hz for _, rate_hz in self.rates)
+
+
+def forced_group(pid: int) -> str:
+    """Return the name of the group of a lane that was forced in."""
+    return f"forced-{pid}"
+
+
+class RefusedError(RunError):
+    """A lap whose promise was refused."""
+
+
+class Started:
+    """A lap's process, as the one that started it sees it."""
+
+    def __init__(self, lap: Lap, home: Path) -> None:
+        self.lap = lap
+        self.began_s = time.monotonic()
+        self._said = (home / f"said-{os.urandom(4).hex()}").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "headwater_bench.experiments.rates.lap", msgspec.json.encode(lap).decode()],
+            env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            process_group=0,  # so that all that it has started can be ended with it
+        )
+        self._limit = threading.Timer(_READY_S + _LONGEST_S + lap.warm_s + lap.seconds, self._kill)
+        self._limit.daemon = True
+        self._limit.start()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def ready(self) -> float:
+        """Wait until records come out, and return how long that took."""
+        line = self._line()
+        if line.startswith(b"refused"):
+            raise RefusedError(line.decode().partition(" ")[2].strip())
+        if line != b"ready\n":
+            raise self._broken(line)
+        return time.monotonic() - self.began_s
+
+    def refused(self) -> str | None:
+        """Wait as `ready` does; return why it was refused, or None where it was not."""
+        try:
+            self.ready()
+        except RefusedError as refused:
+            return str(refused)
+        return None
+
+    def go(self) -> None:
+        """Let it measure from now on."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # which its last words explain
+            self._process.stdin.write(b"go\n")
+            self._process.stdin.flush()
+
+    def result(self) -> dict[str, Any]:
+        """Wait for what it saw."""
+        line = self._line()
+        try:
+            saw: dict[str, Any] = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            raise self._broken(line) from None
+        self.end()
+        return saw
+
+    def end(self) -> None:
+        """End it and all that it has started, whatever it does; once is enough."""
+        if self._said.closed:
+            return
+        self._limit.cancel()
+        self._kill()
+        self._process.communicate()
+        self._said.close()
+        if self.lap.forced:
+            found().release(forced_group(self.pid))
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def _broken(self, line: bytes) -> AssertionError:
+        self._said.seek(0)
+        return AssertionError(f"{self.lap.system} {self.lap.flow}: said {line!r}; {self._said.read()[-2000:]}")
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    """A runtime folder with a ledger of its own, whose supervisor goes home afterwards."""
+    with tempfile.TemporaryDirectory(prefix="headwater-rates-") as name:
+        try:
+            yield Path(name)
+        finally:
+            line = connected(Path(name))
+            if line is not None:
+                with line:
+                    pid, _, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
+
+@contextmanager
+def started(laps: Sequence[Lap], at: Path) -> Iterator[list[Started]]:
+    """Start laps side by side and wait until all are ready; afterwards all are gone."""
+    processes: list[Started] = []
+    try:
+        processes += [Started(lap, at) for lap in laps]
+        yield processes
+    finally:
+        for each in processes:
+            each.end()
+
+
+def together(laps: Sequence[Lap], at: Path) -> list[dict[str, Any]]:
+    """Run laps side by side, and return what each saw."""
+    with started(laps, at) as processes:
+        took = [each.ready() for each in processes]
+        for each in processes:
+            each.go()
+        return [{**each.result(), "start_s": round(s, 3)} for each, s in zip(processes, took, strict=True)]
+
+
+def main() -> None:
+    """Run the lap that the first argument describes."""
+    lap = msgspec.json.decode(sys.argv[1].encode(), type=Lap)
+    from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
+    from headwater_bench.experiments.rates.systems import begin
+
+    source, judge = Offered(lap.rates), Judge()
+    try:
+        running = begin(lap, source, judge)
+    except RateError as error:
+        print(f"refused {error}", flush=True)
+        return
+    if not judge.first.wait(_READY_S):
+        raise RunError(f"{lap.system} {lap.flow}: nothing came out within {_READY_S:g} s")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    assert source.began_ns is not None
+    from_ns = max(now_ns(), source.began_ns + round(lap.warm_s * 1e9))
+    time.sleep(max(0.0, (from_ns - now_ns()) / 1e9))
+    used_s = running.used_s()
+    time.sleep(max(0.0, (from_ns - now_ns()) / 1e9 + lap.seconds))
+    used = (running.used_s() - used_s) / lap.seconds
+    time.sleep(lap.bound_s + _AFTER_S)
+    verdict = judge.verdict(source, COPIES[lap.flow], from_ns, lap.seconds, lap.bound_s)
+    told = running.told()
+    saw = {"flow": lap.flow, "system": lap.system, **verdict, "used_cores": round(used, 4), **told}
+    print(msgspec.json.encode(saw).decode(), flush=True)
+    running.abort()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What the experiment `rates` compares: everything that is due comes to the judge once, and lateness is not overlooked."""
+
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from headwater.clock import now_ns
+from headwater.data.batch import Batch, stamped
+from headwater.data.schema import Schema
+from headwater.rate import process
+from headwater_bench.cli.bench import app
+from headwater_bench.experiments.rates import admission, burst, figures, hostile
+from headwater_bench.experiments.rates.dhalion import Dhalion
+from headwater_bench.experiments.rates.lap import Lap, home, together
+from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
+from headwater_bench.experiments.rates.scan import running
+from headwater_bench.experiments.rates.systems import begin
+
+S = 1_000_000_000
+
+
+def judged(late: dict[int, int], lost: dict[int, int], rate: int = 100, seconds: int = 3):
+    """A verdict on `seconds` at a rate, of which some records come late or never, by the second."""
+    source, judge = Offered([(0.0, rate)]), Judge()
+    source.began_ns = began_ns = now_ns() - (seconds + 1) * S
+    due = began_ns + (np.arange(rate * seconds) + 1) * S // rate - 1
+    second = (due - began_ns) // S
+    for at in range(seconds):
+        mine = due[second == at][lost.get(at, 0) :]
+        judge._came.append((int(mine[-1]), mine[late.get(at, 0) :]))
+        judge._came.append((int(mine[-1]) + S, mine[: late.get(at, 0)]))
+    return judge.verdict(source, 1, began_ns, seconds, 1.0)
+
+
+def test_a_window_is_kept_if_all_that_was_due_came_in_time():
+    assert judged({}, {})["kept"] == 1.0
+    assert judged({1: 1}, {})["kept_windows"] == 2
+    assert judged({}, {0: 5, 2: 50})["kept_windows"] == 1
+
+
+def test_what_never_came_counts_as_old_as_it_is():
+    verdict = judged({}, {1: 50})
+    assert verdict["rate_kept"] == pytest.approx(250 / 300, abs=0.01)
+    assert verdict["p99_ms"] > 1000
+
+
+def test_more_than_was_due_is_an_error():
+    source, judge = Offered([(0.0, 10)]), Judge()
+    source.began_ns = now_ns() - 2 * S
+    batch = Batch.of({"n": [0] * 30}, Schema.of({"n": int}))
+    judge.write(Batch(batch.columns, 30, stamped(30, source.began_ns + 1)))
+    with pytest.raises(AssertionError, match="more came than was due"):
+        judge.verdict(source, 1, source.began_ns, 1, 1.0)
+
+
+@pytest.mark.parametrize("flow", COPIES)
+@pytest.mark.parametrize("settings", [{"on": "engine"}, {"on": "threads"}])
+def test_dhalion_restarts_with_its_state_and_loses_or_doubles_nothing(flow, settings):
+    source, judge = Offered([(0.0, 2000.0)]), Judge()
+    never = {"interval_s": 3600.0, **settings}  # scales by itself
+    running = Dhalion(Lap(flow, "dhalion", [(0.0, 2000.0)], 1, settings=never), source, judge)
+    try:
+        assert judge.first.wait(60)
+        for step in list(running.instances)[:2]:
+            running._scale(step, 3)
+        at_ns = now_ns()
+        until = time.monotonic() + 30
+        while time.monotonic() < until:  # until it has caught up with what was due while it restarted
+            verdict = judge.verdict(source, COPIES[flow], source.began_ns, max(1, (at_ns - source.began_ns) // S), 60.0)
+            if verdict["kept"] == 1.0:
+                break
+            time.sleep(0.1)
+    finally:
+        running.abort()
+    assert verdict["kept"] == 1.0
+    # the tree of PRED is no state by key: it cannot be split, and the flow goes on as it was
+    assert [each["to"] for each in running.told()["scaled"]] == ([3, 1] if flow == "pred" else [3, 3])
+
+
+def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold():
+    source, judge = Offered([(0.0, 3000.0)]), Judge()
+    settings = {"alert_s": 0.0, "interval_s": 0.2, "most": 2}
+    running = begin(Lap("pred", "serverless", [(0.0, 3000.0)], 1, settings=settings), source, judge)
+    try:
+        assert judge.first.wait(60)
+        before = running.told()["processes"]
+        until = time.monotonic() + 30
+        while not running.told()["cold_starts"] and time.monotonic() < until:
+            time.sleep(0.05)
+        assert running.told()["processes"] > before
+        assert running.used_s() > 0
+    finally:
+        running.abort()
+
+
+def test_a_lap_runs_in_a_process_of_its_own_and_says_what_came():
+    with home() as at:
+        found = together([Lap("pred", "unprotected", [(0.0, 1000.0)], 1, warm_s=0.2, bound_s=5.0)], at)[0]
+    assert found["due"] == found["delivered"] == [1000]
+    assert found["kept"] == 1.0
+
+
+def test_neighbours_end_with_all_that_they_have_started(tmp_path):
+    code = f"import os, time\nos.fork()\nopen({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w')\ntime.sleep(60)"
+    with running(code, 1):
+        until = time.monotonic() + 30
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+    pids = [int(each.name) for each in tmp_path.iterdir()]
+    assert len(pids) == 2
+    until = time.monotonic() + 30
+    while any(process.began(pid) is not None for pid in pids):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_figures_are_drawn_of_what_was_measured(tmp_path):
+    lap = {"kept": 1.0, "windows": 2, "kept_windows": 2, "rate_kept": 1.0, "p99_ms": 9.0, "used_cores": 0.1}
+    series = {"arrived": [9, 9], "due": [9, 9], "worst_ms": [1.0, 2.0]}
+    answer = {
+        "admission": {"cases": [{**lap, "reserved": 0.2, "flow": "etl"}, {"flow": "etl", "refused": "no"}]},
+        "burst": {"promised": {**lap, **series}, "paper": burst.PAPER, "base_hz": 1.0},
+        "hostile": {"python": lap, "kept": 1.0},
+    }
+    figures.write(answer, tmp_path)
+    names = {each.name for each in tmp_path.iterdir()}
+    assert names == {f"{part}.{kind}" for part in ("admission", "burst", "hostile") for kind in ("csv", "png")}
+    assert hostile.lines(answer["hostile"])[1].split() == ["python", "1.0", "1.0", "9.0"]
+    rows = [{**lap, "forced": False, "reserved": 0.13}, {**lap, "forced": True, "kept": 0.5, "kept_windows": 1}]
+    found = admission._answer(rows)
+    assert (found["kept"], found["reserved_over_used"], found["forced_broken"]) == (1.0, 1.3, 1.0)
+
+
+def test_a_part_that_does_not_exist_is_answered_with_those_that_do():
+    done = CliRunner().invoke(app, ["rates", "--only", "burts"])
+    assert "did you mean 'burst'" in str(done.exception)
