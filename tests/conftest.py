@@ -62,8 +62,8 @@ def nothing_is_missing(monkeypatch):
 
     held_to_account(EngineRun)
     held_to_account(LanesRun)
-    if "headwater.spark.query" in sys.modules:  # else nothing here runs on Spark
-        held_to_account(sys.modules["headwater.spark.query"].SparkRun)
+    if "headwater.spark.running" in sys.modules:  # else nothing here runs on Spark
+        held_to_account(sys.modules["headwater.spark.running"].SparkRun)
     yield
     assert not found, "\n".join(found)
 

@@ -30,7 +30,7 @@ def no_spark(monkeypatch):
     def started(*given):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("headwater.spark.query.session", started)
+    monkeypatch.setattr("headwater.spark.running.session", started)
 
 
 def write_lines(path, numbers):
@@ -62,7 +62,7 @@ def test_another_file_is_not_read_from_where_the_first_was_left(spark, tmp_path,
 
     def refused(source, to, why):
         with monkeypatch.context() as patch:
-            patch.setattr("headwater.spark.query.session", lambda *given: pytest.fail("Spark was started"))
+            patch.setattr("headwater.spark.running.session", lambda *given: pytest.fail("Spark was started"))
             with pytest.raises(RunError, match=why):
                 on_spark.run(copying(source, to), **kept)
 

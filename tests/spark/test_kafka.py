@@ -73,7 +73,7 @@ def test_the_key_of_a_topic_is_that_of_the_last_key_by():
 
 
 def test_a_key_that_records_do_not_have_is_told_before_spark_starts(monkeypatch):
-    monkeypatch.setattr("headwater.spark.query.session", lambda *given: pytest.fail("Spark was started"))
+    monkeypatch.setattr("headwater.spark.running.session", lambda *given: pytest.fail("Spark was started"))
     flow = Flow("keys")
     flow.read("r", io.Items([{"n": 1}])).write("out", io.Kafka("h:1", "t", key="tank"))
     with pytest.raises(FlowError, match=r"the key of kafka://h:1/t.*'tank'"):
@@ -85,7 +85,7 @@ def test_a_key_that_records_do_not_have_is_told_before_spark_starts(monkeypatch)
 
 
 def test_a_broker_that_is_not_there_is_told_before_spark_starts(monkeypatch):
-    monkeypatch.setattr("headwater.spark.query.session", lambda *given: pytest.fail("Spark was started"))
+    monkeypatch.setattr("headwater.spark.running.session", lambda *given: pytest.fail("Spark was started"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{free.getsockname()[1]}"

@@ -2,15 +2,17 @@
 
 `partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `wiring` joins the
 steps of a stage, `executor` runs them, `exits` is where their records leave and `envelope` what moves between stages;
-none of these needs Spark. `broadcast` brings a flow to workers, `keyed` makes stages Spark's operators, `query` is a
+none of these needs Spark. `broadcast` brings a flow to workers, `keyed` makes stages Spark's operators, `running` is a
 run, `tally` its counts, `progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`,
 `gateway`, `interpreter`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what declares
 itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's Columns of
-expressions.
+expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and `batched`
+is for those that are no streams.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headwater.flow.flow import Flow
@@ -18,20 +20,45 @@ from headwater.metrics import Report
 from headwater.spark.options import Options
 
 if TYPE_CHECKING:
-    from headwater.spark.query import SparkRun
+    from collections.abc import Mapping
 
-__all__ = ["Options", "run", "start"]
+    from pyspark.sql import DataFrame
+
+    from headwater.spark.applying import apply as apply
+    from headwater.spark.applying import query as query
+    from headwater.spark.frames import Frame as Frame
+    from headwater.spark.running import SparkRun
+
+__all__ = ["Frame", "Options", "apply", "query", "run", "start"]
+
+#: loaded on use: they need pyspark, or what is slow to load
+_LAZY = {"Frame": "frames", "apply": "applying", "query": "applying"}
 
 
-def start(flow: Flow, **options: Any) -> SparkRun:
-    """Start a flow on Spark and return the run in progress; options are those of `Options`."""
-    from headwater.spark.query import SparkRun
+def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> SparkRun:
+    """Start a flow on Spark and return the run in progress; options are those of `Options`.
 
-    return SparkRun(flow, Options(**options)).start()
+    `inputs` are streaming DataFrames of a Spark program that stand in for sources, by name where there are several: the flow
+    is then where they are written.
+    """
+    from headwater.spark.frames import with_inputs
+    from headwater.spark.running import SparkRun
+
+    return SparkRun(flow if inputs is None else with_inputs(flow, inputs), Options(**options)).start()
 
 
-def run(flow: Flow, **options: Any) -> Report:
-    """Run a flow on Spark to its end and return the report."""
-    report = start(flow, **options).wait()
+def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> Report:
+    """Run a flow on Spark to its end and return the report; `inputs` and options are those of `start`."""
+    report = start(flow, inputs, **options).wait()
     assert report is not None
     return report
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"headwater.spark.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'headwater.spark' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

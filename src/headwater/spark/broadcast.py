@@ -1,4 +1,4 @@
-"""A flow and its sources on their way to the workers: sent once for each query, as files, and read once by each worker.
+"""A flow and its sources on their way to the workers: sent once for each query, and read once by each worker.
 
 Functions travel by Spark's own means (cloudpickle, between this driver and its own workers); records and state never do.
 """
@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 _KEPT = 32  # things that a worker remembers
 _loaded: dict[str, Any] = {}
+
+
+class Shipped(Protocol):
+    """The layout of a flow on its way to workers, under a name that is its own."""
+
+    file: str
+
+    def layout(self) -> Layout:
+        """Return the layout."""
 
 
 class Broadcast:
@@ -41,6 +50,23 @@ class Broadcast:
         return found
 
 
+class Carried:
+    """The layout of a flow inside the functions that use it: for queries that others start, and sessions without files."""
+
+    def __init__(self, data: bytes) -> None:
+        self.file = f"headwater-{sha256(data).hexdigest()[:24]}"
+        self._data = data
+
+    def layout(self) -> Layout:
+        """Return the layout; read when it is first asked for in a process."""
+        found: Layout | None = _loaded.get(self.file)
+        if found is None:
+            from pyspark import cloudpickle
+
+            found = _kept(self.file, cloudpickle.loads(self._data))
+        return found
+
+
 def received(file: str, near: Path | None = None) -> Any:
     """Return what was sent under this name; read when it is first asked for in a process.
 
@@ -51,10 +77,15 @@ def received(file: str, near: Path | None = None) -> Any:
         from pyspark import SparkFiles, cloudpickle
 
         path = near / file if near is not None and (near / file).exists() else Path(SparkFiles.get(file))
-        found = cloudpickle.loads(path.read_bytes())
-        while len(_loaded) >= _KEPT:
-            del _loaded[next(iter(_loaded))]
-        _loaded[file] = found
+        found = _kept(file, cloudpickle.loads(path.read_bytes()))
+    return found
+
+
+def _kept(file: str, found: Any) -> Any:
+    """Remember what was sent under a name, and forget what came long ago."""
+    while len(_loaded) >= _KEPT:
+        del _loaded[next(iter(_loaded))]
+    _loaded[file] = found
     return found
 
 
@@ -73,13 +104,26 @@ def send(spark: SparkSession, thing: Any) -> Path:
 
 def broadcast(spark: SparkSession, layout: Layout) -> Broadcast:
     """Bring a flow to where the workers of a session can read it."""
+    return Broadcast(send(spark, _light(layout)).name)
+
+
+def carried(layout: Layout) -> Carried:
+    """Pack a flow to travel with the functions that use it."""
+    from pyspark import cloudpickle
+
+    light = _light(layout)
+    with by_value():
+        return Carried(cloudpickle.dumps(light))
+
+
+def _light(layout: Layout) -> Layout:
+    """Return what workers need of a layout, after a look whether it can be sent."""
     from pyspark import cloudpickle
 
     steps = {name: _without_ends(step) for name, step in layout.flow.steps.items()}
-    light = replace(layout, flow=Flow.of_steps(layout.flow.name, steps.values()))
     with by_value():
         _refuse_unsendable(steps, cloudpickle)
-    return Broadcast(send(spark, light).name)
+    return replace(layout, flow=Flow.of_steps(layout.flow.name, steps.values()))
 
 
 @cache

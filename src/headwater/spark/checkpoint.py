@@ -17,7 +17,7 @@ from headwater.spark import sources
 from headwater.spark.native import reads
 
 _FILE = "headwater.json"
-_VERSION = 3
+_VERSION = 4
 _ANEW = "give another folder, or remove this one to begin anew"
 
 

@@ -3,7 +3,7 @@
 A row of the stream that Spark sees is `(bucket, target, seq, frame)`: a whole envelope, addressed to an entry of a stage.
 While records are under way, the second of their stamps is their place in the order of the micro-batch, so that those
 that took different ways can be put into one order again; when they were emitted is kept once for the envelope. `seq` is
-the place of its first record.
+the place of its first record, or of its first mark if it has none.
 """
 
 from __future__ import annotations

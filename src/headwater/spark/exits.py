@@ -71,7 +71,7 @@ class Exits:
             yield bucket, target, _first(part), Envelope(self._stage.number, emitted_ns, part, marks).pack()
             marks = []
         if marks:
-            yield bucket, target, LAST, Envelope(self._stage.number, emitted_ns, None, marks).pack()
+            yield bucket, target, marks[0][0], Envelope(self._stage.number, emitted_ns, None, marks).pack()
 
     def _to_sink(self, target: int, batch: Batch, emitted_ns: int) -> Iterator[Row]:
         staging = self._layout.stagings.get(self._layout.sinks[target - FIRST_SINK])

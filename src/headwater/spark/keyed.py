@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.batch import Batch
+from headwater.errors import RunError
 from headwater.operators import Operator
-from headwater.spark.broadcast import Broadcast
+from headwater.spark.broadcast import Shipped
 from headwater.spark.envelope import COUNTS, ROW, Row
 from headwater.spark.executor import Executor
+from headwater.spark.stages import Layout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +45,7 @@ def _used(file: str) -> None:
 class SourceStage:
     """What happens to the records of a source where they are read."""
 
-    def __init__(self, shipped: Broadcast, stage: int) -> None:
+    def __init__(self, shipped: Shipped, stage: int) -> None:
         self.shipped, self.stage = shipped, stage
 
     def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
@@ -57,7 +60,7 @@ class SourceStage:
         yield -1, COUNTS, number, executor.counts()
 
 
-def with_level(rows: DataFrame, shipped: Broadcast, level: int) -> DataFrame:
+def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
     """Add the stages of one level to a query."""
     run = _on_bucket(shipped, level)
     made = rows.groupBy("bucket").applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
@@ -65,7 +68,7 @@ def with_level(rows: DataFrame, shipped: Broadcast, level: int) -> DataFrame:
     return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 
 
-def _on_bucket(shipped: Broadcast, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
+def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         bucket = int(key[0])
         _used(shipped.file)
@@ -78,7 +81,7 @@ def _on_bucket(shipped: Broadcast, level: int) -> Callable[..., Iterator[pd.Data
         executor = _executor(shipped, bucket, state)
         came = [row for frame in frames for row in zip(frame["target"], frame["frame"], strict=True)]
         made = list(executor.take(came))
-        token = secrets.token_bytes(8)
+        token = layout.mark() + secrets.token_bytes(8)
         state.update((token, executor.save()))
         made.append((-1, COUNTS, 0, executor.counts()))
         _live[shipped.file, bucket] = token, executor
@@ -87,7 +90,7 @@ def _on_bucket(shipped: Broadcast, level: int) -> Callable[..., Iterator[pd.Data
     return run
 
 
-def _executor(shipped: Broadcast, bucket: int, state: Any) -> Executor:
+def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
     """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
     token, saved = state.get if state.exists else (b"", b"")
     last, executor = _live.pop((shipped.file, bucket), (None, None))
@@ -98,8 +101,23 @@ def _executor(shipped: Broadcast, bucket: int, state: Any) -> Executor:
     assert stage is not None
     executor = Executor(layout, stage, bucket)
     if saved:
+        _check_mark(layout, bytes(token))
         executor.load(bytes(saved))
     return executor
+
+
+def _check_mark(layout: Layout, token: bytes) -> None:
+    """Raise if state was kept by another flow, or for other buckets: keys would not find what is theirs."""
+    if token.startswith(layout.mark()):
+        return
+    (buckets,) = unpack_from("<I", token)
+    if buckets != layout.buckets:
+        raise RunError(
+            f"the checkpoint spreads keys over {buckets} buckets, not over {layout.buckets}; give buckets={buckets}"
+        )
+    raise RunError(
+        f"the checkpoint is of another flow than {layout.flow.name!r}, or of one with other steps or columns"
+    )
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:

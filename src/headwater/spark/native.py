@@ -19,6 +19,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io.jdbc import Jdbc
 from headwater.io.kafka import Kafka
 from headwater.io.memory import Discard
+from headwater.spark.frames import Frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,10 @@ class NativeSource(Protocol):
     """A source that a connector of Spark's reads, which knows no end: it ends when it is told to."""
 
     way: str  #: how it is read, in words
-    offsets: int  #: lines that its connector writes in Spark's log of offsets, before that of what ends it
+
+    @property
+    def offsets(self) -> int:
+        """How many lines its connector writes in Spark's log of offsets, before that of what ends it."""
 
     def check(self) -> None:
         """Raise what is wrong with it, before Java has to be started."""
@@ -74,6 +78,13 @@ def _(source: Kafka) -> NativeSource:
     from headwater.spark.sources.kafka import KafkaReading
 
     return KafkaReading(source)
+
+
+@reads.register
+def _(source: Frame) -> NativeSource:
+    from headwater.spark.sources.frame import FrameReading
+
+    return FrameReading(source)
 
 
 @writes.register

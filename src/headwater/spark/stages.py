@@ -7,9 +7,12 @@ level, the number of moves before it; all stages of one level are one operator o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from struct import pack
 from typing import Literal
+from zlib import crc32
 
 from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -66,6 +69,7 @@ class Layout:
     entries: list[Entry]
     sinks: list[str]
     partitionings: dict[str, Partitioning]
+    buckets: int  #: into how many parts keys are spread
     #: how tasks themselves write what goes to a sink, for sinks that let them
     stagings: Mapping[str, Staging] = field(default_factory=dict)
 
@@ -73,6 +77,12 @@ class Layout:
     def levels(self) -> int:
         """How many times records move."""
         return max(stage.level for stage in self.stages)
+
+    def mark(self) -> bytes:
+        """Return eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
+        steps = self.flow.to_json()["steps"]
+        told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
+        return pack("<II", self.buckets, crc32(json.dumps(told).encode()))
 
     def source_stage(self, step: str) -> Stage:
         """Return the stage that begins at a source."""
@@ -113,7 +123,7 @@ class _Cutter:
                 stage.first_bucket = at
                 at += stage.buckets
         sinks = [name for name, step in self.flow.steps.items() if step.is_sink]
-        return Layout(self.flow, self.stages, self.entries, sinks, self.partitionings)
+        return Layout(self.flow, self.stages, self.entries, sinks, self.partitionings, self.buckets)
 
     def _place(self, step: Step) -> None:
         partitioning = self.partitionings[step.name]

@@ -13,14 +13,15 @@ from headwater.data.batch import Batch, stamped
 from headwater.data.column import Text
 from headwater.errors import FlowError, RunError
 from headwater.flow.endpoints import Reject
-from headwater.flow.ranges import Offset, Piece, Ranges, Sizes
+from headwater.flow.ranges import Sizes
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.operators.operator import DEAD, rejected
-from headwater.spark.envelope import ROW, Row
+from headwater.spark.envelope import ROW
 from headwater.spark.sources.control import Control
-from headwater.spark.sources.data_source import Prefix, in_arrow, rows_of
+from headwater.spark.sources.data_source import Prefix, in_arrow
+from headwater.spark.sources.ending import with_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +35,6 @@ PACKAGES = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.13.1",
 )
-_LAST = 2**20  # the number of the piece that says that all is over: behind every partition of a topic
 
 
 class KafkaReading:
@@ -85,8 +85,7 @@ def rows_from(
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
         _reader(step, source, prefix), ROW
     )
-    nothing = _Nothing()
-    return read.union(rows_of(spark, step, nothing, nothing.start(), _behind(prefix), control))
+    return with_end(spark, read, step, prefix, control)
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
@@ -177,30 +176,3 @@ def _is_text(number: int, value: bytes, refuse: Callable[[int, bytes, str], None
         refuse(number, value, "not UTF-8 text")
         return False
     return True
-
-
-def _behind(prefix: Prefix) -> Prefix:
-    def rows(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
-        return prefix(_LAST + number, put_out)
-
-    return rows
-
-
-class _Nothing(Ranges):
-    """A source without records, which can only end."""
-
-    def start(self) -> Offset:
-        """Return the only place there is."""
-        return {"ended": False}
-
-    def advance(self, at: Offset) -> Offset:
-        """Stay."""
-        return at
-
-    def cut(self, start: Offset, end: Offset) -> list[Piece]:
-        """Return no piece."""
-        return []
-
-    def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
-        """Return nothing."""
-        return iter(())

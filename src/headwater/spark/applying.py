@@ -1,0 +1,193 @@
+"""A flow inside a Spark program: DataFrames in, DataFrames out, streaming or not; the program starts the query."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FlowError, listed
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.steps import Read, Write
+from headwater.flow.stream import Stream
+from headwater.io.memory import Discard
+from headwater.spark.batched import with_level_at_once
+from headwater.spark.broadcast import carried
+from headwater.spark.frames import Frame, end_of, event_time_of, rows_of_frame, with_inputs
+from headwater.spark.keyed import SourceStage, with_level
+from headwater.spark.outcome import Outcome
+from headwater.spark.pruning import columns_used
+from headwater.spark.stages import cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+#: what makes a flow of DataFrames: a flow, or a function that is given a stream for each and returns one or several
+Builder = Callable[..., Stream | Mapping[str, Stream]]
+_UNCHECKED = "spark.sql.streaming.unsupportedOperationCheck"
+
+
+def apply(
+    flow: Flow | Builder,
+    inputs: DataFrame | Mapping[str, DataFrame] | None = None,
+    *,
+    buckets: int | None = None,
+    observe: str | Observation | None = None,
+) -> Any:
+    """Return what a flow makes of DataFrames, as a DataFrame, or as several by name where it has several outputs.
+
+    `inputs` stand in for the flow's sources, by name where there are several, and its sinks are not opened: each is an
+    output. A function is given a `Stream` for each input instead, `apply(lambda levels: levels.filter(…), df)`, and returns
+    one or a mapping of several.
+
+    Streaming DataFrames give streaming ones, whose state lives in the checkpoint of whoever writes them. Keys are spread
+    over `buckets` (Spark's shuffle partitions unless told), fixed for the life of a checkpoint. What is no stream has an
+    end, at which windows close, and is taken in order of event time, so that nothing is late; where the flow has none,
+    in the DataFrame's own order. Each output is computed by itself: to have several of one computation, give the flow
+    sinks, and run it with `spark.start(flow, inputs=…)`.
+
+    What steps count, `late` and `dead_letters` among it, is observed under the flow's name, or what `observe` says, as
+    `DataFrame.observe` has it: of a stream in its progress, for each micro-batch; of a batch in an `Observation` given.
+    """
+    given = inputs if inputs is not None else {}
+    built = _built(flow, given) if not isinstance(flow, Flow) else with_inputs(flow, given)
+    names = [step.name for step in built.steps.values() if step.is_sink]
+    if not names:
+        raise FlowError(f"flow {built.name!r} has no output; end it with .write(name, io.Discard())")
+    if len(names) == 1:
+        return _output(built, names[0], buckets, built.name if observe is None else observe)
+    if observe is not None and not isinstance(observe, str):
+        raise FlowError(f"flow {built.name!r} has the outputs {listed(names)}; an Observation is for one")
+    return {name: _output(_leading_to(built, name), name, buckets, f"{observe or built.name}.{name}") for name in names}
+
+
+def query(
+    inputs: DataFrame | Mapping[str, DataFrame],
+    text: Any,
+    *,
+    time: str | Mapping[str, str] | None = None,
+    lateness: str = "0 s",
+    buckets: int | None = None,
+    observe: str | Observation | None = None,
+) -> DataFrame:
+    """Return what a query in the language of Siddhi finds in DataFrames: patterns, sequences, windows, joins.
+
+    A single DataFrame is called `stream` in the query, several have the names that they are given by. `time` is the column
+    of event time, for each DataFrame by name if they differ; where it is not said and there is just one timestamp, that
+    one. Records may come `lateness` out of order. `text` may be what `headwater.cep` builds, too.
+    """
+    frames = dict(inputs) if isinstance(inputs, Mapping) else {"stream": inputs}
+    flow = Flow("query")
+    streams = {}
+    for name, rows in frames.items():
+        read = flow.read(f"rows of {name}", Frame(rows))
+        column = _time_column(name, read, time)
+        streams[name] = read if column is None else read.event_time(name, column, lateness=lateness, ahead=_ALWAYS)
+    flow.query("matches", text, streams=streams).write("out", Discard())
+    result: DataFrame = apply(flow, buckets=buckets, observe=observe)
+    return result
+
+
+_ALWAYS = "36500 d"  # a table of the future, or of a simulation, is nobody's broken clock
+
+
+def _time_column(name: str, read: Stream, said: str | Mapping[str, str] | None) -> str | None:
+    column = said.get(name) if isinstance(said, Mapping) else said
+    if column is not None:
+        return column
+    times = [column for column, kind in read.schema.fields if kind == "time"]
+    if len(times) > 1:
+        raise FlowError(
+            f"input {name!r} has the timestamps {listed(times)}; say which is event time: time={times[0]!r}"
+        )
+    return times[0] if times else None
+
+
+def _built(builder: Builder, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
+    """Let a function make a flow of streams that read DataFrames."""
+    flow = Flow(getattr(builder, "__name__", "flow").strip("<>"))
+    if isinstance(given, Mapping):
+        result = builder(**{name: flow.read(name, Frame(rows)) for name, rows in given.items()})
+    else:
+        result = builder(flow.read(_first_parameter(builder), Frame(given)))
+    outputs = result if isinstance(result, Mapping) else {"out": result}
+    for name, stream in outputs.items():
+        if not isinstance(stream, Stream):
+            raise FlowError(
+                f"{flow.name} must return a stream, or a mapping of several by name; got {type(stream).__name__}"
+            )
+        stream.write(name, Discard())
+    return flow
+
+
+def _first_parameter(builder: Builder) -> str:
+    return next(iter(inspect.signature(builder).parameters), "rows")
+
+
+def _leading_to(flow: Flow, sink: str) -> Flow:
+    """Return the part of a flow that a sink depends on; dead letters come from everywhere."""
+    kept = {sink}
+    for step in reversed(flow.in_order()):
+        if step.name in kept:
+            kept |= {given.step for given in step.inputs}
+    if DEAD_LETTERS in kept:
+        return flow
+    return Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in kept))
+
+
+def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observation) -> DataFrame:
+    """Return what comes to one sink."""
+    frames = _frames(flow)
+    streaming = _is_stream(flow, frames)
+    spark = next(iter(frames.values())).rows.sparkSession
+    layout = cut(
+        flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink}),
+        buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
+    )
+    shipped = carried(layout)
+    parts = []
+    for step, frame in frames.items():
+        prefix = SourceStage(shipped, layout.source_stage(step).number)
+        order = None if streaming else event_time_of(flow, step)
+        parts.append(rows_of_frame(frame, columns_used(flow, step), prefix, order))
+        if not streaming:
+            parts.append(end_of(spark, prefix))
+    rows = reduce(lambda a, b: a.union(b), parts)
+    for level in range(1, layout.levels + 1):
+        rows = with_level(rows, shipped, level) if streaming else with_level_at_once(rows, shipped, level)
+    if streaming and layout.levels > 1:
+        # several stages with state, one after the other, are safe as ours need none of Spark's own event time
+        _set(spark, _UNCHECKED, "false")
+    return Outcome(layout, name).of(rows, observe)
+
+
+def _frames(flow: Flow) -> dict[str, Frame]:
+    """Return the DataFrames that a flow reads, by step; anything else is refused."""
+    found = {}
+    for step in flow.steps.values():
+        if isinstance(step.kind, Read):
+            source = step.kind.source
+            if not isinstance(source, Frame):
+                raise FlowError(
+                    f"source {step.name!r} of flow {flow.name!r} is given no DataFrame; give one, or let Headwater run "
+                    "the flow: spark.run(flow)"
+                )
+            found[step.name] = source
+    return found
+
+
+def _is_stream(flow: Flow, frames: Mapping[str, Frame]) -> bool:
+    streams = {name for name, frame in frames.items() if frame.rows.isStreaming}
+    rest = set(frames) - streams
+    if streams and rest:
+        raise FlowError(
+            f"flow {flow.name!r}: {listed(streams)} is a stream and {listed(rest)} is not, and Spark cannot put both into "
+            "one; read the table as a stream too (spark.readStream), or join it before"
+        )
+    return bool(streams)
+
+
+def _set(spark: SparkSession, name: str, value: str) -> None:
+    if spark.conf.get(name, "") != value:
+        spark.conf.set(name, value)

@@ -1,0 +1,60 @@
+"""Stages with state over a table that has an end: a bucket after the other, its records in order, nothing kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from headwater.spark.broadcast import Shipped
+from headwater.spark.envelope import COUNTS, ROW, Row
+from headwater.spark.executor import Executor
+from headwater.spark.stages import Layout, Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_level_at_once(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
+    """Add the stages of one level to a query over tables."""
+    sorted_rows = rows.repartition("bucket").sortWithinPartitions("bucket", "seq")
+    return sorted_rows.mapInArrow(_on_partition(shipped, level), ROW)
+
+
+def _on_partition(shipped: Shipped, level: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def run(tables: Iterator[Any]) -> Iterator[Any]:
+        from headwater.spark.sources.data_source import in_arrow
+
+        return in_arrow(_made(shipped.layout(), level, _rows(tables)))
+
+    return run
+
+
+def _rows(tables: Iterator[Any]) -> Iterator[Row]:
+    for table in tables:
+        bucket, target, seq = (table.column(i).to_pylist() for i in range(3))
+        for i, frame in enumerate(table.column(3)):
+            yield bucket[i], target[i], seq[i], frame.as_buffer().to_pybytes()
+
+
+def _made(layout: Layout, level: int, rows: Iterator[Row]) -> Iterator[Row]:
+    for bucket, came in groupby(rows, key=itemgetter(0)):
+        stage = layout.stage_of_bucket(bucket)
+        if stage is None or stage.level != level:  # on the way to a later level, or to a sink
+            yield from came
+            continue
+        executor = Executor(layout, stage, bucket)
+        if _in_pieces(layout, stage):
+            for _, target, _, frame in came:
+                yield from executor.take([(target, frame)])
+        else:
+            yield from executor.take((target, frame) for _, target, _, frame in came)
+        yield -1, COUNTS, 0, executor.counts()
+
+
+def _in_pieces(layout: Layout, stage: Stage) -> bool:
+    """Say whether rows come in the order of their records: all of one stream, and from where a source is read."""
+    entries = [entry for entry in layout.entries if entry.stage == stage.number]
+    senders = {sender for entry in entries for sender in entry.senders}
+    return len(entries) == 1 and len(senders) == 1 and layout.stages[senders.pop()].kind == "source"

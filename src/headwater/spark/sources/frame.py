@@ -1,0 +1,55 @@
+"""A streaming DataFrame of somebody's program, as a source of a flow that Headwater runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import FlowError
+from headwater.flow.ranges import Sizes
+from headwater.spark.frames import Frame, rows_of_frame
+from headwater.spark.sources.control import Control
+from headwater.spark.sources.data_source import Prefix
+from headwater.spark.sources.ending import with_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class FrameReading:
+    """How Spark reads a DataFrame: as it says itself; limits on a micro-batch are those of its own sources."""
+
+    way = "by Spark, as a DataFrame"
+
+    def __init__(self, source: Frame) -> None:
+        self._source = source
+
+    @property
+    def offsets(self) -> int:
+        """As many as it has sources that stream."""
+        leaves = self._source.rows._jdf.queryExecution().analyzed().collectLeaves()
+        return sum(leaves.apply(number).isStreaming() for number in range(leaves.size()))
+
+    def check(self) -> None:
+        """Raise if it cannot be part of a stream that this process runs."""
+        rows = self._source.rows
+        if not hasattr(rows, "_jdf"):
+            raise FlowError(
+                "a DataFrame of Spark Connect cannot be run by Headwater, which needs Java in its own process; "
+                "use spark.apply(flow, df), and write what it returns"
+            )
+        if not rows.isStreaming:
+            raise FlowError(
+                "a DataFrame that is no stream cannot be run as one; use spark.apply(flow, df), or read it with "
+                "spark.readStream"
+            )
+
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+        """Return its rows."""
+        read = rows_of_frame(self._source, tuple(self._source.schema), prefix)
+        return with_end(spark, read, step, prefix, control)
+
+    def is_read(self, query: StreamingQuery) -> bool:
+        """Say whether there is nothing to read for the moment."""
+        status = query.status
+        return query.lastProgress is not None and not status["isDataAvailable"] and not status["isTriggerActive"]

@@ -1,0 +1,196 @@
+"""Flows inside a Spark program: DataFrames in, DataFrames out, the same answers as on the engine."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headwater import Flow, Tumbling, agg, col, engine, io
+from headwater import spark as on_spark
+from headwater.errors import FlowError, QueryError, RunError
+
+EIGHT = datetime(2026, 11, 15, 8, tzinfo=UTC)
+FIELDS = {"tank": str, "level": float, "at": "time"}
+MINUTE = int(EIGHT.timestamp() * 1e6) + 60_000_000  #: a minute past eight
+DDL = "tank string, level double, at timestamp"
+
+
+def readings(first=0, last=120):
+    return [
+        {"tank": "abc"[n % 3], "level": float(n % 50), "at": EIGHT + timedelta(seconds=n)} for n in range(first, last)
+    ]
+
+
+def means(levels):
+    timed = levels.event_time("timed", "at")
+    return timed.key_by("tank").window("means", Tumbling("30 s"), mean=agg.mean("level"))
+
+
+def flow_of(records, out):
+    flow = Flow("tanks")
+    means(flow.read("levels", io.Items(records, FIELDS))).write("out", out)
+    return flow
+
+
+def on_the_engine(records):
+    out = io.Collect()
+    engine.run(flow_of(records, out))
+    return in_order(out.records)
+
+
+def in_order(records):
+    return sorted((record["tank"], micros(record["start"]), record["mean"]) for record in records)
+
+
+def micros(moment):
+    return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)
+
+
+class Stream:
+    """A folder of JSON files that a DataFrame streams, one file in a micro-batch."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        folder.mkdir()
+
+    def put(self, name, records):
+        lines = [json.dumps({**r, "at": r["at"].isoformat()}) for r in records]
+        (self.folder / f"{name}.json").write_text("\n".join(lines))
+
+    def rows(self):
+        return self.spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).json(str(self.folder))
+
+
+def ran(rows, checkpoint):
+    """Take all that a stream has for now; return that, and the query."""
+    found = []
+    query = (
+        rows.writeStream.foreachBatch(lambda batch, number: found.extend(batch.collect()))
+        .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    return found, query
+
+
+def test_a_table_gives_what_the_engine_gives_whatever_order_its_rows_have(spark):
+    from pyspark.sql import Observation
+
+    shuffled = spark.createDataFrame(readings()[::-1], DDL).repartition(3)
+    counts = Observation()
+    made = on_spark.apply(flow_of([], io.Collect()), shuffled, observe=counts)
+    assert made.dtypes == [("tank", "string"), ("start", "timestamp"), ("end", "timestamp"), ("mean", "double")]
+    assert in_order(made.collect()) == on_the_engine(readings())
+    assert counts.get["late"] == 0
+    assert counts.get["means"]["records_in"] == 120
+
+
+def test_a_stream_keeps_its_state_in_the_checkpoint_of_who_writes_it(spark, tmp_path):
+    stream = Stream(spark, tmp_path / "in")
+    stream.put("a", readings(0, 40))
+    stream.put("b", readings(40, 70))
+    first, _ = ran(on_spark.apply(means, stream.rows(), buckets=2), tmp_path / "kept")
+    closed = on_the_engine(readings())
+    assert in_order(first) == [mean for mean in closed if mean[1] < MINUTE]
+    stream.put("c", [*readings(70, 120), readings(5, 6)[0]])  # the last one is long late
+    second, query = ran(on_spark.apply(means, stream.rows(), buckets=2), tmp_path / "kept")
+    assert in_order(second) == [mean for mean in closed if MINUTE <= mean[1] < MINUTE + 30_000_000]
+    told = query.lastProgress.observedMetrics["means"]
+    assert (told["late"], told["means"]["late"], told["dead_letters"]) == (1, 1, 0)
+    stream.put("d", readings(120, 125))
+    with pytest.raises(Exception, match="over 2 buckets, not over 3; give buckets=2"):
+        ran(on_spark.apply(means, stream.rows(), buckets=3), tmp_path / "kept")
+
+
+def test_several_inputs_and_outputs_have_names(spark):
+    flow = Flow("watch")
+    levels = flow.read("levels", io.Items([], {"tank": str, "level": float, "at": "time"}))
+    names = flow.read("names", io.Items([], {"tank": str, "name": str}))
+    known = names.map("shout", lambda r: {"tank": r["tank"], "name": r["name"].upper()})
+    known.write("known", io.Discard())
+    levels.filter("is low", col.level < 2).write("low", io.Discard())
+    levels.map("one over", lambda r: {"x": 1 / r["level"]}, out={"x": float}).write("x", io.Discard())
+    flow.dead_letters.write("broken", io.Discard())
+    given = {
+        "names": spark.createDataFrame([("a", "north"), ("b", None)], "tank string, name string"),
+        "levels": spark.createDataFrame(readings(0, 4), DDL),
+    }
+    made = on_spark.apply(flow, given)
+    assert set(made) == {"known", "low", "x", "broken"}
+    assert [tuple(row) for row in made["known"].collect()] == [("a", "NORTH")]
+    assert sorted(row.level for row in made["low"].collect()) == [0, 1]
+    assert sorted(row.step for row in made["broken"].collect()) == ["one over", "shout"]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "said"),
+    [
+        ("tank string, level double", "has no column 'at'; columns are 'level', 'tank'"),
+        ("tank string, level string, at timestamp", "column 'level' is string in the DataFrame, and float is expected"),
+        ("tank string, level double, at timestamp, at timestamp", None),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_fit_are_told_before_anything_runs(spark, ddl, said):
+    rows = spark.createDataFrame([], ddl)
+    with pytest.raises(FlowError, match=said or "more than one column 'at'"):
+        on_spark.apply(flow_of([], io.Collect()) if said else means, rows)
+
+
+def test_wrong_names_and_mixtures_are_told(spark, tmp_path):
+    rows = spark.createDataFrame(readings(0, 3), DDL)
+    with pytest.raises(FlowError, match="has no source 'level'; its sources are 'levels'; did you mean 'levels'"):
+        on_spark.apply(flow_of([], io.Collect()), {"level": rows})
+    stream = Stream(spark, tmp_path / "in").rows()
+    with pytest.raises(FlowError, match="'b' is a stream and 'a' is not"):
+        on_spark.apply(lambda a, b: a.union("both", b), {"a": rows, "b": stream})
+    with pytest.raises(FlowError, match="source 'levels' of flow 'tanks' is given no DataFrame"):
+        on_spark.apply(flow_of([], io.Collect()))
+    with pytest.raises(FlowError, match=r"bytes \(binary\); cast them"):
+        on_spark.apply(means, rows.selectExpr("cast(tank as binary) as bytes"))
+    with pytest.raises(FlowError, match="must return a stream, or a mapping of several by name; got Schema"):
+        on_spark.apply(lambda rows: {"out": rows.schema}, rows)
+
+
+RISING = """
+partition with (tank of stream)
+begin
+    from every e1=stream[level < 2] -> e2=stream[level > e1.level + 40] within 1 min
+    select e1.tank as tank, e1.level as low, e2.level as high
+end
+"""
+
+
+def test_a_pattern_is_found_in_a_table_and_in_a_stream(spark, tmp_path):
+    flow, out = Flow("rising"), io.Collect()
+    flow.read("readings", io.Items(readings(), FIELDS)).event_time("stream", "at")
+    flow.query("rising", RISING).write("out", out)
+    engine.run(flow)
+    expected = sorted(tuple(record.values()) for record in out.records)
+    assert expected
+    table = spark.createDataFrame(readings(), DDL)
+    assert sorted(map(tuple, on_spark.query(table, RISING).collect())) == expected
+    stream = Stream(spark, tmp_path / "in")
+    stream.put("a", readings(0, 35))
+    stream.put("b", readings(35, 120))
+    found, _ = ran(on_spark.query(stream.rows(), RISING, time="at", buckets=2), tmp_path / "kept")
+    assert sorted(map(tuple, found)) == expected
+    with pytest.raises(QueryError, match="nowhere"):
+        on_spark.query(table, "from nowhere select tank")
+    two = table.withColumn("received", table.at)
+    with pytest.raises(FlowError, match="has the timestamps 'at', 'received'; say which is event time"):
+        on_spark.query(two, RISING)
+
+
+def test_a_flow_is_where_a_streaming_dataframe_is_written(spark, tmp_path):
+    stream = Stream(spark, tmp_path / "in")
+    stream.put("a", readings(0, 50))
+    stream.put("b", readings(50, 120))
+    out = io.Collect()
+    report = on_spark.run(flow_of([], out), stream.rows(), available_now=True, checkpoint=tmp_path / "kept")
+    assert report.last.records_in == 120
+    assert in_order(out.records) == on_the_engine(readings())
+    with pytest.raises(RunError, match="has come to its end"):
+        on_spark.run(flow_of([], out), stream.rows(), checkpoint=tmp_path / "kept")
+    with pytest.raises(FlowError, match="no stream cannot be run as one"):
+        on_spark.run(flow_of([], out), spark.createDataFrame(readings(), DDL))
