@@ -14,7 +14,8 @@ from headwater.data.jit import cache, link, service
 from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
 from headwater.data.jit.signature import signature_of
 
-pytestmark = pytest.mark.skipif(not COMPILED or not link.LINKABLE, reason="kernels are not loaded by ourselves here")
+pytestmark = pytest.mark.skipif(not COMPILED, reason="there is no compiler here")
+BY_NUMBA = not link.LINKABLE  #: whether it takes Numba to load machine code, as it does off x86-64 Linux
 
 LOOPS = """
 import numpy as np
@@ -83,10 +84,10 @@ def kept(folder: Path) -> list[Path]:
 
 
 def test_a_kernel_is_compiled_once_and_neither_then_nor_later_is_numba_imported_here(loops):
-    assert called(loops) == "[0, 2, 4] False"
+    assert called(loops) == f"[0, 2, 4] {BY_NUMBA}"
     (file,) = kept(loops)
     written_ns = file.stat().st_mtime_ns
-    assert called(loops) == "[0, 2, 4] False"
+    assert called(loops) == f"[0, 2, 4] {BY_NUMBA}"
     assert [path.stat().st_mtime_ns for path in kept(loops)] == [written_ns]
     assert not list(loops.glob("**/*.nb*")), "nothing is written beside the source, which may be read-only"
 
@@ -102,18 +103,19 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed_in_another
 def test_processes_that_start_together_give_the_same_answer_and_leave_a_whole_cache(loops):
     run = [sys.executable, "-c", CALL]
     started = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True, env=environment(loops)) for _ in range(3)]
-    assert {process.communicate()[0].strip() for process in started} == {"[0, 2, 4] False"}
+    assert {process.communicate()[0].strip() for process in started} == {f"[0, 2, 4] {BY_NUMBA}"}
     assert len(kept(loops)) == 1
     assert not list(loops.glob("cache/kernels/*/.writing-*"))
 
 
+@pytest.mark.skipif(BY_NUMBA, reason="files are Numba's own: see the test of those below")
 def test_a_damaged_file_of_the_cache_is_compiled_anew(loops):
     called(loops)
     (file,) = kept(loops)
     whole = file.read_bytes()
     for damaged in (whole[:-100], b"", whole.replace(b"\x7fELF", b"\x7fELG")):
         file.write_bytes(damaged)
-        assert called(loops) == "[0, 2, 4] False"
+        assert called(loops) == f"[0, 2, 4] {BY_NUMBA}"
         assert file.read_bytes()[:40] == whole[:40]
 
 
@@ -121,7 +123,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(loops):
     (loops / "cache").mkdir()
     (loops / "cache").chmod(0o777)
     (loops / "tmp").mkdir()
-    assert called(loops, TMPDIR=str(loops / "tmp")) == "[0, 2, 4] False"
+    assert called(loops, TMPDIR=str(loops / "tmp")) == f"[0, 2, 4] {BY_NUMBA}"
     assert not kept(loops)
 
 
@@ -168,9 +170,13 @@ def test_kernels_take_their_arrays_as_named_tuples_and_are_kept_all_the_same(loo
         "import sys\nimport numpy as np\nfrom named import *\n"
         "print(*[total(State(np.arange(4), Inner(n))) for n in (2, 3)], 'numba' in sys.modules)"
     )
-    assert called(loops, code) == "12 18 False"
+    assert called(loops, code) == f"12 18 {BY_NUMBA}"
     assert len(kept(loops)) == 1
-    assert called(loops, code) == "12 18 False"
+    assert called(loops, code) == f"12 18 {BY_NUMBA}"
+
+
+def test_the_flow_goes_before_the_compiler_from_the_start():
+    assert service._PROGRAM.index("nice") < service._PROGRAM.index("headwater"), "to load it takes the most"
 
 
 def test_a_kernel_of_a_script_is_compiled_by_the_script_itself(loops):
@@ -303,4 +309,4 @@ def test_a_named_tuple_of_arrays_is_compiled_once_per_machine_and_loaded_without
     }
     for _ in range(2):
         ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["30.0", "False"]
+    assert ran.stdout.split() == ["30.0", str(BY_NUMBA)]

@@ -36,6 +36,14 @@ def test_a_record_that_came_by_itself_is_taken_at_once_and_the_next_ones_gather(
     assert read(live(), got=1, at=50 * MS, created=50 * MS) == pytest.approx(0.01)
 
 
+def test_where_many_gather_they_wait_less_for_each_other():
+    linger = Linger(0.015, 0.010)
+    assert read(linger, got=10, asked=2000, at=50 * MS, created=49 * MS) == pytest.approx(0.015)
+    assert read(linger, got=300, asked=2000, at=90 * MS, created=89 * MS) == pytest.approx(0.010)
+    assert (Options().linger_s, Options().crowd_linger_s) == (0.015, 0.010)
+    assert (Options(linger="20 ms").linger_s, Options(linger="20 ms").crowd_linger_s) == (0.02, 0.02)
+
+
 def test_what_the_flow_did_meanwhile_counts():
     linger = live()
     linger.read(100, 1, 50 * MS, 50 * MS, 50 * MS)

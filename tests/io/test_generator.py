@@ -27,6 +27,19 @@ def test_records_are_due_one_by_one_and_stamped_with_that_moment(clock):
     assert clock.ns == start + 100_000_000
 
 
+def test_records_that_are_due_do_not_wait_for_those_of_the_next_seconds(clock):
+    asked = []
+    source = Generate(lambda n: asked.append(len(n)) or {"n": n}, {"n": int}, 1000, clock=clock)
+    reader, taken = opened(source), 0
+    while taken < 5000:
+        taken += len(reader.read(2000, 1))
+        clock.ns += 9_000_000
+    assert max(asked) <= 16 * 10
+    clock.ns += 1_000_000_000
+    reader.read(2000, 0)
+    assert max(asked) >= 1000
+
+
 def test_a_slow_flow_finds_all_that_fell_due_meanwhile(clock):
     reader = opened(numbered(1000, clock=clock))
     reader.read(50, 1)

@@ -7,6 +7,7 @@ after a pause in the stream is taken at once, and nothing lingers while the flow
 
 from __future__ import annotations
 
+_MANY = 100  #: records in one read that are a crowd: one more costs next to nothing
 _BEHIND = 2.0  #: of the time to linger; records that are older than that have waited for more than each other
 
 
@@ -17,8 +18,10 @@ class Linger:
     made when they are asked for, and by always having some.
     """
 
-    def __init__(self, linger_s: float) -> None:
+    def __init__(self, linger_s: float, crowd_s: float | None = None) -> None:
+        """`crowd_s` is how long to linger where many records gather, if not as long."""
         self._linger_ns = round(linger_s * 1e9)
+        self._crowd_ns = self._linger_ns if crowd_s is None else round(crowd_s * 1e9)
         self.comes_by_itself = False  #: until this is seen, a read should not wait: one that has nothing shows it
         self._read_ns = 0  #: when the last read returned
         self._asked = self._got = 0
@@ -34,7 +37,8 @@ class Linger:
         """Return how long to leave the source alone before it is read again."""
         if not self.comes_by_itself or self._behind or not 0 < self._got < self._asked:
             return 0.0
-        return max(0, self._read_ns + self._linger_ns - now_ns) / 1e9
+        linger_ns = self._crowd_ns if self._got >= _MANY else self._linger_ns
+        return max(0, self._read_ns + linger_ns - now_ns) / 1e9
 
     def next_chunk(self, least: int, most: int) -> int:
         """Return how many records to ask for: all that gathered, or twice as many as were there to be had."""

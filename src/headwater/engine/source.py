@@ -140,7 +140,7 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self.inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0 if self.inner else options.linger_s)
+        linger = Linger(0.0) if self.inner else Linger(options.linger_s, options.crowd_linger_s)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
         committed = position_of(reader)
         while not stopping.is_set():

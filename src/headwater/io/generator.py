@@ -30,6 +30,7 @@ from headwater.io.text_file import TextFile, content_of
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
 
 _BLOCK = 2**14  # records made, or repeated, at once; what is handed out are slices of it
+_AHEAD = 16  # times what was asked for, at most: records that are due now do not wait for those of the next seconds
 _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
 
@@ -175,7 +176,7 @@ class _Made:
 
     def take(self, start: int, count: int) -> Batch:
         if not self._first <= start <= start + count <= self._first + len(self._block):
-            numbers = np.arange(start, start + max(self._most, count))
+            numbers = np.arange(start, start + max(count, min(self._most, _AHEAD * count)))
             self._block, self._first = Batch.of(self._make(numbers), self._schema), start
             if len(self._block) != len(numbers):
                 raise InputError(

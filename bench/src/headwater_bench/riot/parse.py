@@ -53,7 +53,9 @@ class ParseRows(Operator):
 
     def rows(self, batch: Batch) -> list[tuple[int, Batch]]:
         """Return the rows, first of all, and dead letters for what is none."""
-        is_csv = _begin_like_csv(batch["message"]) if self._reads_csv else _NONE
+        if not self._reads_csv:
+            return self._rows(batch, is_csv=False)
+        is_csv = _begin_like_csv(batch["message"])
         if is_csv.all() or not is_csv.any():
             return self._rows(batch, is_csv=bool(is_csv.any()))
         csv, senml = self._rows(batch.filter(is_csv), True), self._rows(batch.filter(~is_csv), False)
@@ -145,9 +147,6 @@ def clocks_ahead(time_ms: Array) -> Array | None:
     """Return which messages were written by a clock that runs too far ahead, or None when none was."""
     limit = latest_ns() // 1_000_000 + _AHEAD_MS
     return time_ms > limit if len(time_ms) and time_ms.max() > limit else None
-
-
-_NONE = np.zeros(1, np.bool_)
 
 
 def _begin_like_csv(messages: Text) -> Array:

@@ -21,8 +21,6 @@ from headwater.data.jit.kernel import Kernel
 from headwater.data.jit.numba_cache import NumbaCache
 from headwater.data.jit.signature import Signature, hashable
 
-_NICE = 5  #: the flow goes first
-
 
 @typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
 def _type_of_kernel(kernel: Kernel, context: Any) -> Any:
@@ -107,7 +105,6 @@ def serve() -> None:
     """Compile what is asked for on standard input, one JSON object to a line, and answer `done` or why not."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever modules print when they are imported is not an answer
-    os.nice(_NICE)
     sys.path[:] = json.loads(sys.stdin.readline())
     cache.remove_unused()
     for line in sys.stdin:

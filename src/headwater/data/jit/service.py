@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IDLE_S = 2.0  #: the compiling process ends when nobody has asked for so long: it takes 250 MB
-_PROGRAM = "from headwater.data.jit.compiler import serve; serve()"
+_NICE = 10  #: the flow goes first, from the moment that this process begins to load the compiler
+_PROGRAM = f"import os; os.nice({_NICE}); from headwater.data.jit.compiler import serve; serve()"
 
 Form = Callable[..., Any]
 
