@@ -8,8 +8,9 @@ import pytest
 from headwater_bench.experiments import kills, points
 
 
-def test_nothing_is_lost_and_nothing_twice():
-    answer = kills.run(kills=4, parallel=1)
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_nothing_is_lost_and_nothing_twice(lanes):
+    answer = kills.run(kills=4, parallel=1, lanes=lanes)
     assert answer["kills"] >= 4
     assert (answer["lost"], answer["twice"]) == (0, 0)
 
@@ -20,7 +21,7 @@ def test_a_run_dies_at_a_point_and_the_next_goes_on(tmp_path, point):
     for chosen in (points.Point(point, 2, after=True), None):
         child = os.fork()
         if child == 0:
-            kills._child(tmp_path, 1, None, chosen)
+            kills._child(tmp_path, 1, 1, None, chosen)
         statuses.append(os.waitpid(child, 0)[1])
     assert os.WTERMSIG(statuses[0]) == signal.SIGKILL
     assert statuses[1] == 0, (tmp_path / "error").read_text()

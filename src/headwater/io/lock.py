@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from headwater.errors import RunError
 log = logging.getLogger(__name__)
 
 FILE = "lock"
+_ENDING_S = 5.0  #: for which those that a process had forked may outlive it
 
 
 class Lock:
@@ -28,7 +30,7 @@ class Lock:
         except OSError as error:
             raise RunError(f"cannot write {what} {folder}: {error.strerror}") from error
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
         except BlockingIOError:
             holder = _holder(self._fd)
             os.close(self._fd)
@@ -43,9 +45,34 @@ class Lock:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, json.dumps(mine).encode(), 0)
 
+    def _take(self) -> None:
+        """Take the lock; of a process that was killed, wait for those that it had forked, such as lanes: they end too."""
+        until = time.monotonic() + _ENDING_S
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > until or not _is_gone(self._fd):
+                    raise
+            time.sleep(0.02)
+
     def release(self) -> None:
         """Let others have the folder; the file stays, since another may be waiting for it already."""
         os.close(self._fd)
+
+
+def _is_gone(fd: int) -> bool:
+    """Say whether the process that took the lock, on this machine, is no more."""
+    try:
+        told = json.loads(os.pread(fd, 4096, 0))
+        if told["host"] == socket.gethostname():
+            os.kill(told["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, KeyError, TypeError, PermissionError):
+        pass
+    return False
 
 
 def _holder(fd: int) -> str:

@@ -12,6 +12,7 @@ import pytest
 from headwater import Flow, agg, col, engine, io
 from headwater.errors import RunError
 from headwater.flow.windows import Tumbling
+from headwater.io.lock import Lock
 
 RECORDS = 6_000
 
@@ -173,3 +174,22 @@ def test_sinks_and_dead_letters_of_all_lanes_have_each_record_once(tmp_path):
     assert sorted(table["n"].to_pylist()) == [n for n in range(RECORDS) if n % 13]
     dead = [json.loads(json.loads(line)["record"])["n"] for line in (tmp_path / "dead.jsonl").read_text().splitlines()]
     assert sorted(dead) == list(range(0, RECORDS, 13))
+
+
+def test_a_run_waits_for_the_lanes_of_one_that_was_killed(tmp_path):
+    """They hold its lock until they have ended, which takes a moment; a service starts the next run at once."""
+    child = os.fork()
+    if child == 0:
+        Lock(tmp_path, "checkpoint")
+        if os.fork() == 0:  # a lane
+            time.sleep(0.5)
+        os._exit(0)
+    os.waitpid(child, 0)
+    Lock(tmp_path, "checkpoint").release()
+
+
+def test_a_run_that_lives_is_not_waited_for(tmp_path):
+    lock = Lock(tmp_path, "checkpoint")
+    with pytest.raises(RunError, match=f"in use by process {os.getpid()} since"):
+        Lock(tmp_path, "checkpoint")
+    lock.release()

@@ -39,9 +39,12 @@ def run(
     kills: int | None = None,
     seed: int | None = None,
     parallel: int | None = None,
+    lanes: int | None = None,
     postgres: str | None = None,
 ) -> dict[str, Any]:
     """Kill runs at random until there were so many kills; each round begins anew and goes on until the flow has ended.
+
+    By turns keyed steps have one instance, two, or run in two lanes, unless one of it is chosen.
 
     With the URL of a PostgreSQL database, a table of it is written and read back too.
     """
@@ -51,16 +54,14 @@ def run(
     rounds: list[dict[str, Any]] = []
     points: Counter[str] = Counter()
     try:
-        whole = {
-            many: _undisturbed(folder / f"whole-{many}", many, postgres)
-            for many in ((parallel,) if parallel else (1, 2))
-        }
+        modes = [(parallel or 1, lanes or 1)] if parallel or lanes else [(1, 1), (2, 1), (1, 2)]
+        whole = {many: _undisturbed(folder / f"whole-{many}", many, postgres) for many in {many for many, _ in modes}}
         done = 0
         while done < wanted:
-            many = list(whole)[len(rounds) % len(whole)]
-            round_ = _round(folder / f"round-{len(rounds)}", many, chance, whole[many], postgres)
+            many, in_lanes = modes[len(rounds) % len(modes)]
+            round_ = _round(folder / f"round-{len(rounds)}", many, in_lanes, chance, whole[many], postgres)
             points += round_.pop("points")
-            rounds.append({"round": len(rounds), "parallel": many, **round_})
+            rounds.append({"round": len(rounds), "parallel": many, "lanes": in_lanes, **round_})
             done += round_["kills"]
             shutil.rmtree(folder / f"round-{len(rounds) - 1}")
     finally:
@@ -154,18 +155,21 @@ def _undisturbed(folder: Path, parallel: int, postgres: str | None) -> Held:
     return held
 
 
-def _round(folder: Path, parallel: int, chance: random.Random, whole: Held, postgres: str | None) -> dict[str, Any]:
+def _round(
+    folder: Path, parallel: int, lanes: int, chance: random.Random, whole: Held, postgres: str | None
+) -> dict[str, Any]:
     """Run, kill and run again until the flow has ended; return what its sinks lack, and have too often."""
     folder.mkdir()
     kills = amid = 0
     points: Counter[str] = Counter()
     while True:
-        point = Point.chosen(chance, remote=postgres is not None) if chance.random() < 0.5 else None
+        # of lanes, the first is killed: the others then end, and nobody is left to be in the way of the next run
+        point = Point.chosen(chance, remote=postgres is not None) if lanes == 1 and chance.random() < 0.5 else None
         child = os.fork()
         if child == 0:
-            _child(folder, parallel, postgres, point)
+            _child(folder, parallel, lanes, postgres, point)
         if point is None:
-            time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random())
+            time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random() * lanes)
         reached = point is not None and _is_over(child, within_s=2.0)
         amid += any(folder.glob("checkpoint/*.new"))
         with contextlib.suppress(ProcessLookupError):
@@ -202,12 +206,13 @@ def _is_over(child: int, within_s: float) -> bool:
     return False
 
 
-def _child(folder: Path, parallel: int, postgres: str | None, point: Point | None) -> None:
+def _child(folder: Path, parallel: int, lanes: int, postgres: str | None, point: Point | None) -> None:
     """Run the flow, or go on with it, up to a point at which it kills itself; never returns."""
     try:
         if point is not None:
             point.arm()
-        engine.run(flow(folder, parallel, RATE, postgres), checkpoint=folder / "checkpoint", every="10 ms")
+        made = flow(folder, parallel, RATE, postgres)
+        engine.run(made, checkpoint=folder / "checkpoint", every="10 ms", **({"lanes": lanes} if lanes > 1 else {}))
     except BaseException:
         import traceback
 

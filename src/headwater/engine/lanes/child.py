@@ -85,8 +85,11 @@ def _run(connection: Connection, make: Callable[[], LaneRun]) -> None:
     telling = threading.Lock()
 
     def tell(said: object) -> None:
-        with telling:
-            connection.send_bytes(pack(said))
+        try:
+            with telling:
+                connection.send_bytes(pack(said))
+        except OSError:  # without anybody to tell, a lane ends
+            os._exit(1)
 
     try:
         run = make()
