@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from headwater_bench.experiments import kills, points
+from headwater_bench.experiments import kills, points, servers
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
@@ -21,7 +21,7 @@ def test_a_run_dies_at_a_point_and_the_next_goes_on(tmp_path, point):
     for chosen in (points.Point(point, 2, after=True), None):
         child = os.fork()
         if child == 0:
-            kills._child(tmp_path, 1, 1, None, chosen)
+            kills._child(tmp_path, 1, 1, servers.Servers(), chosen)
         statuses.append(os.waitpid(child, 0)[1])
     assert os.WTERMSIG(statuses[0]) == signal.SIGKILL
     assert statuses[1] == 0, (tmp_path / "error").read_text()

@@ -276,13 +276,15 @@ def kills(
     kills: Annotated[int | None, typer.Option(help="how many kills [default: 1000]")] = None,
     seed: Annotated[int | None, typer.Option(help="of the moments of the kills")] = None,
     postgres: Annotated[str | None, typer.Option(help="URL of a PostgreSQL database to write to as well")] = None,
+    kafka: Annotated[str | None, typer.Option(help="brokers of Kafka to write to as well")] = None,
     parallel: Annotated[
         int | None, typer.Option(help="instances of each keyed step [default: 1 and 2 in turn, and two lanes]")
     ] = None,
     lanes: Annotated[int | None, typer.Option(help="run in so many lanes")] = None,
 ) -> None:
     """The engine killed with SIGKILL, at random and amid checkpoints and commits: what sinks lack then, and have twice."""
-    _report("kills", quick, output, as_json, kills=kills, seed=seed, parallel=parallel, lanes=lanes, postgres=postgres)
+    chosen = {"kills": kills, "seed": seed, "parallel": parallel, "lanes": lanes, "postgres": postgres, "kafka": kafka}
+    _report("kills", quick, output, as_json, **chosen)
 
 
 @app.command()

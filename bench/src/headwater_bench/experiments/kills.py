@@ -27,9 +27,12 @@ from headwater.data.column import Array, Text
 from headwater.flow.windows import Tumbling
 from headwater_bench.experiments.points import Point
 from headwater_bench.experiments.rows import text_table, write_rows
+from headwater_bench.experiments.servers import Servers
 
 RECORDS = 6_000
 RATE = 30_000
+_NO_SERVERS = Servers()
+_SUMMED = ("key", "n", "total")  #: the columns of what servers are written
 
 
 def run(
@@ -41,13 +44,15 @@ def run(
     parallel: int | None = None,
     lanes: int | None = None,
     postgres: str | None = None,
+    kafka: str | None = None,
 ) -> dict[str, Any]:
     """Kill runs at random until there were so many kills; each round begins anew and goes on until the flow has ended.
 
     By turns keyed steps have one instance, two, or run in two lanes, unless one of it is chosen.
 
-    With the URL of a PostgreSQL database, a table of it is written and read back too.
+    With the URL of a PostgreSQL database, or brokers of Kafka, a table or a topic there is written and read back too.
     """
+    servers = Servers(postgres, kafka)
     wanted = kills or (50 if quick else 1_000)
     chance = random.Random(seed if seed is not None else 1)
     folder = Path(tempfile.mkdtemp(prefix="headwater-kills-"))
@@ -55,11 +60,11 @@ def run(
     points: Counter[str] = Counter()
     try:
         modes = [(parallel or 1, lanes or 1)] if parallel or lanes else [(1, 1), (2, 1), (1, 2)]
-        whole = {many: _undisturbed(folder / f"whole-{many}", many, postgres) for many in {many for many, _ in modes}}
+        whole = {many: _undisturbed(folder / f"whole-{many}", many, servers) for many in {many for many, _ in modes}}
         done = 0
         while done < wanted:
             many, in_lanes = modes[len(rounds) % len(modes)]
-            round_ = _round(folder / f"round-{len(rounds)}", many, in_lanes, chance, whole[many], postgres)
+            round_ = _round(folder / f"round-{len(rounds)}", many, in_lanes, chance, whole[many], servers)
             points += round_.pop("points")
             rounds.append({"round": len(rounds), "parallel": many, "lanes": in_lanes, **round_})
             done += round_["kills"]
@@ -92,7 +97,7 @@ def table(answer: dict[str, Any]) -> str:
 # -- the flow -------------------------------------------------------------------------------------------------------------
 
 
-def flow(folder: Path, parallel: int, rate: float, postgres: str | None = None) -> Flow:
+def flow(folder: Path, parallel: int, rate: float, servers: Servers = _NO_SERVERS) -> Flow:
     """A flow with every kind of state, whose every result can be told from all others."""
     made = Flow("killed")
     left = made.read("left", _numbers(rate)).event_time("time", "at", lateness="2 s")
@@ -107,8 +112,7 @@ def flow(folder: Path, parallel: int, rate: float, postgres: str | None = None) 
     joined.select("pairs", "key", n=col.n, other=col["its time_n"]).write(
         "table", io.Sqlite(folder / "pairs.db", "pairs")
     )
-    if postgres is not None:
-        summed.write("database", io.Postgres(postgres, _table(folder)))
+    servers.write(summed, folder)
     made.query(
         "query",
         "from every a = time -> b = time[a.key == b.key and b.n == a.n + 13] within 1 min "
@@ -137,17 +141,16 @@ def _summed(total: int | None, record: dict[str, Any]) -> tuple[int, dict[str, A
 Held = dict[str, Counter[tuple[Any, ...]]]  #: what each sink holds, each record as often as it is there
 
 
-def _undisturbed(folder: Path, parallel: int, postgres: str | None) -> Held:
+def _undisturbed(folder: Path, parallel: int, servers: Servers) -> Held:
     """Return what the sinks hold without a kill; children are forked from here, so all that is compiled is by now."""
     for name in ("whole", "warm"):
         (folder / name).mkdir(parents=True)
     for seconds in (0.1, None):
         warm = folder / "warm"
-        engine.run(flow(warm, parallel, RATE, postgres), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
-    if postgres is not None:
-        _taken_from(postgres, _table(folder / "warm"))
-    engine.run(flow(folder / "whole", parallel, 1e9, postgres), workers=1)
-    held = _held(folder / "whole", postgres)
+        engine.run(flow(warm, parallel, RATE, servers), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
+    servers.take(folder / "warm", _SUMMED)
+    engine.run(flow(folder / "whole", parallel, 1e9, servers), workers=1)
+    held = _held(folder / "whole", servers)
     if not all(held.values()):
         raise AssertionError(
             f"a sink of the undisturbed run holds nothing: { {name: len(h) for name, h in held.items()} }"
@@ -156,7 +159,7 @@ def _undisturbed(folder: Path, parallel: int, postgres: str | None) -> Held:
 
 
 def _round(
-    folder: Path, parallel: int, lanes: int, chance: random.Random, whole: Held, postgres: str | None
+    folder: Path, parallel: int, lanes: int, chance: random.Random, whole: Held, servers: Servers
 ) -> dict[str, Any]:
     """Run, kill and run again until the flow has ended; return what its sinks lack, and have too often."""
     folder.mkdir()
@@ -164,12 +167,13 @@ def _round(
     points: Counter[str] = Counter()
     while True:
         # of lanes, the first is killed: the others then end, and nobody is left to be in the way of the next run
-        point = Point.chosen(chance, remote=postgres is not None) if lanes == 1 and chance.random() < 0.5 else None
+        point = Point.chosen(chance, remote=any(servers)) if lanes == 1 and chance.random() < 0.5 else None
         child = os.fork()
         if child == 0:
-            _child(folder, parallel, lanes, postgres, point)
+            _child(folder, parallel, lanes, servers, point)
         if point is None:
-            time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random() * lanes)
+            # on a busy machine a run may not even have begun by then: the more kills, the longer the next one lives
+            time.sleep(chance.choice((0.05, 0.2, 0.6)) * chance.random() * lanes * 1.05**kills)
         reached = point is not None and _is_over(child, within_s=2.0)
         amid += any(folder.glob("checkpoint/*.new"))
         with contextlib.suppress(ProcessLookupError):
@@ -182,7 +186,7 @@ def _round(
                 raise AssertionError(f"a run went wrong after {kills} kills: {(folder / 'error').read_text()}")
             break
         kills += 1
-    held = _held(folder, postgres)
+    held = _held(folder, servers)
     lost = {name: whole[name] - held[name] for name in whole}
     twice = {name: held[name] - whole[name] for name in whole}
     why = {name: (list(lost[name])[:3], list(twice[name])[:3]) for name in whole if lost[name] or twice[name]}
@@ -206,13 +210,13 @@ def _is_over(child: int, within_s: float) -> bool:
     return False
 
 
-def _child(folder: Path, parallel: int, lanes: int, postgres: str | None, point: Point | None) -> None:
+def _child(folder: Path, parallel: int, lanes: int, servers: Servers, point: Point | None) -> None:
     """Run the flow, or go on with it, up to a point at which it kills itself; never returns."""
     try:
         if point is not None:
             point.arm()
-        made = flow(folder, parallel, RATE, postgres)
-        engine.run(made, checkpoint=folder / "checkpoint", every="10 ms", **({"lanes": lanes} if lanes > 1 else {}))
+        made = flow(folder, parallel, RATE, servers)
+        engine.run(made, lanes=lanes if lanes > 1 else None, checkpoint=folder / "checkpoint", every="10 ms")
     except BaseException:
         import traceback
 
@@ -221,7 +225,7 @@ def _child(folder: Path, parallel: int, lanes: int, postgres: str | None, point:
     os._exit(0)
 
 
-def _held(folder: Path, postgres: str | None) -> Held:
+def _held(folder: Path, servers: Servers) -> Held:
     """Read back what the sinks hold, as other programs would."""
     import pyarrow.dataset as dataset
 
@@ -235,22 +239,4 @@ def _held(folder: Path, postgres: str | None) -> Held:
         "table": Counter(pairs),
         "parquet": Counter(tuple(row.values()) for row in found),
     }
-    if postgres is not None:
-        held["database"] = Counter(_taken_from(postgres, _table(folder)))
-    return held
-
-
-def _table(folder: Path) -> str:
-    """Return the table of a run, which has a name of its own."""
-    return f"{folder.parent.name}-{folder.name}"
-
-
-def _taken_from(postgres: str, table: str) -> list[tuple[Any, ...]]:
-    """Return what a table holds, which is dropped then."""
-    import psycopg
-    from psycopg import sql
-
-    with psycopg.connect(postgres) as database:
-        rows = database.execute(sql.SQL("SELECT key, n, total FROM {}").format(sql.Identifier(table))).fetchall()
-        database.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(table)))
-    return rows
+    return {**held, **servers.take(folder, _SUMMED)}
