@@ -330,13 +330,54 @@ def test_files_of_a_part_that_could_not_be_made_safe_are_not_written_twice(tmp_p
     assert sorted(table_numbers(tmp_path / "t")) == list(range(10))
 
 
-def test_sqlite_says_how_to_go_on_where_it_cannot_go_back(tmp_path):
-    sink, folder = io.Sqlite(tmp_path / "t.db", "t"), tmp_path / "checkpoint"
+def two_parts(sink, folder, between=lambda: None):
+    """Write two parts, each of one record, with something else in between, and one more that is prepared alone."""
     parts = transaction_of(sink, SCHEMA, ledger_of(folder, "sink", -1))
     for number in range(2):
         parts.write(of([number]))
         parts.prepare(number)
         parts.commit(number)
+        between()
+    parts.write(of([2]))
+    parts.prepare(2)
     parts.close()
-    with pytest.raises(InputError, match=r"has part 1 already.*does not go back. Bring back the last checkpoint"):
+
+
+def test_sqlite_goes_back_by_one_part_and_leaves_the_rows_of_others(tmp_path):
+    sink, folder = io.Sqlite(tmp_path / "t.db", "t"), tmp_path / "checkpoint"
+
+    def another_writes():
+        with sqlite3.connect(tmp_path / "t.db") as other:
+            other.execute("INSERT INTO t (n) VALUES (-1)")
+
+    two_parts(sink, folder, another_writes)
+    parts = transaction_of(sink, SCHEMA, ledger_of(folder, "sink", 0))
+    assert parts.committed == 0
+    assert sorted(sqlite_numbers(tmp_path / "t.db")) == [-1, -1, 0]
+    parts.write(of([1, 2]))
+    parts.prepare(1)
+    parts.commit(1)
+    parts.close()
+    assert sorted(sqlite_numbers(tmp_path / "t.db")) == [-1, -1, 0, 1, 2]
+    with pytest.raises(InputError, match=r"has part 1 already"):
+        transaction_of(sink, SCHEMA, ledger_of(folder, "sink", -1))
+
+
+def test_sqlite_with_a_key_goes_back_and_takes_again_what_comes_again(tmp_path):
+    sink, folder = io.Sqlite(tmp_path / "t.db", "t", key="n"), tmp_path / "checkpoint"
+    two_parts(sink, folder)
+    parts = transaction_of(sink, SCHEMA, ledger_of(folder, "sink", 0))
+    parts.write(of([1, 2]))
+    parts.prepare(1)
+    parts.commit(1)
+    parts.close()
+    assert sqlite_numbers(tmp_path / "t.db") == [0, 1, 2]
+
+
+def test_sqlite_says_how_to_go_on_where_it_cannot_go_back(tmp_path):
+    sink, folder = io.Sqlite(tmp_path / "t.db", "t"), tmp_path / "checkpoint"
+    with sqlite3.connect(tmp_path / "t.db") as own:  # its rows are numbered by a column
+        own.execute(f"CREATE TABLE t ({', '.join(f'{name}' for name in SCHEMA)}, PRIMARY KEY (n))")
+    two_parts(sink, folder)
+    with pytest.raises(InputError, match=r"has part 1 already.*Bring back the last checkpoint"):
         transaction_of(sink, SCHEMA, ledger_of(folder, "sink", 0))

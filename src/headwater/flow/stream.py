@@ -101,7 +101,10 @@ class Stream:
         parallel: int = 1,
         on_error: OnError = DEAD_LETTER,
     ) -> Stream:
-        """Apply a function to one record (a dict) after another; convenient, and slower than expressions."""
+        """Apply a function to one record (a dict) after another; convenient, and slower than expressions.
+
+        A function that returns None leaves its record out, as `filter` does: what a step took and made is in every report.
+        """
         return self._then(name, Map(_callable(name, function), "record"), self._out(out), parallel, on_error)
 
     def flat_map(

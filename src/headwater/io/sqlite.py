@@ -26,6 +26,10 @@ _WAIT_S = 30.0  # for another process that writes
 #: what SQLite says of a record that it will never take, rather than of the file
 _REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError)
 _BATCHES = "CREATE TABLE IF NOT EXISTS headwater_batches (writer TEXT PRIMARY KEY, batch INTEGER)"
+_UNDO = (  # the rows of the last transaction, and the number before it
+    "CREATE TABLE IF NOT EXISTS headwater_undo "
+    "(writer TEXT PRIMARY KEY, before INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL)"
+)
 _TYPES: dict[Type, str] = {
     "bool": "BOOLEAN",
     "int": "INTEGER",
@@ -165,8 +169,9 @@ class SqliteWriter:
         for name in sink.key:
             schema.type_of(name, what=f"key of {sink}")
         self._sink, self._schema = sink, schema
+        self._first: int | None = None  # the first row of the open transaction, where rows are numbered as they come
         self._connection = _connected(sink.path, writing=True)
-        self._insert = _insert(sink.table, schema, sink.key)
+        self._table, self._insert = sink.table, _insert(sink.table, schema, sink.key)
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -186,6 +191,7 @@ class SqliteWriter:
         with self._asking() as connection:
             if not connection.in_transaction:
                 connection.execute("BEGIN")  # else the end of the savepoint would be a commit
+                self._first = self._next_row()
             connection.execute("SAVEPOINT batch")
             try:
                 refused = attempted(batch, self._inserted)
@@ -224,11 +230,18 @@ class SqliteWriter:
     def begin(self, writer: str) -> int:
         """Start a transaction anew; return the number that `writer` committed last, -1 if none."""
         with self._asking() as connection:
-            connection.rollback()
+            self.take_back()
             connection.execute("PRAGMA synchronous = FULL")  # what is committed is there after the power went
             connection.execute(_BATCHES)
+            connection.execute(_UNDO)
             found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
             return -1 if found is None else int(found[0])
+
+    def take_back(self) -> None:
+        """Forget the open transaction, if there is one."""
+        with self._asking() as connection:
+            connection.rollback()
+            self._first = None
 
     def make_safe(self) -> None:
         """Have what is committed there after the power went: until it is moved over, it is in the log beside the file."""
@@ -244,7 +257,38 @@ class SqliteWriter:
     def commit(self, writer: str, number: int) -> None:
         """End the transaction; `number` is written with it, so that one is there exactly if the other is."""
         with self._asking() as connection, connection:
+            found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
+            after = self._next_row()
+            if after is not None:
+                rows = [after if self._first is None else self._first, after - 1]
+                before = -1 if found is None else found[0]
+                connection.execute("INSERT OR REPLACE INTO headwater_undo VALUES (?, ?, ?, ?)", [writer, before, *rows])
             connection.execute("INSERT OR REPLACE INTO headwater_batches VALUES (?, ?)", [writer, number])
+        self._first = None
+
+    def undo(self, writer: str, number: int) -> bool:
+        """Go back to a number, if that is the one before the last; False where the rows since then cannot be told.
+
+        In a table with keys they stay: who comes again replaces them.
+        """
+        with self._asking() as connection, connection:
+            if not self._sink.key:
+                found = connection.execute(
+                    "SELECT first, last FROM headwater_undo WHERE writer = ? AND before = ?", [writer, number]
+                ).fetchone()
+                if found is None or self._next_row() is None:
+                    return False
+                connection.execute(f"DELETE FROM {_quoted(self._table)} WHERE rowid BETWEEN ? AND ?", found)
+            connection.execute("DELETE FROM headwater_undo WHERE writer = ?", [writer])
+            connection.execute("INSERT OR REPLACE INTO headwater_batches VALUES (?, ?)", [writer, number])
+        return True
+
+    def _next_row(self) -> int | None:
+        """Return the number that the next row gets; None where a column of the table's own is its key, and numbers it."""
+        table = _quoted(self._table)
+        if any(column[5] for column in self._connection.execute(f"PRAGMA table_info({table})")):
+            return None
+        return int(self._connection.execute(f"SELECT ifnull(max(rowid), 0) FROM {table}").fetchone()[0]) + 1
 
     @contextmanager
     def _asking(self) -> Iterator[sqlite3.Connection]:

@@ -148,7 +148,11 @@ class Outbox(Transaction):
         self._committed = max([self._committed, *self._due])
         after = self._committed if self._ledger.after is None else self._ledger.after
         if after < self._committed:
-            raise InputError(f"cannot go on after part {after}: part {self._committed} is delivered, or about to be")
+            raise InputError(
+                f"cannot go on after part {after}: part {self._committed} is delivered to {self._sink}, or about to be, and "
+                "is not taken back. Bring back the last checkpoint from a copy; or begin anew with another checkpoint, and "
+                "have the records since then there twice"
+            )
         if after > self._committed and after not in self._files(_PREPARED):
             raise InputError(
                 f"cannot go on after part {after}: it was not delivered, and is not in {self._ledger.folder}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from headwater.io.files import replace_whole
 from headwater.io.sifting import without
 from headwater.io.sqlite import SqliteWriter
 from headwater.io.transactions.frames import batches_in
+
+log = logging.getLogger(__name__)
 
 
 class SqliteTable(Transaction):
@@ -110,10 +113,14 @@ class SqliteTable(Transaction):
         after = self._committed if self._ledger.after is None else self._ledger.after
         kept = {int(path.stem): path for path in self._ledger.folder.glob("*.rows")}
         if after < self._committed:
-            raise InputError(
-                f"cannot go on after part {after}: the table has part {self._committed} already, and a SQLite table does "
-                "not go back. Bring back the last checkpoint from a copy, or begin anew with another checkpoint and table"
-            )
+            if not self._writer.undo(self._ledger.name, after):
+                raise InputError(
+                    f"cannot go on after part {after}: the table has part {self._committed} already, and does not know "
+                    "which rows came since. Bring back the last checkpoint from a copy, or begin anew with another "
+                    "checkpoint and table"
+                )
+            log.warning("the rows after part %d come again: the table went back by one part to take them", after)
+            self._committed = after
         if after > self._committed:
             if after not in kept:
                 raise InputError(
@@ -132,6 +139,7 @@ class SqliteTable(Transaction):
         """Have the oldest part that is not committed in the open transaction."""
         if not self._entered:
             try:
+                self._writer.take_back()  # what a commit that failed has left open
                 self._insert(next(iter(self._prepared.values()), self._part))
             except BaseException:
                 self._leave()
