@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow.dataset as ds
 import pytest
 
 FLOW = """
@@ -130,3 +131,18 @@ def test_a_run_that_a_step_stops_still_gives_its_report(broken, tmp_path, on):
     code, out, _ = broken("run", "stops.py", "--on", on)
     assert code == 1
     assert "metres" in out  # the table of steps
+
+
+@pytest.mark.parametrize("checkpoint", [[], ["--checkpoint", "kept"]])
+def test_a_replay_into_a_parquet_file_keeps_what_it_holds(typed, tmp_path, checkpoint):
+    (tmp_path / "p.py").write_text(
+        "from headwater import Flow, io\n"
+        "flow = Flow('p')\n"
+        "numbers = flow.read('in', io.JsonLines('in.jsonl', {'n': int}))\n"
+        "shares = numbers.map('share', lambda record: {'n': 60 // record['n']}, out={'n': int})\n"
+        "shares.write('out', io.Parquet('out.parquet'))\n"
+    )
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(4)))
+    assert typed("run", "p.py", "--dead", "dead", *checkpoint, "--json")[0] == 0
+    assert typed("dead", "replay", "p.py", "dead", "--set", "n=6")[0] == 0
+    assert sorted(ds.dataset(tmp_path / "out.parquet").to_table()["n"].to_pylist()) == [10, 20, 30, 60]

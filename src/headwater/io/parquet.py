@@ -12,7 +12,7 @@ from typing import IO, Any, overload
 from headwater.data.batch import Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction
+from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction, Writer, write_whole
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import Ranges, Wanted
@@ -63,6 +63,28 @@ class Parquet:
         if isinstance(given, Schema):
             return ParquetWriter(self.path, given)
         return ParquetReader(self.path, self.schema, position)
+
+    def appended(self, schema: Schema) -> Writer:
+        """Start writing behind what is there: a file is written anew, its records first; a folder gets one more file."""
+        if Path(self.path).is_dir():
+            from headwater.io.table import ParquetTable
+
+            return ParquetTable(self.path).open(schema)
+        if not Path(self.path).exists():
+            return ParquetWriter(self.path, schema)
+        held = Parquet(self.path)
+        if held.schema != schema:
+            raise InputError(
+                f"cannot write behind what {self.path} holds: its columns are ({held.schema}), not ({schema})"
+            )
+        writer = ParquetWriter(self.path, schema)
+        reader = ParquetReader(self.path, schema, None)
+        try:
+            while (batch := reader.read(_ROWS, 0.0)) is not None:
+                write_whole(writer, batch)
+        finally:
+            reader.close()
+        return writer
 
     def check_read(self) -> None:
         """Raise what is wrong with the file."""
