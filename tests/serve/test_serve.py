@@ -85,7 +85,7 @@ def written(serving, path):
 def check_all_there(folder):
     """Read back what was written: every number once, every window once, with what belongs into it."""
     found = [record["n"] for record in lines(folder / "out.jsonl")]
-    assert found == list(range(len(found)))
+    assert sorted(found) == list(range(len(found)))  # lanes keep the order of each key alone
     tops = lines(folder / "tops.jsonl")
     for key in range(3):
         of_key = [record["top"] for record in tops if record["k"] == key]
@@ -291,6 +291,24 @@ def test_the_process_of_a_flow_that_does_not_notice_that_its_server_is_gone_is_e
     serving.until(lambda: f"process {first}" in serving.flow("numbers").get("why", ""), "that it waits")
     assert serving.until_running("numbers") != first
     assert not alive(first)
+    written(serving, tmp_path / "out.jsonl")
+    assert serving.stop() == 0
+    check_all_there(tmp_path)
+
+
+def test_a_flow_in_lanes_goes_on_after_a_kill_and_ends_with_all_of_them(serving, tmp_path, alive):
+    serving.write("numbers", numbers(tmp_path), f"{QUICK}\n[options]\nlanes = 2")
+    serving.start()
+    first = serving.until_running("numbers")
+    lanes = psutil.Process(first).children()
+    assert lanes
+    written(serving, tmp_path / "out.jsonl")
+    os.kill(first, signal.SIGKILL)
+    second = serving.until_running("numbers", but=first)
+    assert not any(alive(lane.pid) for lane in lanes)
+    written(serving, tmp_path / "out.jsonl")
+    serving.write("numbers", numbers(tmp_path, least=-1))
+    serving.until_running("numbers", but=second)
     written(serving, tmp_path / "out.jsonl")
     assert serving.stop() == 0
     check_all_there(tmp_path)

@@ -134,6 +134,8 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
     from headwater.engine.checkpoint.recovery import Recovery
     from headwater.engine.checkpoint.store import Store, refuse_others
     from headwater.engine.dead import keeping
+    from headwater.engine.lanes import lane_count
+    from headwater.engine.lanes.checkpoint import check_fits
     from headwater.operators.execution_graph import ExecutionGraph
 
     refuse_others(home.checkpoint)
@@ -146,7 +148,12 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
             if not left:
                 raise
             time.sleep(0.1)
-    if found is not None:
+    if found is None:
+        return
+    lanes = lane_count(as_run, settings.options.get("lanes", 1))
+    if lanes > 1:
+        check_fits(found, as_run, lanes, allow_dropped=settings.allow_dropped_state)
+    else:
         Recovery(found, ExecutionGraph.of(as_run), allow_dropped=settings.allow_dropped_state)
 
 

@@ -67,10 +67,15 @@ class Lane:
         """Run the flow that `begin` starts until its end, and return the exit code of the process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
         signal.signal(signal.SIGTERM, lambda signum, frame: self._told_by_signal())
-        threading.Thread(target=self._obey, name="obey", daemon=True).start()
+        obeys = threading.Thread(target=self._obey, name="obey", daemon=True)
+        forks = "lanes" in self._task.settings.options  # which is not safe beside other threads
+        if not forks:
+            obeys.start()
         try:
             self._take_home()
             self._run = begin(self._task)
+            if forks:
+                obeys.start()
             flow: Flow = self._run.flow
             self._line.say(Running(raw(graph_of(flow))))
             if self._asked or self._signalled:

@@ -19,20 +19,30 @@ from headwater.engine.workers import WorkerPool
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 
-__all__ = ["LaneRun", "Lanes", "LanesRun", "lanes_of"]
+__all__ = ["LaneRun", "Lanes", "LanesRun", "lane_count", "lanes_of"]
 
 log = logging.getLogger(__name__)
 
 Lanes = int | Literal["auto"]
 
 
-def lanes_of(flow: Flow, lanes: Lanes, **options: Any) -> LanesRun | WorkerPool:
-    """Make a run of a flow in so many lanes, not started; a flow of which nothing can be spread gets one."""
+def lane_count(flow: Flow, lanes: Lanes) -> int:
+    """Return how many lanes a run of a flow would have."""
+    count = _count(lanes)
+    return count if count > 1 and laid_out(flow).spreads() else 1
+
+
+def _count(lanes: Lanes) -> int:
     if lanes != "auto" and (not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1):
         raise RunError(f"lanes is 'auto' or a whole number of at least 1; got {lanes!r}")
+    return available() if lanes == "auto" else lanes
+
+
+def lanes_of(flow: Flow, lanes: Lanes, **options: Any) -> LanesRun | WorkerPool:
+    """Make a run of a flow in so many lanes, not started; a flow of which nothing can be spread gets one."""
+    count = _count(lanes)
     if "workers" in options:
         raise RunError("a lane has one worker: give lanes or workers, not both")
-    count = available() if lanes == "auto" else lanes
     chosen = Options(workers=1, **options)
     if count == 1:
         return WorkerPool(flow, chosen)

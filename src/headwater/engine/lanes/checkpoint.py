@@ -211,18 +211,8 @@ class LanesCheckpointer:
         self.made.restored = None if self._found is None else _waiting(self._found)
 
     def _check(self, found: Checkpoint, *, allow_dropped: bool) -> None:
-        lanes = found.content.get("lanes", 1)
         try:
-            if lanes != self._lanes:
-                raise RunError(
-                    f"it was made in {lanes} {'lane' if lanes == 1 else 'lanes'}, and this run has {self._lanes}; what "
-                    f"lanes keep is not spread anew yet. Run with lanes={lanes}"
-                )
-            own = _of_lane(found, 0)
-            kept = {name: saved for name, saved in found.content["tasks"].items() if name in found.content["steps"]}
-            content = {**found.content, "tasks": {name: own.content["tasks"][name] for name in kept}}
-            graph = ExecutionGraph.of(self._flow)
-            Recovery(Checkpoint(found.number, {**content, "lanes": 1}), graph, allow_dropped=allow_dropped)
+            check_fits(found, self._flow, self._lanes, allow_dropped=allow_dropped)
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
 
@@ -351,6 +341,21 @@ class LanesCheckpointer:
         made.complete += 1
         made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
         made.slowest_s = max(made.slowest_s, made.seconds)
+
+
+def check_fits(found: Checkpoint, flow: Flow, lanes: int, *, allow_dropped: bool = False) -> None:
+    """Raise RunError where a flow in so many lanes cannot go on from a checkpoint."""
+    then = found.content.get("lanes", 1)
+    if then != lanes:
+        raise RunError(
+            f"it was made in {then} {'lane' if then == 1 else 'lanes'}, and this run has {lanes}; what "
+            f"lanes keep is not spread anew yet. Run with lanes={then}"
+        )
+    own = _of_lane(found, 0)
+    kept = {name: saved for name, saved in found.content["tasks"].items() if name in found.content["steps"]}
+    content = {**found.content, "tasks": {name: own.content["tasks"][name] for name in kept}}
+    graph = ExecutionGraph.of(flow)
+    Recovery(Checkpoint(found.number, {**content, "lanes": 1}), graph, allow_dropped=allow_dropped)
 
 
 def _of_lane(found: Checkpoint, lane: int) -> Checkpoint:
