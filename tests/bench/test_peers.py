@@ -112,6 +112,16 @@ def test_a_rate_counts_when_it_was_kept_and_gains_are_ratios():
     assert (told["over_bytewax"], told["over_pathway"]) == (10.0, None)
 
 
+def test_a_rate_counts_only_if_every_lower_one_that_was_tried_is_kept():
+    def tried(*rates):
+        return [{"rate": float(abs(rate)), "kept": rate > 0} for rate in rates]
+
+    assert peers.sustained(tried(100, 200, -400, 300)) == 300
+    assert peers.sustained(tried(100, -200, 200, 400)) == 400  # one bad moment
+    assert peers.sustained(tried(100, -200, -200, 400)) == 100
+    assert peers.sustained(tried(-100, 200)) == 0
+
+
 def test_peers_that_cannot_be_installed_say_so_and_where(tmp_path, monkeypatch):
     def fast(home, **options):  # an environment with our own pip takes no time to make, and pip refuses all the same
         (home / "bin").mkdir(parents=True)

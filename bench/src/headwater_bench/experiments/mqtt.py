@@ -55,10 +55,11 @@ def run(
     flown = _climb("filter", 1, rates, span_s, rows)
     answer["filter"] |= {f"qos1_{key}": value for key, value in _said(flown).items()}
     echo = _said(_climb("echo", 0, rates, span_s, rows))
-    answer["generator"] = echo | {"headroom": _ratio(echo["rate"], answer["filter"]["rate"])}
+    answer["generator"] = echo | {"echo_over_filter": _ratio(echo["rate"], answer["filter"]["rate"])}
     if ekuiper is not None:
         theirs = _said(_climb("eKuiper", 0, rates, span_s, rows, folder=ekuiper))
-        answer["ekuiper"] = theirs | {"filter_over": _ratio(answer["filter"]["rate"], theirs["rate"])}
+        answer["ekuiper"] = theirs
+        answer["filter"]["over_ekuiper"] = _ratio(answer["filter"]["rate"], theirs["rate"])
     if shutil.which("mosquitto"):
         ours, theirs = _side_by_side(rates if quick else _THROUGH_RATES, span_s, rows)
         answer["mosquitto"] = {"filter": ours, "echo": theirs, "of_echo": _ratio(ours["rate"], theirs["rate"])}
@@ -78,7 +79,13 @@ def table(answer: dict[str, Any]) -> str:
     if "mosquitto" in answer:
         rows += [(f"{name} through mosquitto", _shown(answer["mosquitto"][name])) for name in ("filter", "echo")]
     lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *shown) for name, shown in rows])
-    lines.append(f"the load itself carries {answer['generator']['headroom']} times what the filter does")
+    told = ", ".join(f"{task} {answer[task]['headroom']}" for task in TASKS)
+    lines.append(f"the load could offer so many times as much, by its own processor time: {told}")
+    lines.append(
+        f"an echo in place of the filter carries {answer['generator']['echo_over_filter']} times what that does"
+    )
+    if "ekuiper" in answer:
+        lines.append(f"the filter carries {answer['filter']['over_ekuiper']} times what eKuiper does")
     if "mosquitto" in answer:
         lines.append(f"through mosquitto the filter keeps {answer['mosquitto']['of_echo']} of what an echo does")
     return "\n".join([*lines, f"{answer['machine']}, load average {answer['load_average'][0]}"])
@@ -156,6 +163,8 @@ def _said(steps: list[Step]) -> dict[str, Any]:
         "p99_ms": round(best.p99_ms, 2),
         "lost": sum(step.lost for step in kept),
         "load_cores": round(best.load_cores, 3),
+        # the load is one thread: so many times as much it could offer in the same time of its own
+        "headroom": round(1 / best.load_cores, 1) if best.load_cores else None,
     }
 
 

@@ -72,10 +72,7 @@ def run(
 
 
 def _rates(tried: list[dict[str, Any]]) -> dict[str, Any]:
-    best = {
-        system: max((case["rate"] for case in tried if case["system"] == system and case["kept"]), default=0.0)
-        for system in SYSTEMS
-    }
+    best = {system: sustained([case for case in tried if case["system"] == system]) for system in SYSTEMS}
     told: dict[str, Any] = {"rate": best["headwater"]}
     for peer in SYSTEMS[1:]:
         told[f"{peer}_rate"] = best[peer]
@@ -85,6 +82,16 @@ def _rates(tried: list[dict[str, Any]]) -> dict[str, Any]:
         for system, rate in best.items()
     }
     return told
+
+
+def sustained(cases: Sequence[dict[str, Any]]) -> float:
+    """Return the highest rate that was kept in one of its tries, as every lower rate that was tried was too; 0 for none."""
+    best = 0.0
+    for rate in sorted({case["rate"] for case in cases}):
+        if not any(case["kept"] for case in cases if case["rate"] == rate):
+            break
+        best = rate
+    return best
 
 
 class Bench:
