@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies` and `conservation`
 
 from conservation import missing
+from headwater import cli
 from headwater.engine import EngineRun
 from headwater.engine.lanes import LanesRun
 from headwater.errors import RunError
@@ -78,6 +79,25 @@ def no_connection_outlives_its_test():
     for thread in left:
         thread.join(max(0, until - time.monotonic()))
     assert not (names := [thread.name for thread in left if thread.is_alive()]), names
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder; return exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    cli.add_commands()
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["headwater", *map(str, words)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
+from headwater.errors import RunError
 from headwater.metrics import Report, Sample
 
 
@@ -40,3 +41,11 @@ class Run(Protocol):
 
         What ended the run too early is raised as a `RunError`, which carries the report. May be called again.
         """
+
+
+def outcome(report: Report, error: RunError | None) -> Report:
+    """Return the report of a run that is over; what ended it too early is raised, and carries the report."""
+    if error is not None:
+        error.report = report
+        raise error
+    return report

@@ -142,7 +142,13 @@ def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> A
 
 
 def run(
-    make: Any, ports: list[str], events: list[Happening], cuts: list[int], *, saved: bool = False
+    make: Any,
+    ports: list[str],
+    events: list[Happening],
+    cuts: list[int],
+    *,
+    saved: bool = False,
+    to_end: bool = True,
 ) -> list[dict[str, Any]]:
     """Run records through an operator in batches; with `saved`, a new operator takes over after each batch."""
     operator = make()
@@ -160,7 +166,7 @@ def run(
             data = operator.snapshot()
             operator = make()
             operator.restore(data)
-    return found + rows_of(operator.advance(END))
+    return found + (rows_of(operator.advance(END)) if to_end else [])
 
 
 def batch_of(rows: list[dict[str, Any]]) -> Batch:

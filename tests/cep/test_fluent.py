@@ -172,7 +172,7 @@ def test_a_flow_runs_python_and_text_alike() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: pattern(stream("a")), "a pattern is made of events, such as event('e1', 'levels'); got Stream"),
+        (lambda: pattern(stream("a")), "a pattern is made of events, such as event('e1', 'levels'); got QueryStream"),
         (lambda: stream("a").select(col.x.exp()), "col.x.exp() has no form in a query"),
         (lambda: absent(stream("a"), "10"), "a number and a unit, such as '10 sec' or '1 min 30 sec'; got '10'"),
         (lambda: absent(stream("a"), "10 sek"), "in '10 sek', 'sek' is no unit of time; did you mean 'sec'?"),

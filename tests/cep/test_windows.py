@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from brute import Happening
-from chains import SCHEMA, batch_of, happenings, rows_of
+from chains import SCHEMA, batch_of, happenings, rows_of, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.data.batch import END
 from headwater.flow import Batch, Flow
 from headwater.io import Items
 from headwater.operators import build
@@ -38,23 +36,7 @@ def play(
     query: str, events: list[Happening], at: list[int], *, saved: bool = False, to_end: bool = True
 ) -> list[dict[str, Any]]:
     """Run a query over records in batches; with `saved`, a new operator takes over after each."""
-    make, ports = steps_of(query)
-    operator = make()
-    found: list[dict[str, Any]] = []
-    edges = [0, *sorted({cut % (len(events) + 1) for cut in at}), len(events)]
-    for start, stop in pairwise(edges):
-        part = events[start:stop]
-        for port, stream in enumerate(ports):
-            rows = [event.record for event in part if event.stream == stream]
-            if rows:
-                found += rows_of(operator.process(batch_of(rows), port))
-        if part:
-            found += rows_of(operator.advance(part[-1].time))
-        if saved:
-            data = operator.snapshot()
-            operator = make()
-            operator.restore(data)
-    return found + (rows_of(operator.advance(END)) if to_end else [])
+    return run(*steps_of(query), events, at, saved=saved, to_end=to_end)
 
 
 def aggregated(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from headwater import cli
-
 FLOW = """
 from headwater import Flow, col, io
 flow = Flow("tanks")
@@ -18,23 +16,10 @@ levels.filter("low", col.height < 150).write("out", io.Discard())
 
 
 @pytest.fixture
-def headwater(monkeypatch, capsys, tmp_path):
-    """Run the command line; return exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
+def headwater(typed, tmp_path):
+    """The command line, in a folder that holds a flow."""
     (tmp_path / "tanks.py").write_text(FLOW)
-    cli.add_commands()
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["headwater", *words])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return typed
 
 
 def test_run_prints_one_json_document(headwater):

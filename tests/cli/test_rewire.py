@@ -2,36 +2,17 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import zipfile
 
 import numpy as np
 import pytest
 
-from headwater import Flow, cli, engine, io
+from headwater import Flow, engine, io
 from headwater.cli.rewire import rewired
 from headwater.errors import FlowError
 from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.datasets import CITY
 from headwater_bench.riot.generate import messages
-
-
-@pytest.fixture
-def headwater(monkeypatch, capsys, tmp_path):
-    """Run the command line; return exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-    cli.add_commands()
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["headwater", *words])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def a_flow(schema):
@@ -63,11 +44,11 @@ def test_a_32_bit_float_is_written_with_no_more_digits_than_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_stats_viz_runs_from_the_command_line_on_a_file(headwater, tmp_path, workers):
+def test_stats_viz_runs_from_the_command_line_on_a_file(typed, tmp_path, workers):
     lines = messages(CityStream(sensors=5), 0, 200).tolist()
     (tmp_path / "messages.txt").write_text("\n".join(lines))
     options = ("--input", "messages.txt", "--output", "out", "--workers", workers, "--json")
-    code, out, _ = headwater("run", "riot:stats-viz", *options)
+    code, out, _ = typed("run", "riot:stats-viz", *options)
     report = json.loads(out)
     assert (code, report["records_in"], report["dead_letters"], report["left"]) == (0, 200, 0, 0)
     archives = sorted((tmp_path / "out").glob("charts-*.zip"))
@@ -78,10 +59,10 @@ def test_stats_viz_runs_from_the_command_line_on_a_file(headwater, tmp_path, wor
 
 
 @pytest.mark.parametrize("name", ["etl", "stats", "pred"])
-def test_every_sink_of_a_bundled_flow_is_written_in_the_order_of_the_input(headwater, tmp_path, name):
+def test_every_sink_of_a_bundled_flow_is_written_in_the_order_of_the_input(typed, tmp_path, name):
     lines = messages(CityStream(sensors=9), 0, 400).tolist()
     (tmp_path / "messages.txt").write_text("\n".join(lines))
-    code, _, _ = headwater("run", f"riot:{name}", "--input", "messages.txt", "--output", "out", "--take", "7")
+    code, _, _ = typed("run", f"riot:{name}", "--input", "messages.txt", "--output", "out", "--take", "7")
     assert code == 0
     files = sorted((tmp_path / "out").glob("*.csv"))
     assert files

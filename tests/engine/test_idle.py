@@ -40,7 +40,7 @@ class Told:
         try:
             row = self.rows.get(timeout=timeout_s)
         except Empty:
-            return Batch.mark(-(2**63))
+            return Batch.of_watermark(-(2**63))
         return None if row is None else Batch.of_rows([row], SCHEMA)
 
     def close(self):

@@ -245,8 +245,8 @@ def test_a_time_that_cannot_be_is_no_duration(given):
 @pytest.mark.parametrize("name", ["seconds", "sample_s"])
 def test_a_run_lasts_longer_than_nothing(name, given):
     from headwater import engine
-    from headwater.spark.options import Options
+    from headwater.spark.options import SparkOptions
 
-    for options in (engine.Options, Options):
+    for options in (engine.Options, SparkOptions):
         with pytest.raises(RunError, match=f"{name} must be a number of seconds above 0"):
             options(**{name: given})

@@ -29,7 +29,7 @@ def test_a_slice_takes_only_its_own_bytes_along(drawn):
 
 
 def test_a_watermark_travels_alone():
-    back = unpack_frame(pack(Batch.mark(17)))
+    back = unpack_frame(pack(Batch.of_watermark(17)))
     assert (len(back), back.watermark, back.columns) == (0, 17, {})
 
 

@@ -10,7 +10,7 @@ from headwater.io.mqtt import packets
 from headwater.io.mqtt.frame import publishes
 from headwater.io.mqtt.packets import ProtocolError
 from headwater.io.mqtt.scan import whole_texts
-from headwater.io.mqtt.transport import Receiver
+from headwater.io.mqtt.transport import Incoming
 
 NO_LIMIT = 1 << 40
 
@@ -36,7 +36,7 @@ class Pipe:
 
 def received(pieces, version=4, room=NO_LIMIT, largest=packets.LARGEST, aliases=8):
     """Return what a receiver makes of pieces: messages (topic, payload, flags, number), answers, other packets, error."""
-    receiver = Receiver(version, largest, aliases, np.zeros(1 << 16, np.uint8))
+    receiver = Incoming(version, largest, aliases, np.zeros(1 << 16, np.uint8))
     pipe, messages, answers, controls = Pipe(pieces), [], [], []
     try:
         while receiver.receive(pipe):
@@ -200,7 +200,7 @@ def test_what_came_before_a_broken_packet_is_not_lost():
 
 
 def test_a_length_takes_no_memory_before_its_bytes_come():
-    receiver = Receiver(4, packets.LARGEST, 0, np.zeros(1 << 16, np.uint8))
+    receiver = Incoming(4, packets.LARGEST, 0, np.zeros(1 << 16, np.uint8))
     assert receiver.receive(Pipe([b"\x30\xff\xff\xff\x7f\x00\x01t"]))
     assert receiver.take(NO_LIMIT) == (None, None)
     receiver.receive(Pipe([b"x"]))

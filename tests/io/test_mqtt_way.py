@@ -9,7 +9,7 @@ from mosquitto import PROGRAM, Mosquitto
 import headwater
 from headwater import Batch, Flow, Schema, engine, io
 from headwater.io.mqtt.client import Received
-from headwater.operators.queue import Delivery, Entry
+from headwater.operators.queue import Delivery, QueueEntry
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
 
@@ -22,7 +22,7 @@ MOST = 10
 
 def carries(value, depth=2):
     """Say whether records are in a value, in any of the forms that they take on their way."""
-    if isinstance(value, Entry | Delivery):
+    if isinstance(value, QueueEntry | Delivery):
         return value.batch is not None
     if isinstance(value, list | tuple) and depth:
         return any(carries(each, depth - 1) for each in value)

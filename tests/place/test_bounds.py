@@ -12,7 +12,7 @@ from headwater.place import best, brute, exact, exact_aggregate, strategy
 from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget
-from headwater.place.problem import Model, Taken
+from headwater.place.problem import DeviceUse, Model
 from headwater.place.score import MEASURES
 from headwater_bench.cases import veith
 
@@ -54,7 +54,7 @@ def test_the_program_proves_what_brute_force_finds_under_shared_and_round_robin_
 
 def test_what_others_use_of_a_device_counts_under_shared_time():
     problem = queue_problem(5, n=5, net=SMALL, dense=True, model=Model.SHARED)
-    busy = dataclasses.replace(problem, taken={d: Taken(utilisation=0.5) for d in range(1, len(SMALL))})
+    busy = dataclasses.replace(problem, taken={d: DeviceUse(utilisation=0.5) for d in range(1, len(SMALL))})
     forced, proof = brute.solve(busy), exact_aggregate.solve(busy, Budget(time_s=30))
     assert proof.value == pytest.approx(forced.value, rel=1e-5)
     assert proof.value > exact_aggregate.solve(problem, Budget(time_s=30)).value

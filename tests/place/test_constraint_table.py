@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from headwater import net as nets
-from headwater.place import Budget, Model, Taken, descent, violations
+from headwater.place import Budget, DeviceUse, Model, descent, violations
 from headwater.place import constraint_table as table
 from headwater.place.capacity import Capacity
 from headwater.place.dense import dense
@@ -66,7 +66,7 @@ def tight_problem(seed, model):
         zone_allowed=zone_allowed,
         together=((1, 2),) if random.random() < 0.2 else (),
         closed=frozenset({3}) if random.random() < 0.3 else frozenset(),
-        taken={1: Taken(0.3, 1e8, 1e6, 20.0, 1e-5, 10.0)} if random.random() < 0.4 else {},
+        taken={1: DeviceUse(0.3, 1e8, 1e6, 20.0, 1e-5, 10.0)} if random.random() < 0.4 else {},
     )
 
 
@@ -117,7 +117,7 @@ def test_every_limit_says_what_there_is_too_little_of(limit):
     problem = tight_problem(1, Model.QUEUE)
     ample = {"memory_bytes": 1e10, "access_bps": 1e10, "battery_mah": 1e10}
     classes = tuple(dataclasses.replace(kind, **ample) for kind in problem.net.classes)
-    full = {d: Taken(**{limit.taken: limit.most(classes[0]) - limit.idle(classes[0])}) for d in range(5)}
+    full = {d: DeviceUse(**{limit.taken: limit.most(classes[0]) - limit.idle(classes[0])}) for d in range(5)}
     problem = dataclasses.replace(
         problem,
         net=dataclasses.replace(problem.net, classes=classes),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from headwater import net as nets
 from headwater.net.device import DeviceClass
-from headwater.place import Budget, Constraints, Model, Problem, Taken, constrain, strategy, violations
+from headwater.place import Budget, Constraints, DeviceUse, Model, Problem, constrain, strategy, violations
 from headwater.place.fleet import Fleet, uses
 
 from .strategies import queue_problem, seeds
@@ -56,12 +56,12 @@ def test_flows_that_together_break_round_robin_are_not_put_on_one_device():
 @pytest.mark.parametrize("solve", ["best", "aels", "anneal", "exact", "brute-force", "random"])
 def test_every_strategy_minds_the_turns_of_other_flows(solve):
     busy = dataclasses.replace(
-        flow("more", Model.ROUND_ROBIN, rate=100, service_s=1e-3), taken={0: Taken(turn_s=1e-2, fastest_hz=50.0)}
+        flow("more", Model.ROUND_ROBIN, rate=100, service_s=1e-3), taken={0: DeviceUse(turn_s=1e-2, fastest_hz=50.0)}
     )
     found = strategy(solve)(busy, Budget(time_s=1))
     assert found.by_name["step 1"] != "field/0"
     there = dataclasses.replace(busy, rate_hz=busy.rate_hz / 100)
-    late = dataclasses.replace(there, taken={0: Taken(turn_s=1e-2, fastest_hz=95.0)})
+    late = dataclasses.replace(there, taken={0: DeviceUse(turn_s=1e-2, fastest_hz=95.0)})
     assert {v.kind for v in violations(late, [0, 0])} == {"rate"}
 
 
@@ -121,6 +121,6 @@ def test_all_flows_together_are_one_valid_placement(seed):
     for name, placement in fleet.placements.items():
         own = uses(placement.problem, placement.device)
         for device, use in own.items():
-            rest = fleet.taken(but=name).get(device, Taken())
+            rest = fleet.taken(but=name).get(device, DeviceUse())
             assert whole[device].utilisation == pytest.approx(use.utilisation + rest.utilisation)
             assert whole[device].fastest_hz == max(use.fastest_hz, rest.fastest_hz)

@@ -17,7 +17,7 @@ from headwater.place.capacity import Capacity
 from headwater.place.copies import with_copies
 from headwater.place.dense import dense
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.problem import Model, Problem, Taken
+from headwater.place.problem import DeviceUse, Model, Problem
 from headwater.place.recount import Recount
 from headwater.place.score import MEASURES, score
 
@@ -51,7 +51,7 @@ def placed(draw) -> tuple[Problem, np.ndarray]:
         if draw(st.booleans())
         else None,
         taken={
-            int(d): Taken(random.uniform(0, 0.4), 1e8, 1e6, 20.0, random.uniform(0, 1e-5), 5e3)
+            int(d): DeviceUse(random.uniform(0, 0.4), 1e8, 1e6, 20.0, random.uniform(0, 1e-5), 5e3)
             for d in random.choice(len(net), 3, replace=False)
         }
         if draw(st.booleans())

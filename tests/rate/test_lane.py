@@ -113,7 +113,10 @@ def test_a_flow_without_a_promise_gives_way_to_those_that_have_one(home, lane, t
 def test_a_user_who_may_reserve_nothing_gets_the_grade_shared_and_is_told_what_would_help():
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
-    code = "import os; from headwater.rate.grade import found; os.setuid(65534); g = found(); print(g.name, g.better)"
+    code = (
+        "import os; from headwater.rate.grade import grade_here; os.setuid(65534); "
+        "g = grade_here(); print(g.name, g.better)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("shared systemd-run --user --scope -p Delegate=cpu")
 

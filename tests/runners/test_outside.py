@@ -16,7 +16,7 @@ from both import SMALL
 from headwater import Flow, col, engine, io
 from headwater import spark as on_spark
 from headwater.errors import RunError
-from headwater.spark.explain import explained, told
+from headwater.spark.explain import explained, explanation_text
 
 CARDS = 1000
 
@@ -56,7 +56,7 @@ def test_declared_capabilities_serve_both_runners(spark, tmp_path, outside):
     assert sorted(rows_in(tmp_path / "engine")) == sorted(rows_in(tmp_path / "spark")) == EVEN
     assert report.last.records_in == CARDS
     assert len(list((tmp_path / "spark").glob("page-*"))) > 3  # micro-batches
-    shown = told(explained(flow))
+    shown = explanation_text(explained(flow))
     assert "read in parallel, by ranges" in shown
     assert "written by the driver, exactly once" in shown
 
@@ -86,7 +86,7 @@ def test_what_declares_nothing_works_on_both_runners(spark, tmp_path, outside):
     expected = [f"{n} {n / 2}" for n in range(0, 100, 2)]
     assert (tmp_path / "engine.txt").read_text().splitlines() == expected
     assert (tmp_path / "spark.txt").read_text().splitlines() == expected
-    shown = told(explained(flow))
+    shown = explanation_text(explained(flow))
     assert "read through a log, by the driver" in shown
     assert "written by the driver, at least once" in shown
 
@@ -108,7 +108,7 @@ def test_another_package_can_have_spark_read_and_write_by_means_of_its_own(tmp_p
 
     reads.register(slow, made(Read))
     writes.register(outside.Pages, made(Written))
-    shown = told(explained(copying(slow(tmp_path / "cards"), outside.Pages(tmp_path))))
+    shown = explanation_text(explained(copying(slow(tmp_path / "cards"), outside.Pages(tmp_path))))
     assert "read aloud" in shown
     assert "written by three monks, at least once" in shown
-    assert "by ranges" in told(explained(copying(outside.Cards(tmp_path / "cards"), io.Discard())))
+    assert "by ranges" in explanation_text(explained(copying(outside.Cards(tmp_path / "cards"), io.Discard())))

@@ -35,7 +35,7 @@ def run(flow, *, buckets=3, batching=None, seed=0):
                 rows += _read_part(layout, name, part, seq)
                 seq += 1
             if not rest:
-                rows += _read_part(layout, name, [(0, Batch.mark(END))], seq)
+                rows += _read_part(layout, name, [(0, Batch.of_watermark(END))], seq)
                 seq += 1
         for level in range(1, layout.levels + 1):
             rows = _level(layout, level, rows, states)

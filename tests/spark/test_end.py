@@ -71,7 +71,7 @@ def test_a_java_that_hangs_does_not_keep_a_user_from_ending_the_run(running):
     process, java, said = running
     os.kill(java, signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)  # two control at once would be one
+    time.sleep(0.5)  # two signals at once would be one
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 1
     assert said.read_text().endswith("error: Spark did not stop within 15 s, and was ended\n")

@@ -10,7 +10,7 @@ from headwater import Flow, Tumbling, agg, col, io
 from headwater.errors import FlowError
 from headwater.flow.ranges import Sizes
 from headwater.io.ranges.rows import RowRanges
-from headwater.spark.explain import explained, told
+from headwater.spark.explain import explained, explanation_text
 from headwater.spark.pruning import columns_used
 
 WIDE = {"a": int, "b": float, "c": str, "d": float, "at": "time"}
@@ -75,4 +75,4 @@ def test_some_columns_of_a_file_are_read_and_shown(tmp_path):
         RowRanges(io.Parquet(tmp_path / "r.parquet"), Sizes(1), ("c", "other"))
     flow = Flow("some")
     out(flow.read("r", io.Parquet(tmp_path / "r.parquet")).filter("f", col.b > 0).select("s", "a"))
-    assert "read in parallel, by ranges, 2 of 3 columns: a, b" in told(explained(flow))
+    assert "read in parallel, by ranges, 2 of 3 columns: a, b" in explanation_text(explained(flow))

@@ -22,7 +22,7 @@ from headwater.io.receiving.rounds import batches_of, entries, last_in, packed
 from headwater.operators.operator import DEAD
 from headwater.spark import sources
 from headwater.spark.sources import open_source
-from headwater.spark.sources.control import Control
+from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import plain
 from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.logged import LoggedRanges
@@ -422,7 +422,7 @@ def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_pat
     columns = ["'t' AS topic", "0 AS partition", "value AS offset", "timestamp"]
     value = """CAST(concat('{"n": ', value, '}') AS BINARY) AS value"""
     made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
-    source, control = io.Kafka("127.0.0.1:9092", "t", {"n": int}), Control(tmp_path)
+    source, control = io.Kafka("127.0.0.1:9092", "t", {"n": int}), SourceControl(tmp_path)
     rows = rows_from(spark, made.selectExpr(*columns, value), "read", source, plain(0), control)
     control.finish()
     taken = []

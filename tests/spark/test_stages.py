@@ -10,7 +10,7 @@ from headwater import Count, Flow, Tumbling, agg, col, io, retry
 from headwater.errors import RunError
 from headwater.flow.state import Cell
 from headwater.operators import Operator
-from headwater.spark.explain import explained, told
+from headwater.spark.explain import explained, explanation_text
 from headwater.spark.stages import cut
 from headwater_bench import riot
 
@@ -108,7 +108,7 @@ def test_windows_of_windows_and_event_time_after_a_key():
     late = timed.key_by("key").process("p", numbered).event_time("again", "at")
     late.key_by("key").window("w", Tumbling("1 s"), n=agg.count()).write("out 2", io.Discard())
     assert shape(flow)[2:] == [(2, "one", (), ("outer", "out")), (2, "one", (), ("again", "w", "out 2"))]
-    assert "put event_time before key_by" in told(explained(flow))
+    assert "put event_time before key_by" in explanation_text(explained(flow))
 
 
 def test_dead_letters_are_handled_where_they_are_written():

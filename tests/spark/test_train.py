@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater import cli, col, engine
+from headwater import col, engine
 from headwater.errors import InputError, ModelError
 from headwater.io import Collect, Items
 from headwater.models.announce import announcements
@@ -62,24 +61,6 @@ def matrix(dataset: Dataset, start: int = 0, stop: int = ROWS) -> np.ndarray:
 
 def least_squares(rows: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(np.vstack([rows[:-1], np.ones(rows.shape[1])]).T, rows[-1], rcond=None)[0]
-
-
-@pytest.fixture
-def headwater(monkeypatch, capsys, tmp_path):
-    """Run the command line; return exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-    cli.add_commands()
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["headwater", *words])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +154,8 @@ def test_a_span_without_rows_and_a_table_without_the_columns_are_told(table, spa
         train.Trainer(tmp_path / "nowhere", ModelStore(tmp_path)).train()
 
 
-def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, headwater):
-    code, out, _ = headwater("run", "riot:train", "--on", "spark", "--input", str(table), "--output", "m", "--json")
+def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, typed):
+    code, out, _ = typed("run", "riot:train", "--on", "spark", "--input", str(table), "--output", "m", "--json")
     told = json.loads(out)
     assert (code, told["records_in"], told["records_out"]) == (0, ROWS, {"publish": 2})
     assert [(step["name"], step["in"], step["out"]) for step in told["steps"]] == [
@@ -189,7 +170,7 @@ def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, headw
     ]
     lines[5] = lines[5].rpartition(",")[0] + ","  # a row that lacks its last feature
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    code, out, _ = headwater("run", "riot:train", "--on", "spark", "--input", "rows.csv", "--output", "m")
+    code, out, _ = typed("run", "riot:train", "--on", "spark", "--input", "rows.csv", "--output", "m")
     assert code == 0
     assert "CITY-MLR-000002.model: " in out
     assert "rows 3999" in out
@@ -204,7 +185,7 @@ def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, headw
     np.testing.assert_allclose([*load(first).coefficients, load(first).intercept], expected, rtol=1e-6)
 
 
-def test_what_the_command_expects_is_told(table, tmp_path, headwater):
+def test_what_the_command_expects_is_told(table, tmp_path, typed):
     on_spark = ("run", "riot:train", "--on", "spark")
     (tmp_path / "short.csv").write_text("1,2,3\n")
     for words, why in [
@@ -214,10 +195,10 @@ def test_what_the_command_expects_is_told(table, tmp_path, headwater):
         (("--input", str(table), "--output", "m", "--for", "3s"), "--for means nothing with riot:train on Spark"),
         (("--input", "short.csv", "--output", "m"), "has 3 cells where CITY's annotated rows have 11"),
     ]:
-        code, _, said = headwater(*on_spark, *words)
+        code, _, said = typed(*on_spark, *words)
         assert code != 0
         assert why in " ".join(said.split())
-    code, out, _ = headwater("show", "riot:train", "--on", "spark")
+    code, out, _ = typed("show", "riot:train", "--on", "spark")
     assert (code, "MLlib trains in the driver's session" in out) == (0, True)
 
 

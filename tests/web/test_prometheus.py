@@ -16,14 +16,18 @@ def finished():
     return run
 
 
-def test_prometheus_reads_every_step(finished):
-    server = serve(finished, 0)
+def scraped(run):
+    server = serve(run, 0)
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        text = urllib.request.urlopen(url, timeout=10).read().decode()
+        return urllib.request.urlopen(url, timeout=10).read().decode()
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_prometheus_reads_every_step(finished):
+    text = scraped(finished)
     assert 'headwater_records_in_total{flow="metrics",step="f"} 100.0' in text
     assert 'headwater_records_out_total{flow="metrics",step="f"} 60.0' in text
     assert 'headwater_latency_quantile_seconds{flow="metrics",quantile="0.99"}' in text
@@ -32,13 +36,7 @@ def test_prometheus_reads_every_step(finished):
 def test_prometheus_reads_the_windows_of_a_promise(finished, monkeypatch):
     told = {"kept": 9, "windows": 10, "reserved_cores": 0.5, "used_cores": 0.4}
     monkeypatch.setattr(type(finished), "promise", lambda self: told, raising=False)
-    server = serve(finished, 0)
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        text = urllib.request.urlopen(url, timeout=10).read().decode()
-    finally:
-        server.shutdown()
-        server.server_close()
+    text = scraped(finished)
     assert 'headwater_promise_windows_total{flow="metrics",outcome="broken"} 1.0' in text
     assert 'headwater_promise_cores{flow="metrics",which="reserved"} 0.5' in text
 

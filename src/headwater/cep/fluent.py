@@ -42,7 +42,7 @@ class _Record(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(_Record):
+class TakenRecord(_Record):
     """One of the records that a counted event took: `e1[0].height`, `e1[-1].height`."""
 
     _ref: str
@@ -66,7 +66,7 @@ class Event(_Record):
             return Event(replace(self._data, filters=(*self._data.filters, value_of(key))))
         if isinstance(key, str):
             return self._column(key)
-        return Taken(self._name(), s.Index(key < 0, -1 - key if key < 0 else key))
+        return TakenRecord(self._name(), s.Index(key < 0, -1 - key if key < 0 else key))
 
     def _column(self, name: str) -> Reference:
         return Reference(self._name(), name)
@@ -78,27 +78,27 @@ class Event(_Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(_Record):
+class QueryStream(_Record):
     """A stream by name, perhaps filtered, windowed, or with another name in a join."""
 
     _data: s.Source
 
     def __getitem__(self, key: Expr | str) -> Any:
         if isinstance(key, Expr):
-            return Stream(replace(self._data, filters=(*self._data.filters, value_of(key))))
+            return QueryStream(replace(self._data, filters=(*self._data.filters, value_of(key))))
         return self._column(key)
 
     def _column(self, name: str) -> Reference:
         return Reference(self._data.alias or self._data.stream, name)
 
-    def window(self, kind: str, *args: Any) -> Stream:
+    def window(self, kind: str, *args: Any) -> QueryStream:
         """Aggregate or join over a window: `window("time", "1 min")`, `window("length", 60)`; a text is a duration."""
         given = tuple(_span(arg) if isinstance(arg, Duration) else value_of(arg) for arg in args)
-        return Stream(replace(self._data, window=s.Window(kind, given)))
+        return QueryStream(replace(self._data, window=s.Window(kind, given)))
 
-    def named(self, alias: str) -> Stream:
+    def named(self, alias: str) -> QueryStream:
         """Give one side of a join its name."""
-        return Stream(replace(self._data, alias=alias))
+        return QueryStream(replace(self._data, alias=alias))
 
     def select(self, *values: Any, **named: Any) -> Result:
         """Choose the columns of the result; nothing means all of them."""
@@ -156,14 +156,14 @@ class Result:
 # -- where records come from ------------------------------------------------------------------------------------------
 
 
-def stream(name: str) -> Stream:
+def stream(name: str) -> QueryStream:
     """Read a stream by its name."""
-    return Stream(s.Source(name))
+    return QueryStream(s.Source(name))
 
 
-def event(name: str | None, of: str | Stream) -> Event:
+def event(name: str | None, of: str | QueryStream) -> Event:
     """Name an event of a pattern, which takes a record of a stream; None when nobody reads it."""
-    if isinstance(of, Stream):
+    if isinstance(of, QueryStream):
         if of._data.window is not None or of._data.alias is not None:
             raise QueryError("a window cannot stand in a pattern; put it in a query of its own")
         return Event(s.Event(of._data.stream, name, of._data.filters))
@@ -171,8 +171,8 @@ def event(name: str | None, of: str | Stream) -> Event:
 
 
 def join(
-    left: Stream,
-    right: Stream,
+    left: QueryStream,
+    right: QueryStream,
     on: Expr | None = None,
     *,
     kind: Literal["inner", "left", "right", "full"] = "inner",
@@ -215,7 +215,7 @@ def times(of: Event, least: int, most: int | None) -> Event:
     return Event(replace(of._data, times=s.Times(least, most)))
 
 
-def absent(what: Stream, wait: Duration | None = None) -> Unnamed:
+def absent(what: QueryStream, wait: Duration | None = None) -> Unnamed:
     """Be passed when no such record comes for a time; without one, before the event that it is joined to by `both`."""
     return Unnamed(s.Absent(what._data.stream, what._data.filters, None if wait is None else _span(wait)))
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json
-from headwater.engine.checkpoint.listing import Kept, listed
+from headwater.engine.checkpoint.listing import CheckpointSummary, listed
 
 
 def checkpoint(
@@ -31,7 +31,7 @@ def checkpoint(
         raise typer.Exit(1)
 
 
-def _print(found: list[Kept]) -> None:
+def _print(found: list[CheckpointSummary]) -> None:
     table = Table(header_style="bold")
     for name in (
         "checkpoint",

@@ -101,9 +101,9 @@ def _compiler() -> Check:
 
 def _promises() -> Check:
     """Say how well promised rates can be kept here."""
-    from headwater.rate.grade import found
+    from headwater.rate.grade import grade_here
 
-    grade = found()
+    grade = grade_here()
     return Check(
         "promised rates", grade.name == "reserved", f"grade {grade.name}: {grade.how}", grade.better, needed=False
     )

@@ -13,7 +13,7 @@ from headwater.cli.ask import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.placement import read_placement
 from headwater.cli.question import number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
-from headwater.cli.screen import console, print_json, progress
+from headwater.cli.screen import print_answer, progress
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
@@ -131,10 +131,7 @@ def plan(
 
         draw(found, picture)
         document["picture"] = str(picture)
-    if as_json:
-        print_json(document)
-    else:
-        console.print("\n".join(_told(document)), markup=False, highlight=False, soft_wrap=True)
+    print_answer(document, _lines(document), as_json=as_json)
     if found.device is None:
         raise typer.Exit(1)
 
@@ -167,7 +164,7 @@ def with_added(net: Net, texts: list[str]) -> Net:
     return net
 
 
-def _told(document: dict[str, Any]) -> list[str]:
+def _lines(document: dict[str, Any]) -> list[str]:
     lines = []
     if "before" in document:
         lines += [f"with {', '.join(document['added'])}", *tell_comparison(document), ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,14 @@ def print_json(document: Any) -> None:
     """Print one JSON document, and nothing else, on standard output."""
     json.dump(document, sys.stdout, indent=1, default=str)
     sys.stdout.write("\n")
+
+
+def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
+    """Print the answer to a question: as one JSON document, or as the lines that say the same."""
+    if as_json:
+        print_json(document)
+    else:
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -73,10 +73,10 @@ def _show_guarantees(flow: Flow, as_json: bool) -> None:
 
 
 def _show_stages(flow: Flow, as_json: bool) -> None:
-    from headwater.spark.explain import explained, told
+    from headwater.spark.explain import explained, explanation_text
 
     answer = explained(flow)
     if as_json:
         print_json(answer)
     else:
-        typer.echo(told(answer))
+        typer.echo(explanation_text(answer))

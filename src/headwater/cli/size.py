@@ -10,7 +10,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.ask import GIVEN, Ask, with_ask
 from headwater.cli.run import JSON
-from headwater.cli.screen import console, print_json, progress
+from headwater.cli.screen import print_answer, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.place import Budget, Placement, Problem, strategy
@@ -75,10 +75,7 @@ def size(
             document["room"] = _room(found, budget)
             if measures is not None:
                 document["front"] = _front(asked, measures, points, budget, picture)
-    if as_json:
-        print_json(document)
-    else:
-        console.print("\n".join(_told(document)), markup=False, highlight=False, soft_wrap=True)
+    print_answer(document, _lines(document), as_json=as_json)
     if found.device is None:
         raise typer.Exit(1)
 
@@ -125,7 +122,7 @@ def _front(
     ]
 
 
-def _told(document: dict[str, Any]) -> list[str]:
+def _lines(document: dict[str, Any]) -> list[str]:
     plan = document["plan"]
     if plan["value"] is None:
         return [f"{document['problem']}: no placement is fast enough: {plan['reason']}"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.screen import err
-from headwater.rate.grade import found
+from headwater.rate.grade import grade_here
 from headwater.rate.home import folder
 from headwater.rate.supervisor import gid_of, serve
 
@@ -27,7 +27,7 @@ def supervisor(
     """
     if group is not None:
         gid_of(group)
-    home, grade = folder(), found()
+    home, grade = folder(), grade_here()
     whom = "its own user" if group is None else f"its own user and group {group}"
     err.print(f"supervisor in {home} for {whom}; grade {grade.name}: {grade.how}", highlight=False)
     asyncio.run(serve(home, grade=grade, is_open=True, group=group))

@@ -61,7 +61,7 @@ class Batch:
         return cls(columns, len(rows), stamped(len(rows)))
 
     @classmethod
-    def mark(cls, watermark: int) -> Batch:
+    def of_watermark(cls, watermark: int) -> Batch:
         """Return a batch of no records that only carries a watermark."""
         return cls({}, 0, _NO_STAMPS, watermark)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headwater.data.hashing import Column, TextArrays, TextColumn, as_bits, hash_bytes, hash_int
 from headwater.data.jit import kernel
 
-Kind = Literal["int", "float", "text"]
+KeyType = Literal["int", "float", "text"]
 
 _EMPTY = np.int64(-1)
 _NO_SEED = np.uint64(0)
@@ -34,7 +34,7 @@ class KeyIndex:
     [array([70, 80])]
     """
 
-    def __init__(self, *kinds: Kind) -> None:
+    def __init__(self, *kinds: KeyType) -> None:
         if not kinds:
             raise ValueError("a key index needs the kind of at least one key column; got none")
         self.kinds = kinds
@@ -97,7 +97,7 @@ class KeyIndex:
         return slots
 
 
-def _look_up_column(part: _Ints | _Texts, column: Column, kind: Kind, add: bool) -> NDArray[np.int64]:
+def _look_up_column(part: _Ints | _Texts, column: Column, kind: KeyType, add: bool) -> NDArray[np.int64]:
     if isinstance(part, _Texts):
         if isinstance(column, np.ndarray):
             raise TypeError(f"a key column was announced as text; got an array of {column.dtype}")
@@ -111,7 +111,7 @@ def _look_up_column(part: _Ints | _Texts, column: Column, kind: Kind, add: bool)
     return part.look_up(column.astype(np.int64, copy=False), add)
 
 
-def _key_column(part: _Ints | _Texts, slots: NDArray[np.int64], kind: Kind) -> NDArray[Any] | TextArrays:
+def _key_column(part: _Ints | _Texts, slots: NDArray[np.int64], kind: KeyType) -> NDArray[Any] | TextArrays:
     if isinstance(part, _Texts):
         return part.texts(slots)
     values = part.values[slots]

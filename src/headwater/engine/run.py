@@ -26,6 +26,7 @@ from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
+from headwater.run import outcome
 
 if TYPE_CHECKING:
     from headwater.engine.checkpoint import Checkpointer
@@ -210,11 +211,7 @@ class EngineRun(ABC):
             if self.checkpointer is not None and not self.aborted:
                 self._finish_checkpoints(self.checkpointer)
             self._close()
-        report = self.report()
-        if self.error is not None:
-            self.error.report = report
-            raise self.error
-        return report
+        return outcome(self.report(), self.error)
 
     def _finish_checkpoints(self, checkpointer: Checkpointer) -> None:
         try:

@@ -27,7 +27,7 @@ from headwater.flow.endpoints import (
     why_dropped,
 )
 from headwater.flow.steps import Read
-from headwater.operators.broken import told
+from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
 from headwater.operators.operator import rejected
 from headwater.operators.queue import Delivery
@@ -120,9 +120,11 @@ class SourceThread:
             self.run.fail(RunError(f"source {self.task.name!r} stopped: {error}", step=self.task.name))
         except Exception as error:
             log.exception("source %s broke", self.task.name)
-            self.run.fail(RunError(f"source {self.task.name!r} broke: {told(error)}", step=self.task.name))
+            self.run.fail(RunError(f"source {self.task.name!r} broke: {error_text(error)}", step=self.task.name))
         except BaseException as error:  # sys.exit(), an interrupt: nobody else would hear of it
-            self.run.fail(ExitError(f"source {self.task.name!r} ended the run: {told(error)}", step=self.task.name))
+            self.run.fail(
+                ExitError(f"source {self.task.name!r} ended the run: {error_text(error)}", step=self.task.name)
+            )
         self.ended = True
         self._tell_time(END)
 

@@ -20,9 +20,9 @@ from headwater.engine.scheduler import Activation, batch_size
 from headwater.engine.scheduler.throttle import HIGH, LOW
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
-from headwater.operators.broken import told
+from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
-from headwater.operators.queue import Delivery, Entry
+from headwater.operators.queue import Delivery, QueueEntry
 from headwater.operators.task import Task
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class ThreadPerStep(EngineRun):
             self.fail(error)
         except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
             log.exception("step %s broke", task.name)
-            self.fail(RunError(f"step {task.name!r} broke: {told(error)}", step=task.name))
+            self.fail(RunError(f"step {task.name!r} broke: {error_text(error)}", step=task.name))
 
     def _run_to_the_end(self, index: int, task: Task) -> None:
         while not task.ended:
@@ -123,7 +123,7 @@ class ThreadPerStep(EngineRun):
         with self.lock:
             self.ended(task)
 
-    def _take(self, index: int, task: Task) -> list[Entry]:
+    def _take(self, index: int, task: Task) -> list[QueueEntry]:
         box = self._boxes[index]
         with box.lock:
             while not box.waiting or (rest_s := _rest_s(task)):

@@ -17,7 +17,7 @@ from headwater.engine.scheduler import Activation, Scheduler
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
-from headwater.operators.broken import told
+from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
 from headwater.operators.queue import Delivery
 
@@ -117,7 +117,7 @@ class WorkerPool(EngineRun):
                 self._fail_unlocked(error)
             except BaseException as error:  # a bug of ours: better to stop with a message than to wait for ever
                 log.exception("worker broke")
-                self._fail_unlocked(RunError(f"worker broke: {told(error)}"))
+                self._fail_unlocked(RunError(f"worker broke: {error_text(error)}"))
 
     def _fail_unlocked(self, error: RunError) -> None:
         self.lock.release()

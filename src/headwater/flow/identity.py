@@ -39,19 +39,19 @@ def difference(before: Identity, now: Identity) -> str:
     """Say how two identities differ; nothing when they do not."""
     if before == now:
         return ""
-    if told(before) == told(now):
-        return f"the content of {told(now)} is not what it was then"
-    return f"it read {told(before)} then, and is given {told(now)} now"
+    if identity_text(before) == identity_text(now):
+        return f"the content of {identity_text(now)} is not what it was then"
+    return f"it read {identity_text(before)} then, and is given {identity_text(now)} now"
 
 
-def told(identity: Identity) -> str:
+def identity_text(identity: Identity) -> str:
     """Name an endpoint for a message.
 
-    >>> told({"kind": "Kafka", "topic": "levels", "servers": ["a:1", "b:2"]})
+    >>> identity_text({"kind": "Kafka", "topic": "levels", "servers": ["a:1", "b:2"]})
     'Kafka levels of a:1,b:2'
     """
     if "of" in identity:
-        return told(identity["of"])
+        return identity_text(identity["of"])
     named = [str(said) for name, said in identity.items() if name == "identity" or isinstance(said, str)][1:]
     lists = "".join(f" of {','.join(said)}" for name, said in identity.items() if name == "servers" and said)
     return f"{identity['kind']} {', '.join(named)}{lists}".strip()

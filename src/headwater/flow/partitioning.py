@@ -25,15 +25,15 @@ from headwater.flow.steps import (
 
 #: `free` runs anywhere; `time` where its whole stream passes in order; `keyed` where its key is; `one` in one place;
 #: `copied` anywhere too, as long as every copy is told the same by the inputs that go to all
-Place = Literal["source", "sink", "free", "time", "keyed", "one", "copied"]
-_PLACES: dict[State, Place] = {"none": "free", "stream": "time", "key": "keyed", "all": "one", "copied": "copied"}
+Role = Literal["source", "sink", "free", "time", "keyed", "one", "copied"]
+_ROLES: dict[State, Role] = {"none": "free", "stream": "time", "key": "keyed", "all": "one", "copied": "copied"}
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
     """Where a step can run, and whether event time matters to it."""
 
-    place: Place
+    role: Role
     #: whether it does something when event time moves on
     timed: bool = False
 
@@ -42,7 +42,7 @@ def partitioning_of(step: Step) -> Partitioning:
     """Return what a step asks for, as it declares."""
     if step.is_source or step.is_sink:
         return Partitioning("source" if step.is_source else "sink")
-    return Partitioning(_PLACES[step.state], step.kind.timed)
+    return Partitioning(_ROLES[step.state], step.kind.timed)
 
 
 def kept(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:

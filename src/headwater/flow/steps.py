@@ -235,6 +235,8 @@ class Write(Stateless):
         return f"write {described(self.sink)}"
 
 
+OutputName = tuple[str, str]  #: a step and one of its outputs: what names a stream
+
 Kind = (
     Read
     | Filter

@@ -22,7 +22,7 @@ from headwater.flow.places import Place, place_of
 from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.clock import Clock, SteadyClock
 from headwater.io.memory import Items
-from headwater.io.open_loop import OpenLoop, Take
+from headwater.io.open_loop import OpenLoop, RecordsFrom
 from headwater.io.paced import PacedSource
 from headwater.io.rates import Rate, rate_of
 from headwater.io.text_file import TextFile, content_of
@@ -91,7 +91,7 @@ class Generate(_AtRate):
         pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         super().__init__(Schema.of(schema), pace)
 
-    def numbered(self, reject: Reject) -> tuple[Take, int]:
+    def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
         return _Made(self).take, maxsize
 
@@ -133,7 +133,7 @@ class Replay(_AtRate):
         pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
         super().__init__(_schema_of(records) if isinstance(records, Batch) else records.schema, pace)
 
-    def numbered(self, reject: Reject) -> tuple[Take, int]:
+    def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
         batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
         return _Looped(batch, self.records).take, maxsize if self.loop else len(batch)

@@ -17,7 +17,7 @@ from headwater.flow.duration import Duration, microseconds
 from headwater.io.clock import Clock, SteadyClock
 from headwater.io.rates import Rate
 
-Take = Callable[[int, int], Batch]  #: returns as many records as asked, from a number on that counts from 0
+RecordsFrom = Callable[[int, int], Batch]  #: returns as many records as asked, from a number on that counts from 0
 
 _AHEAD = 8192  # due times worked out at once: a call per batch would cost more than the batch
 _NEVER_S = 1e9
@@ -58,7 +58,9 @@ class OpenLoopReader:
     Time starts with the first read, not while the flow is still being set up.
     """
 
-    def __init__(self, take: Take, schema: Schema, pace: OpenLoop, position: int | None, most: int = maxsize) -> None:
+    def __init__(
+        self, take: RecordsFrom, schema: Schema, pace: OpenLoop, position: int | None, most: int = maxsize
+    ) -> None:
         self._take, self._schema, self._pace = take, schema, pace
         self._total = min(pace.total, most)
         self._tick_ns = microseconds(pace.tick) * 1000

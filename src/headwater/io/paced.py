@@ -8,7 +8,7 @@ from sys import maxsize
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Reject, Resume
 from headwater.flow.ranges import Ranges, Wanted
-from headwater.io.open_loop import OpenLoop, OpenLoopReader, Take
+from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
 
 
 class PacedSource(ABC):
@@ -27,7 +27,7 @@ class PacedSource(ABC):
         """When records are due."""
 
     @abstractmethod
-    def numbered(self, reject: Reject) -> tuple[Take, int]:
+    def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Return what hands out any records by their numbers, due or not, and how many there can be.
 
         It is asked for once in each process that reads, and may load or make records beforehand.

@@ -11,7 +11,7 @@ from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
-from headwater.operators.broken import told
+from headwater.operators.broken import error_text
 from headwater.operators.expression import compiled
 from headwater.operators.whole import MOST
 
@@ -285,7 +285,7 @@ class _Accumulator:
                 return 0 if self.function == "distinct" else None
             return checked_value(self.custom(np.array(values)), self.out, self.function)
         except Exception as error:
-            self.broken.append((row, told(error)))
+            self.broken.append((row, error_text(error)))
             return None
 
     def _too_far(self, total: Array, high: Array) -> Array:

@@ -14,7 +14,7 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _INSTALLED = ("site-packages", "dist-packages", str(Path(traceback.__file__).resolve().parent))
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an error is, in a line, with the line of the user's own code that raised it, if any did."""
     said = f"{type(error).__name__}: {error}"
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -38,7 +38,7 @@ def without_the_broken(
         outputs.append((DEAD, letters))
         parts = [rest] if rest.length else []
     elif batch.length == 1:
-        return [(DEAD, dead_letters(step, [told(error)], batch))]
+        return [(DEAD, dead_letters(step, [error_text(error)], batch))]
     else:
         middle = batch.length // 2
         parts = [batch.slice(0, middle), batch.slice(middle, batch.length)]

@@ -7,7 +7,7 @@ import numpy as np
 from headwater.clock import now_ns
 from headwater.data.column import Array
 from headwater.metrics import Histogram, StepMetrics, add_rows
-from headwater.operators.queue import Entry
+from headwater.operators.queue import QueueEntry
 
 
 class Latencies:
@@ -79,7 +79,7 @@ class Counters:
         self.sides: dict[int, int] = {}  #: records by the number of the output, but for the main one
         self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
 
-    def activated(self, entries: list[Entry], start_ns: int, now_ns: int) -> None:
+    def activated(self, entries: list[QueueEntry], start_ns: int, now_ns: int) -> None:
         """Count the time of one activation in.
 
         A record's wait is split where it came to the head of the queue: before that it waited behind others (T_Q), after

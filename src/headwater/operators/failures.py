@@ -9,7 +9,7 @@ from headwater.errors import InputError, RecordError, RunError
 from headwater.flow.steps import Step
 from headwater.flow.trouble import Retry
 from headwater.operators.again import AgainError, Attempts, PartlyError
-from headwater.operators.broken import as_list, told, without_the_broken
+from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.counters import Counters
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.undo import undo_of
@@ -38,7 +38,7 @@ class Failures:
     def restored(self) -> None:
         """Learn that the operator got its state from elsewhere: it is not taken back to before that."""
         if self._undo is not None:
-            self._undo.mark()
+            self._undo.keep()
 
     def handle(self, batch: Batch, port: int, error: Exception, counters: Counters) -> Output:
         """Set the records apart that break the step; all of them where it keeps state that cannot be taken back.
@@ -55,14 +55,14 @@ class Failures:
             if partly is error:
                 return self._skip(batch, partly)
         if self.stops:
-            raise self.stopped(told(error))
+            raise self.stopped(error_text(error))
         name, is_sink = self._step.name, self._step.is_sink
         if self._undo is not None or (operator.stateless and not is_sink):
             return without_the_broken(lambda part: guarded.process(part, port), batch, error, name)
         # what a sink raises as InputError it says of all records: halves would fare no better
         if operator.stateless and not isinstance(error, InputError):
             return without_the_broken(lambda part: guarded.process(part, port) or part, batch, error, name)
-        why = told(error) if batch.length == 1 or is_sink else f"{told(error)}; {_WHOLE}"
+        why = error_text(error) if batch.length == 1 or is_sink else f"{error_text(error)}; {_WHOLE}"
         return [(DEAD, dead_letters(name, [why] * batch.length, batch))]
 
     def stopped(self, why: str) -> ExitError:
@@ -81,9 +81,9 @@ class Failures:
     def _skip(self, batch: Batch, partly: PartlyError) -> Output:
         """Give up one record, and go on with those behind it."""
         if self.stops:
-            raise self.stopped(told(partly.cause))
+            raise self.stopped(error_text(partly.cause))
         after = partly.row + 1
-        letter = dead_letters(self._step.name, [told(partly.cause)], batch.slice(partly.row, after))
+        letter = dead_letters(self._step.name, [error_text(partly.cause)], batch.slice(partly.row, after))
         done = [*as_list(partly.done), (DEAD, letter)]
         if after < batch.length:
             raise AgainError(batch.slice(after, batch.length), 0, done, after)

@@ -13,7 +13,7 @@ from headwater.errors import SnapshotError, listed
 from headwater.flow.state import Cell, makes_of
 from headwater.flow.steps import KeyedScan, Process
 from headwater.operators.again import PartlyError
-from headwater.operators.broken import as_list, told, without_the_broken
+from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
 from headwater.operators.operator import DEAD, Frozen, Operator, Output, Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
@@ -74,7 +74,7 @@ class ProcessOperator(Operator):
             except Exception as error:
                 if self._in_turn:
                     raise PartlyError(error, i, records_batch(results, rows, self._out, batch)) from error
-                broken.append((i, told(error)))
+                broken.append((i, error_text(error)))
                 continue
             results += made
             rows += [i] * len(made)

@@ -23,7 +23,7 @@ class Control(NamedTuple):
     number: int = 0
 
 
-class Entry(NamedTuple):
+class QueueEntry(NamedTuple):
     """What waits in a queue: records, a watermark, or records and the watermark that holds once they are processed."""
 
     channel: int  #: the channel it came by
@@ -45,9 +45,9 @@ class Delivery(NamedTuple):
     size: int  #: its records, 1 for a watermark without any
     control: Control | None = None
 
-    def entry(self, put_ns: int, created_ns: int) -> Entry:
+    def entry(self, put_ns: int, created_ns: int) -> QueueEntry:
         """Return it as it waits in the queue."""
-        return Entry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns, self.control)
+        return QueueEntry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns, self.control)
 
 
 class Queue:
@@ -56,9 +56,9 @@ class Queue:
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque()
+        self.entries: deque[QueueEntry] = deque()
 
-    def take(self, count: int) -> list[Entry]:
+    def take(self, count: int) -> list[QueueEntry]:
         """Take `count` records from the front; a batch that reaches further is cut."""
         entries = self.entries
         taken = []
@@ -76,7 +76,7 @@ class Queue:
         return self.entries[0].created_ns if self.entries else 0
 
 
-def _cut(entry: Entry, count: int) -> tuple[Entry, Entry]:
+def _cut(entry: QueueEntry, count: int) -> tuple[QueueEntry, QueueEntry]:
     batch, size = entry.batch, entry.size
     assert batch is not None
     head = entry._replace(batch=batch.slice(0, count), watermark=NO_WATERMARK, size=count)

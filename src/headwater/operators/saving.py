@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.operators.channels import Channels
-from headwater.operators.queue import Control, Entry
+from headwater.operators.queue import Control, QueueEntry
 
 
 class Saving:
@@ -42,7 +42,7 @@ class Saver:
         self.saves_whole: Callable[[int], bool] = lambda number: True
         self.on_saved: Callable[[int, dict[str, Any] | Exception], None] = lambda number, result: None
 
-    def heed(self, control: Control, channel: int, waiting: Sequence[Entry]) -> Control | None:
+    def heed(self, control: Control, channel: int, waiting: Sequence[QueueEntry]) -> Control | None:
         """Do what a word asks for, behind which these wait; return the word to send on, if any."""
         if control.kind == "last":
             self._channels.closed.add(channel)
@@ -91,7 +91,7 @@ class Saver:
             self.saving = Saving(number, saved, self._channels.open())
         return control if control.kind == "last" else Control("barrier", number)
 
-    def _keep_waiting(self, entries: Sequence[Entry], number: int) -> None:
+    def _keep_waiting(self, entries: Sequence[QueueEntry], number: int) -> None:
         """Keep at once what waits before a barrier, maybe for long; where there is none yet, it is kept in its turn."""
         barrier = Control("barrier", number)
         closed = {entry.channel for entry in entries if entry.control == barrier or entry.watermark == END}

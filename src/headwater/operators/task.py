@@ -14,13 +14,13 @@ from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.again import AgainError
-from headwater.operators.broken import as_list, told
+from headwater.operators.broken import as_list, error_text
 from headwater.operators.channels import Channels
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
 from headwater.operators.operator import dead_letters
-from headwater.operators.queue import Control, Delivery, Entry, Queue
+from headwater.operators.queue import Control, Delivery, Queue, QueueEntry
 from headwater.operators.routing import Router
 from headwater.operators.saving import Saver
 
@@ -58,7 +58,9 @@ class Task:
         self.watermark = NO_WATERMARK  #: how far time has come here
         self._is_idle = False  #: whether those who come after know that nobody needs to wait for this task
         self.ticked = True  #: whether the last word about the clock has come
-        self.postponed: list[Entry] = []  #: what the last activation put off: it goes back to the head of the queue
+        self.postponed: list[
+            QueueEntry
+        ] = []  #: what the last activation put off: it goes back to the head of the queue
         self.resting_ns = 0  #: until when nothing is tried again
         self._router = Router(instance)
         self._retries = self._failures.attempts is not None
@@ -67,7 +69,7 @@ class Task:
         self.counters = Counters(time.perf_counter_ns())
         self.latencies = Latencies()
 
-    def put(self, entry: Entry, *, first: bool = False) -> None:
+    def put(self, entry: QueueEntry, *, first: bool = False) -> None:
         """Add to the queue, at its end or before all others; the caller holds the lock that guards it."""
         counters = self.counters
         if counters.empty_since_ns:
@@ -84,7 +86,7 @@ class Task:
         if not self.queue.entries:
             self.counters.empty_since_ns = now_ns
 
-    def run(self, entries: list[Entry]) -> tuple[list[Delivery], int]:
+    def run(self, entries: list[QueueEntry]) -> tuple[list[Delivery], int]:
         """Process what was taken from the queue for one activation; return what goes where, and records out."""
         deliveries: list[Delivery] = []
         self.carried = deliveries
@@ -165,9 +167,9 @@ class Task:
         self.given_up, self.in_hand = self.in_hand or 0, None
         if isinstance(error, Exception):  # a bug of ours
             return error
-        return ExitError(f"step {self.name!r} ended the run: {told(error)}", step=self.name)
+        return ExitError(f"step {self.name!r} ended the run: {error_text(error)}", step=self.name)
 
-    def _in_turn(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
+    def _in_turn(self, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Run one entry after the other; from one that has to be tried again on, all are put off."""
         out = 0
         for at, entry in enumerate(entries):
@@ -183,7 +185,7 @@ class Task:
                 break
         return out
 
-    def _put_off(self, again: AgainError, entries: list[Entry], deliveries: list[Delivery]) -> int:
+    def _put_off(self, again: AgainError, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Send on what was done of the first entry; what is left of it, and all after it, waits for a pause to be over."""
         first, rest = entries[0], again.rest
         out = 0 if again.done is None else self._send(again.done, deliveries)
@@ -204,7 +206,7 @@ class Task:
             self.put(entry, first=True)
         return sum(entry.size for entry in postponed)
 
-    def _several(self, entries: list[Entry], deliveries: list[Delivery]) -> int:
+    def _several(self, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
         out = 0
         group: list[Batch] = []
@@ -328,7 +330,7 @@ class Task:
         except ExitError:
             raise
         except Exception as error:
-            self._send([(DEAD, dead_letters(self.name, [told(error)], _NOTHING))], deliveries)
+            self._send([(DEAD, dead_letters(self.name, [error_text(error)], _NOTHING))], deliveries)
             return 0
 
     def _wake(self, channel: int, deliveries: list[Delivery]) -> None:
@@ -430,7 +432,9 @@ class Task:
         self._router.send_control(Control("last" if last else "barrier", number), deliveries)
         return deliveries
 
-    def _heed(self, control: Control, channel: int, deliveries: list[Delivery], behind: Sequence[Entry] = ()) -> None:
+    def _heed(
+        self, control: Control, channel: int, deliveries: list[Delivery], behind: Sequence[QueueEntry] = ()
+    ) -> None:
         """Do what a word about a checkpoint or the time asks for; `behind` it are those that were taken with it."""
         match control.kind:
             case "idle" | "active":
@@ -452,7 +456,7 @@ class Task:
         try:
             self.operator.commit(number)
         except Exception as error:  # what is prepared is safe, and the next commit is one of it too
-            log.warning("sink %s could not let checkpoint %d be seen: %s", self.name, number, told(error))
+            log.warning("sink %s could not let checkpoint %d be seen: %s", self.name, number, error_text(error))
 
     def _pass_on(self, control: Control | None, deliveries: list[Delivery]) -> None:
         if control is not None:

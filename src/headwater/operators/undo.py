@@ -26,9 +26,9 @@ class Undo:
         self._make, self.operator = make, operator
         self._since: list[tuple[Batch, int] | int] = []  #: batches with their ports, and watermarks, since the snapshot
         self._records = 0
-        self.mark()
+        self.keep()
 
-    def mark(self) -> None:
+    def keep(self) -> None:
         """Take a snapshot: this is what the operator can be brought back to."""
         self._saved = self.operator.snapshot()
         self._since, self._records = [], 0
@@ -53,7 +53,7 @@ class Undo:
         self._since.append(taken)
         self._records += size
         if self._records > _MOST:
-            self.mark()
+            self.keep()
 
     def _take_back(self) -> None:
         fresh = self._make()

@@ -19,7 +19,7 @@ from headwater.place.constraints import Constraints, constrain
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement
 from headwater.place.plan import Plan
-from headwater.place.problem import Model, Problem, Taken
+from headwater.place.problem import DeviceUse, Model, Problem
 from headwater.place.score import Score, score
 from headwater.place.strategies import strategy
 from headwater.place.verify import Violation, violations
@@ -27,13 +27,13 @@ from headwater.place.verify import Violation, violations
 __all__ = [
     "Budget",
     "Constraints",
+    "DeviceUse",
     "Model",
     "Objective",
     "Placement",
     "Plan",
     "Problem",
     "Score",
-    "Taken",
     "Violation",
     "constrain",
     "score",

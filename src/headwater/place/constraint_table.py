@@ -141,7 +141,7 @@ class Limit(Constraint):
     per_byte: Callable[[Problem, DeviceClass], float]
     """What a stream across the border of a device uses per byte and second."""
     taken: str
-    """The field of `Taken` that has what other flows use."""
+    """The field of `DeviceUse` that has what other flows use."""
     unit: str
     per_unit: float
     """How many there are to a unit that people read."""

@@ -13,7 +13,7 @@ from headwater.net.net import Net
 from headwater.place import best
 from headwater.place.constraint_table import LIMITS, used
 from headwater.place.placement import Budget, Placement, failed
-from headwater.place.problem import NOTHING_TAKEN, Problem, Taken
+from headwater.place.problem import NOTHING_TAKEN, DeviceUse, Problem
 from headwater.place.repair import repair
 from headwater.place.score import score
 from headwater.place.verify import Violation, violations
@@ -70,9 +70,9 @@ class Fleet:
             if p.device is not None
         }
 
-    def taken(self, *, but: str | None = None) -> dict[int, Taken]:
+    def taken(self, *, but: str | None = None) -> dict[int, DeviceUse]:
         """What all placed flows use, by device; `but` leaves one out."""
-        total: dict[int, Taken] = {}
+        total: dict[int, DeviceUse] = {}
         for name, placement in self.placements.items():
             if placement.device is not None and name != but:
                 for device, use in uses(placement.problem, placement.device).items():
@@ -147,14 +147,14 @@ def _workplaces(problem: Problem, device: Ints) -> set[int]:
     return set(device[working].tolist())
 
 
-def uses(problem: Problem, device: Ints) -> dict[int, Taken]:
+def uses(problem: Problem, device: Ints) -> dict[int, DeviceUse]:
     """What a placed flow uses of every device, other flows left out."""
     hosts, total = used(problem, device)
     out = {}
     for d, row in zip(hosts.tolist(), total.T.tolist(), strict=True):
         steps = np.flatnonzero(device == d)
         held = problem.held_s[steps, problem.net.class_of[d]]
-        out[d] = Taken(
+        out[d] = DeviceUse(
             **{limit.taken: use for limit, use in zip(LIMITS, row, strict=True)},
             turn_s=float(held.sum()),
             fastest_hz=float(problem.rate_hz[steps][held > 0].max(initial=0.0)),

@@ -36,7 +36,7 @@ class Model(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DeviceUse:
     """What other flows already use of one device."""
 
     utilisation: float = 0.0
@@ -48,9 +48,9 @@ class Taken:
     fastest_hz: float = 0.0
     """Records per second of their busiest step."""
 
-    def plus(self, other: Taken) -> Taken:
+    def plus(self, other: DeviceUse) -> DeviceUse:
         """Return the use of both."""
-        return Taken(
+        return DeviceUse(
             self.utilisation + other.utilisation,
             self.memory_bytes + other.memory_bytes,
             self.access_bps + other.access_bps,
@@ -60,7 +60,7 @@ class Taken:
         )
 
 
-NOTHING_TAKEN = Taken()
+NOTHING_TAKEN = DeviceUse()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Problem:
     together: tuple[tuple[int, ...], ...] = ()
     """Groups of steps that must share a device."""
     bits_per_byte: float = 8.0
-    taken: Mapping[int, Taken] = field(default_factory=dict)
+    taken: Mapping[int, DeviceUse] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     """Devices that are lost or must not be used."""
     at_most: tuple[tuple[tuple[tuple[str, float], ...], float], ...] = ()

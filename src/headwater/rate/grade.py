@@ -54,7 +54,7 @@ class Grade:
         return [] if self.groups is None else self.groups.names()
 
 
-def found() -> Grade:
+def grade_here() -> Grade:
     """Find out which grade this machine gives this process, by trying."""
     groups = cgroups.find()
     if groups is not None:

@@ -29,7 +29,7 @@ import msgspec
 
 from headwater.errors import RateError
 from headwater.rate import process
-from headwater.rate.grade import Grade, found, share
+from headwater.rate.grade import Grade, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
 from headwater.rate.ledger import Ledger, Refusal, Reservation
 from headwater.rate.messages import (
@@ -230,7 +230,7 @@ async def serve(
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
     with _alone(home):
-        supervisor = Supervisor(home, grade or found(), cores, group)
+        supervisor = Supervisor(home, grade or grade_here(), cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -83,31 +83,31 @@ class Simulation:
         if not (self.stopping or self.aborted):
             self.now = max(self.now, self.options.seconds)
 
-    def made(self, step: int, born: Floats, at_s: float) -> list[Parcel]:
+    def made(self, step: int, created: Floats, at_s: float) -> list[Parcel]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
         outputs = self.problem.outputs[step]
         if not outputs:
-            self._arrived[step].append((at_s, born))
-            self.counts[step].records_out += len(born)
+            self._arrived[step].append((at_s, created))
+            self.counts[step].records_out += len(created)
             return []
         parcels = []
         for e in outputs:
             ratio = self._ratio[e]
-            kept = born if ratio == 1.0 else self._thinned(born, ratio)
+            kept = created if ratio == 1.0 else self._thinned(created, ratio)
             if len(kept):
                 parcels.append((e, kept))
                 self.counts[step].records_out += len(kept)
         return parcels
 
-    def _thinned(self, born: Floats, ratio: float) -> Floats:
-        return np.repeat(born, int(ratio) + (self.random.random(len(born)) < ratio % 1.0))
+    def _thinned(self, created: Floats, ratio: float) -> Floats:
+        return np.repeat(created, int(ratio) + (self.random.random(len(created)) < ratio % 1.0))
 
     def travel(self, parcel: Parcel) -> None:
         """Let records wait for the access links of both devices, be sent, and arrive."""
-        problem, (e, born) = self.problem, parcel
+        problem, (e, created) = self.problem, parcel
         to = int(problem.stream_to[e])
         a, b = int(self.device[problem.stream_from[e]]), int(self.device[to])
-        bits = len(born) * problem.stream_bytes[e] * problem.bits_per_byte
+        bits = len(created) * problem.stream_bytes[e] * problem.bits_per_byte
         speed = float(problem.net.bandwidth_bps(a, b))
         sent_s = self.now
         if bits and np.isfinite(speed):
@@ -118,8 +118,8 @@ class Simulation:
             latency = float(problem.hop_s[e, across])
         else:
             latency = float(problem.net.latency_s(a, b))
-        self.counts[to].in_hand += len(born)
-        self.at(sent_s + latency, lambda: self.sites[b].receive(to, born))
+        self.counts[to].in_hand += len(created)
+        self.at(sent_s + latency, lambda: self.sites[b].receive(to, created))
 
     def sample(self) -> Sample:
         """Everything counted up to now; safe to ask from another thread, which may see an event half done."""
@@ -139,10 +139,10 @@ class Simulation:
     def _ages(self, step: int) -> Floats:
         """Seconds from the birth of records to their arrival at a sink, those of the warm-up left out."""
         parts, options = list(self._arrived[step]), self.options
-        born = np.concatenate([b for _, b in parts]) if parts else np.zeros(0)
+        created = np.concatenate([b for _, b in parts]) if parts else np.zeros(0)
         when = np.repeat([at for at, _ in parts], [len(b) for _, b in parts])
-        since = born if options.drain else when
-        return np.asarray((when - born)[since >= options.warm_up * options.seconds])
+        since = created if options.drain else when
+        return np.asarray((when - created)[since >= options.warm_up * options.seconds])
 
     def report(self) -> Report:
         """Sum the run up."""

@@ -22,16 +22,16 @@ def serve(arrive: Floats, service: Floats, leave: Floats) -> float:
 
 
 @kernel
-def merge(a: Floats, a_born: Floats, b: Floats, b_born: Floats) -> tuple[Floats, Floats]:
-    """Merge two streams of rising times, each with the moment its records were born."""
+def merge(a: Floats, a_created: Floats, b: Floats, b_created: Floats) -> tuple[Floats, Floats]:
+    """Merge two streams of rising times, each with the moment its records were created."""
     n, m = len(a), len(b)
-    times, born = np.empty(n + m), np.empty(n + m)
+    times, created = np.empty(n + m), np.empty(n + m)
     i = j = 0
     for at in range(n + m):
         if j >= m or (i < n and a[i] <= b[j]):
-            times[at], born[at] = a[i], a_born[i]
+            times[at], created[at] = a[i], a_created[i]
             i += 1
         else:
-            times[at], born[at] = b[j], b_born[j]
+            times[at], created[at] = b[j], b_created[j]
             j += 1
-    return times, born
+    return times, created

@@ -51,8 +51,8 @@ class QueueOptions:
             raise RunError(f"warm_up must be a part of the run, from 0 to below 1; got {self.warm_up}")
 
 
-Stream = tuple[Floats, Floats]
-"""Times, and when each record was born."""
+RecordTimes = tuple[Floats, Floats]
+"""Times, and when each record was created."""
 
 
 def run(problem: Problem, device: Ints, options: QueueOptions | None = None) -> Report:
@@ -72,8 +72,8 @@ def run(problem: Problem, device: Ints, options: QueueOptions | None = None) -> 
 
         play(played)
         return played.report()
-    nothing: Stream = (np.zeros(0), np.zeros(0))
-    flowing: dict[int, Stream] = {}
+    nothing: RecordTimes = (np.zeros(0), np.zeros(0))
+    flowing: dict[int, RecordTimes] = {}
     for step in problem.order:
         came = nothing
         for number, e in enumerate(problem.inputs[step]):
@@ -81,16 +81,16 @@ def run(problem: Problem, device: Ints, options: QueueOptions | None = None) -> 
         if not problem.inputs[step]:
             times = played.source(step)
             came = (times, times.copy())
-        times, born = played.step(step, came)
+        times, created = played.step(step, came)
         for e, kept in played.routed(step, len(times)):
-            flowing[e] = played.stream(e, *_copied(times, born, kept))
+            flowing[e] = played.stream(e, *_copied(times, created, kept))
         if not problem.outputs[step]:
-            played.sink(step, times, born)
+            played.sink(step, times, created)
     return played.report()
 
 
-def _copied(times: Floats, born: Floats, copies: Ints | None) -> Stream:
-    return (times, born) if copies is None else (np.repeat(times, copies), np.repeat(born, copies))
+def _copied(times: Floats, created: Floats, copies: Ints | None) -> RecordTimes:
+    return (times, created) if copies is None else (np.repeat(times, copies), np.repeat(created, copies))
 
 
 class Player:
@@ -130,11 +130,11 @@ class Player:
         self.records_in += len(times)
         return times
 
-    def step(self, step: int, came: Stream) -> Stream:
+    def step(self, step: int, came: RecordTimes) -> RecordTimes:
         """Let records wait for a step and pass it."""
         from headwater.sim.lindley import serve
 
-        times, born = came
+        times, created = came
         mean, count = float(self.mean_s[step]), len(times)
         busy = 0.0
         leave = times
@@ -142,7 +142,7 @@ class Player:
             leave = np.empty(count)
             busy = serve(times, self.durations(mean, count), leave)
         self.count(step, count, float((leave - times).sum()), busy, float(leave[-1]) if count else 0.0)
-        return leave, born
+        return leave, created
 
     def count(self, step: int, count: int, inside_s: float, busy_s: float, last_s: float) -> None:
         """Count a step's records: the seconds that they were in it, those that it worked, and when the last one left."""
@@ -181,20 +181,20 @@ class Player:
             (e, None if ratio == 1.0 else int(ratio) + (self.random.random(count) < ratio % 1.0)) for e, ratio in ratios
         ]
 
-    def stream(self, e: int, times: Floats, born: Floats) -> Stream:
+    def stream(self, e: int, times: Floats, created: Floats) -> RecordTimes:
         """Let a step's output wait for a link and travel; inside a device it is there at once."""
         from headwater.sim.lindley import serve
 
         problem = self.problem
         if self.device[problem.stream_from[e]] == self.device[problem.stream_to[e]]:
-            return times, born
+            return times, created
         send = self.send_s(e)
         if send > 0:
             sent = np.empty(len(times))
             serve(times, self.durations(send, len(times)), sent)
             times = sent
             self.events += 2 * len(times)
-        return times + self.propagation_s[e], born
+        return times + self.propagation_s[e], created
 
     def send_s(self, e: int) -> float:
         """Seconds that a link sends one record of a stream; 0 inside a device, and where a model has no queues on links."""
@@ -208,11 +208,11 @@ class Player:
             raise RunError(f"stream {problem.stream_name(e)} has no link to go by")
         return bits / speed
 
-    def sink(self, step: int, times: Floats, born: Floats) -> None:
+    def sink(self, step: int, times: Floats, created: Floats) -> None:
         """Count what arrived, its first part left out of latency."""
         name = self.problem.steps[step]
         self.out[name] = len(times)
-        ages = (times - born)[born >= self.options.warm_up * self.options.seconds]
+        ages = (times - created)[created >= self.options.warm_up * self.options.seconds]
         self.latency.add((ages * 1e9).astype(np.int64))
         self.mean_age[name] = float(ages.mean()) if len(ages) else 0.0
 

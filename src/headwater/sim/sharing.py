@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headwater.sim.queues import Player
 
 Record = tuple[int, float, float]
-"""The step that a record is in, since when, and when it was born."""
+"""The step that a record is in, since when, and when it was created."""
 
 
 class _Processor:
@@ -62,7 +62,7 @@ class Sharing:
         self._number = 0
         self._work: list[float] = [0.0] * len(problem.steps)
         self._passed: list[list[tuple[float, float, float]]] = [[] for _ in problem.steps]
-        """Per step, of each record: when it came, when it left, when it was born."""
+        """Per step, of each record: when it came, when it left, when it was created."""
 
     def play(self) -> None:
         """Let records come, and events follow until none is left; then count."""
@@ -74,12 +74,12 @@ class Sharing:
             act(now_s)
         for step in self._problem.order:
             rows = np.array(self._passed[step]).reshape(-1, 3)
-            came, left, born = rows[:, 0], rows[:, 1], rows[:, 2]
+            came, left, created = rows[:, 0], rows[:, 1], rows[:, 2]
             self._played.count(
                 step, len(rows), float((left - came).sum()), self._work[step], float(left.max(initial=0.0))
             )
             if not self._problem.outputs[step]:
-                self._played.sink(step, left, born)
+                self._played.sink(step, left, created)
 
     def _at(self, time_s: float, act: Callable[[float], None]) -> None:
         self._number += 1

@@ -23,9 +23,9 @@ from headwater.place.problem import Problem
 from headwater.sim.settings import EngineOptions
 
 Parcel = tuple[int, Floats]
-"""A stream, and when each of the records on it was born."""
+"""A stream, and when each of the records on it was created."""
 QueuePart = tuple[Floats, float]
-"""Records in a queue: when each was born, and when they were put there."""
+"""Records in a queue: when each was created, and when they were put there."""
 
 
 class World(Protocol):
@@ -46,7 +46,7 @@ class World(Protocol):
     def at(self, time_s: float, act: Callable[[], None]) -> None:
         """Do something at a moment."""
 
-    def made(self, step: int, born: Floats, at_s: float) -> list[Parcel]:
+    def made(self, step: int, created: Floats, at_s: float) -> list[Parcel]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
 
     def travel(self, parcel: Parcel) -> None:
@@ -83,37 +83,37 @@ class StepQueue:
         self._finished_s = 0.0
         self._empty_since_s: float | None = 0.0
 
-    def put(self, born: Floats, now_s: float, counts: StepMetrics) -> None:
+    def put(self, created: Floats, now_s: float, counts: StepMetrics) -> None:
         """Add records to the queue."""
         if self._empty_since_s is not None:
             counts.t_empty_ns += int((now_s - self._empty_since_s) * 1e9)
             self._empty_since_s = None
-        self._entries.append((born, now_s))
-        self.records += len(born)
+        self._entries.append((created, now_s))
+        self.records += len(created)
 
     def take(self, count: int) -> list[QueuePart]:
         """Take records from the front; an entry that reaches further is cut."""
         taken = []
         self.records -= count
         while count:
-            born, put_s = self._entries.popleft()
-            if len(born) > count:
-                self._entries.appendleft((born[count:], put_s))
-                born = born[:count]
-            taken.append((born, put_s))
-            count -= len(born)
+            created, put_s = self._entries.popleft()
+            if len(created) > count:
+                self._entries.appendleft((created[count:], put_s))
+                created = created[:count]
+            taken.append((created, put_s))
+            count -= len(created)
         return taken
 
     def head_ns(self) -> int:
-        """Return when the record at the front was born, 0 when the queue is empty."""
+        """Return when the record at the front was created, 0 when the queue is empty."""
         return int(self._entries[0][0][0] * 1e9) if self._entries else 0
 
     def began(self, entries: list[QueuePart], now_s: float, counts: StepMetrics) -> None:
         """Count how long records waited: behind others, then at the head for a worker."""
-        for born, put_s in entries:
+        for created, put_s in entries:
             head_s = max(self._finished_s, put_s)
-            counts.t_q_ns += int((head_s - put_s) * len(born) * 1e9)
-            counts.t_s_ns += int((now_s - head_s) * len(born) * 1e9)
+            counts.t_q_ns += int((head_s - put_s) * len(created) * 1e9)
+            counts.t_s_ns += int((now_s - head_s) * len(created) * 1e9)
 
     def worked(self, records: int, seconds: float, counts: StepMetrics) -> None:
         """Count a batch in."""
@@ -190,24 +190,24 @@ class Site:
             at += 1
         return time_s + seconds
 
-    def receive(self, step: int, born: Floats) -> None:
+    def receive(self, step: int, created: Floats) -> None:
         """Take records that came from another device."""
-        self.world.counts[step].in_hand -= len(born)
-        self._send(self._passed(step, born))
+        self.world.counts[step].in_hand -= len(created)
+        self._send(self._passed(step, created))
         self._wake()
 
-    def emit(self, source: int, born: Floats, again: Callable[[], None]) -> float | None:
+    def emit(self, source: int, created: Floats, again: Callable[[], None]) -> float | None:
         """Take records from a source; return the seconds that it is busy with them, None to `again` once there is room."""
         world, number = self.world, self._number[source]
-        activation = self.scheduler.admit(number, len(born), self._now_ns())
+        activation = self.scheduler.admit(number, len(created), self._now_ns())
         if activation is None:
             self._held[number] = again
             return None
         if world.problem.solid[source]:
             parcels, spent_s = list[Parcel](), 0.0
-            self._put(source, born)
+            self._put(source, created)
         else:
-            parcels, spent_s = self._run_inline(activation, self._passed(source, born))
+            parcels, spent_s = self._run_inline(activation, self._passed(source, created))
         self._send(parcels)
         self.scheduler.finished(activation)
         self._wake()
@@ -221,29 +221,29 @@ class Site:
         self._lock_free_s = max(self._lock_free_s, self.world.now) + seconds
         return self._lock_free_s
 
-    def _put(self, step: int, born: Floats) -> None:
+    def _put(self, step: int, created: Floats) -> None:
         number = self._number[step]
-        self._queues[number].put(born, self.world.now, self.world.counts[step])
-        self.scheduler.arrived(number, len(born), int(born[0] * 1e9))
+        self._queues[number].put(created, self.world.now, self.world.counts[step])
+        self.scheduler.arrived(number, len(created), int(created[0] * 1e9))
 
     def _send(self, parcels: list[Parcel]) -> None:
-        for e, born in parcels:
+        for e, created in parcels:
             if e not in self._streams:
-                self.world.travel((e, born))
+                self.world.travel((e, created))
                 continue
             step = int(self.world.problem.stream_to[e])
             if step in self._number:
-                self._put(step, born)
+                self._put(step, created)
             else:
-                self._send(self._passed(step, born))
+                self._send(self._passed(step, created))
 
-    def _passed(self, step: int, born: Floats) -> list[Parcel]:
+    def _passed(self, step: int, created: Floats) -> list[Parcel]:
         """Let records pass a step that costs nothing; one that does has them in its queue."""
         if self.world.problem.solid[step]:
-            self._put(step, born)
+            self._put(step, created)
             return []
-        self.world.counts[step].records_in += len(born)
-        return self.world.made(step, born, self.world.now)
+        self.world.counts[step].records_in += len(created)
+        return self.world.made(step, created, self.world.now)
 
     def _wake(self) -> None:
         while (activation := self.scheduler.next(self._now_ns())) is not None:
@@ -257,7 +257,7 @@ class Site:
         entries = queue.take(activation.records)
         start_s = self._locked(world.options.costs.activation_s)
         queue.began(entries, start_s, world.counts[queue.step])
-        taken = entries[0][0] if len(entries) == 1 else np.concatenate([born for born, _ in entries])
+        taken = entries[0][0] if len(entries) == 1 else np.concatenate([created for created, _ in entries])
         seconds = self._seconds(queue.step, len(taken))
         world.counts[queue.step].in_hand += len(taken)
 
@@ -265,7 +265,7 @@ class Site:
             world.counts[queue.step].in_hand -= len(taken)
             queue.worked(len(taken), seconds, world.counts[queue.step])
             made = world.made(queue.step, taken, world.now)
-            out = sum(len(born) for _, born in made) // max(1, len(world.problem.outputs[queue.step]))
+            out = sum(len(created) for _, created in made) // max(1, len(world.problem.outputs[queue.step]))
             left, spent_s = self._run_inline(activation, made)
             self._carry(left, +1)
             world.at(self.after(world.now, spent_s), lambda: finish(left, out))
@@ -286,27 +286,27 @@ class Site:
 
     def _carry(self, parcels: list[Parcel], sign: int) -> None:
         """Count records as on their way to the queues they are for, or as there."""
-        for e, born in parcels:
-            self.world.counts[int(self.world.problem.stream_to[e])].in_hand += sign * len(born)
+        for e, created in parcels:
+            self.world.counts[int(self.world.problem.stream_to[e])].in_hand += sign * len(created)
 
     def _run_inline(self, activation: Activation, parcels: list[Parcel]) -> tuple[list[Parcel], float]:
         """Carry records on through the steps set apart for it; return what is left for queues, and the seconds spent."""
         left, spent_s, problem = list[Parcel](), 0.0, self.world.problem
         for parcel in parcels:  # grows while we walk along it
-            e, born = parcel
+            e, created = parcel
             step = int(problem.stream_to[e])
             number = self._number.get(step)
             if e not in self._streams or (number is not None and number not in activation.inline):
                 left.append(parcel)
                 continue
             if number is None:
-                self.world.counts[step].records_in += len(born)
+                self.world.counts[step].records_in += len(created)
             else:
-                seconds = self._seconds(step, len(born))
-                self._queues[number].worked(len(born), seconds, self.world.counts[step])
-                self.scheduler.learn(number, len(born), int(seconds * 1e9))
+                seconds = self._seconds(step, len(created))
+                self._queues[number].worked(len(created), seconds, self.world.counts[step])
+                self.scheduler.learn(number, len(created), int(seconds * 1e9))
                 spent_s += seconds
-            parcels += self.world.made(step, born, self.world.now + spent_s)
+            parcels += self.world.made(step, created, self.world.now + spent_s)
         return left, spent_s
 
     def counted(self) -> Iterator[StepMetrics]:

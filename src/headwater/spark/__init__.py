@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
-from headwater.spark.options import Options
+from headwater.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from headwater.spark.frames import Frame as Frame
     from headwater.spark.running import SparkRun
 
-__all__ = ["Frame", "Options", "apply", "query", "run", "start"]
+__all__ = ["Frame", "SparkOptions", "apply", "query", "run", "start"]
 
 #: loaded on use: they need pyspark, or what is slow to load
 _LAZY = {"Frame": "frames", "apply": "applying", "query": "applying"}
 
 
 def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> SparkRun:
-    """Start a flow on Spark and return the run in progress; options are those of `Options`.
+    """Start a flow on Spark and return the run in progress; options are those of `SparkOptions`.
 
     `inputs` are streaming DataFrames of a Spark program that stand in for sources, by name where there are several: the flow
     is then where they are written.
@@ -44,7 +44,7 @@ def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None,
     from headwater.spark.frames import with_inputs
     from headwater.spark.running import SparkRun
 
-    return SparkRun(flow if inputs is None else with_inputs(flow, inputs), Options(**options)).start()
+    return SparkRun(flow if inputs is None else with_inputs(flow, inputs), SparkOptions(**options)).start()
 
 
 def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> Report:

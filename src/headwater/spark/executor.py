@@ -17,8 +17,7 @@ from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch
 from headwater.flow.steps import EventTime
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.counters import Counters
-from headwater.operators.queue import Delivery
-from headwater.operators.queue import Entry as Queued
+from headwater.operators.queue import Delivery, QueueEntry
 from headwater.operators.snapshot import unpacked
 from headwater.operators.task import Task
 from headwater.spark.envelope import LAST, PIECE, SUB, Envelope, Row, in_order
@@ -44,7 +43,7 @@ class Executor:
         self.operators = {
             name: given.get(name) or build(layout.flow.steps[name])
             for name in stage.steps
-            if layout.partitionings[name].place not in ("source", "sink")
+            if layout.partitionings[name].role not in ("source", "sink")
         }
         self._exits = Exits(layout, stage)
         is_first = bucket is None or bucket == stage.first_bucket
@@ -163,7 +162,7 @@ class Executor:
                 if to >= len(tasks):
                     self._exits.leave(to - len(tasks), batch, watermark, self._at)
                     continue
-                entry = Queued(channel, batch, watermark, time.perf_counter_ns(), count, 0)
+                entry = QueueEntry(channel, batch, watermark, time.perf_counter_ns(), count, 0)
                 if (to, channel) in self._learning:
                     made = _learned(tasks[to], entry)
                 else:
@@ -232,7 +231,7 @@ class Executor:
         self.examples += batch.rows()[: _EXAMPLES - len(self.examples)]
 
 
-def _learned(task: Task, entry: Queued) -> list[Delivery]:
+def _learned(task: Task, entry: QueueEntry) -> list[Delivery]:
     """Let a copy of a step take what all its copies take: the first alone counts it, and tells what came of it."""
     counters, on_dead = task.counters, task.on_dead
     task.counters, task.on_dead = Counters(time.perf_counter_ns()), lambda letters: None

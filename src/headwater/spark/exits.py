@@ -11,7 +11,7 @@ from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batch
 from headwater.data.column import Array
 from headwater.operators.operator import spread
 from headwater.spark.envelope import FIRST_SINK, LAST, SUB, Envelope, Row, pieces
-from headwater.spark.stages import Entry, Layout, Stage
+from headwater.spark.stages import Layout, Stage, StageEntry
 
 _SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
 _Mark = tuple[int, int]  #: a place, and the watermark that holds from there on
@@ -24,7 +24,7 @@ class Exits:
         self._layout, self._stage = layout, stage
         self._ways: list[_Way] = []
 
-    def to_entry(self, entry: Entry) -> int:
+    def to_entry(self, entry: StageEntry) -> int:
         """Return the number of the way to an entry of another stage."""
         return self._numbered(_Way(entry, entry.number))
 
@@ -89,7 +89,7 @@ class Exits:
         envelope = Envelope(self._stage.number, emitted_ns, some, said=said, count=batch.length)
         yield -1 - target % 2, target, _first(batch), envelope.pack()
 
-    def _by_bucket(self, entry: Entry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
+    def _by_bucket(self, entry: StageEntry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
         stage = self._layout.stages[entry.stage]
         count = stage.buckets
         parts: list[Batch | None]
@@ -107,7 +107,7 @@ class Exits:
 class _Way:
     """A way out of the stage: to an entry of another, or to a sink."""
 
-    entry: Entry | None
+    entry: StageEntry | None
     target: int
     batches: list[Batch] = field(default_factory=list)
     marks: list[_Mark] = field(default_factory=list)

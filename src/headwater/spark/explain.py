@@ -69,7 +69,7 @@ def _why(layout: Layout, stage: Stage, name: str) -> str:
     return stage.why[name]
 
 
-def told(answer: dict[str, Any]) -> str:
+def explanation_text(answer: dict[str, Any]) -> str:
     """Write the stages for people."""
     moves = answer["moves"]
     often = {0: "records never move", 1: "records move once"}.get(moves, f"records move {moves} times")

@@ -144,7 +144,7 @@ def end_of(spark: SparkSession, prefix: Prefix) -> DataFrame:
 
         for _ in tables:
             pass
-        return in_arrow(prefix(LAST, iter([(0, Batch.mark(END))])))
+        return in_arrow(prefix(LAST, iter([(0, Batch.of_watermark(END))])))
 
     return spark.range(0, 1, 1, 1).mapInArrow(end, ROW)
 

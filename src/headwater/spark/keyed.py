@@ -55,7 +55,7 @@ class SourceStage:
         stage = layout.stages[self.stage]
         idle = _idle.setdefault((self.shipped.file, self.stage), {})
         executor = Executor(layout, stage, operators=idle)
-        idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].place != "time"}
+        idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].role != "time"}
         yield from executor.read(number, put_out)
         yield -1, COUNTS, number, executor.counts()
 

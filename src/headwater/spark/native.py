@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from headwater.spark.sources.control import Control
+    from headwater.spark.sources.control import SourceControl
     from headwater.spark.sources.data_source import Prefix
 
 
@@ -41,7 +41,7 @@ class NativeSource(Protocol):
     def check(self) -> None:
         """Raise what is wrong with it, before Java has to be started."""
 
-    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
         """Return its rows, as `sources.data_source.rows_of` does."""
 
     def is_read(self, query: StreamingQuery) -> bool:

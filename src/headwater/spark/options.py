@@ -13,7 +13,7 @@ from headwater.flow.ranges import Sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SparkOptions:
     """How a flow is run on Spark; every field has a default that works."""
 
     #: where it runs: `local[*]`, `local[4]`, `spark://host:7077`, `yarn`, `k8s://…`

@@ -18,13 +18,14 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import EventTime, Read
 from headwater.metrics import Report, Sample
+from headwater.run import outcome
 from headwater.spark import sinks, sources
 from headwater.spark.broadcast import broadcast
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.envelope import COUNTS, FIRST_SINK, Envelope, in_order
 from headwater.spark.gateway import java_side
 from headwater.spark.keyed import SourceStage, with_level
-from headwater.spark.options import Options
+from headwater.spark.options import SparkOptions
 from headwater.spark.progress import cause_in, progress
 from headwater.spark.pruning import columns_used
 from headwater.spark.session import session
@@ -50,7 +51,7 @@ class SparkRun:
 
     runner = "spark"
 
-    def __init__(self, flow: Flow, options: Options) -> None:
+    def __init__(self, flow: Flow, options: SparkOptions) -> None:
         self.flow, self.options = flow, options
         self.stopping = threading.Event()
         self.done = threading.Event()
@@ -185,11 +186,7 @@ class SparkRun:
         """
         if not self.done.wait(timeout_s):
             return None
-        report = self.report()
-        if self.error is not None:
-            self.error.report = report
-            raise self.error
-        return report
+        return outcome(self.report(), self.error)
 
     def _watch(self) -> None:
         """Keep samples, and end the run when its sources have ended, its time is up, or something broke."""

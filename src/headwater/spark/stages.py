@@ -17,24 +17,23 @@ from zlib import crc32
 from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept
-from headwater.flow.steps import Input, Step
+from headwater.flow.steps import Input, OutputName, Step
 from headwater.spark.partitioning import spark_partitioning
 
 #: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
 #: evenly
-Kind = Literal["source", "key", "one", "even"]
+StageKind = Literal["source", "key", "one", "even"]
 #: How a stream is spread over the buckets of the stage that it enters.
 Spread = Literal["key", "one", "all", "even"]
-Stream = tuple[str, str]  #: a step and one of its outputs
 
 
 @dataclass(slots=True)
-class Entry:
+class StageEntry:
     """A stream that comes into a stage from other stages; `number` is its address in rows."""
 
     number: int
     stage: int
-    stream: Stream
+    stream: OutputName
     spread: Spread
     keys: tuple[str, ...]
     #: the steps of the stage that read it, and by which of their inputs
@@ -51,7 +50,7 @@ class Stage:
 
     number: int
     level: int
-    kind: Kind
+    kind: StageKind
     keys: tuple[str, ...] = ()
     buckets: int = 1
     first_bucket: int = 0
@@ -66,7 +65,7 @@ class Layout:
 
     flow: Flow
     stages: list[Stage]
-    entries: list[Entry]
+    entries: list[StageEntry]
     sinks: list[str]
     partitionings: dict[str, Partitioning]
     buckets: int  #: into how many parts keys are spread
@@ -106,11 +105,11 @@ class _Cutter:
     def __init__(self, flow: Flow, buckets: int) -> None:
         self.flow, self.buckets = flow, buckets
         self.stages: list[Stage] = []
-        self.entries: list[Entry] = []
+        self.entries: list[StageEntry] = []
         self.partitionings = {name: spark_partitioning(step) for name, step in flow.steps.items()}
-        self._made: dict[Stream, list[Stage]] = {}  #: the stages in which a stream is made
+        self._made: dict[OutputName, list[Stage]] = {}  #: the stages in which a stream is made
         #: what the columns of a stage's key are called in a stream that it makes; absent when they are lost
-        self._held: dict[tuple[int, Stream], tuple[str, ...]] = {}
+        self._held: dict[tuple[int, OutputName], tuple[str, ...]] = {}
         self._shared: dict[tuple[object, ...], Stage] = {}
 
     def layout(self) -> Layout:
@@ -127,22 +126,22 @@ class _Cutter:
 
     def _place(self, step: Step) -> None:
         partitioning = self.partitionings[step.name]
-        if partitioning.place == "source":
+        if partitioning.role == "source":
             self._put(step, self._new("source", 0), "a source")
         elif step.name == DEAD_LETTERS:
             for stage in list(self.stages):
                 self._put(step, stage, "where the letters are written")
-        elif partitioning.place in ("free", "sink") or self._copied_for_free(step, partitioning):
+        elif partitioning.role in ("free", "sink") or self._copied_for_free(step, partitioning):
             for stage in self._makers(step.inputs):
-                self._put(step, stage, _FREE.get(partitioning.place, "keeps no state"))
-        elif partitioning.place == "time" and all(s.kind == "source" for s in self._makers(step.inputs)):
+                self._put(step, stage, _FREE.get(partitioning.role, "keeps no state"))
+        elif partitioning.role == "time" and all(s.kind == "source" for s in self._makers(step.inputs)):
             for stage in self._makers(step.inputs):
                 self._put(step, stage, "each part of a source tells its own event time")
         else:
             self._place_stateful(step, partitioning)
 
     def _copied_for_free(self, step: Step, partitioning: Partitioning) -> bool:
-        return partitioning.place == "copied" and not any(given.grouping == "all" for given in step.inputs)
+        return partitioning.role == "copied" and not any(given.grouping == "all" for given in step.inputs)
 
     def _makers(self, inputs: tuple[Input, ...]) -> list[Stage]:
         """Return the stages in which any of these streams is made, in order."""
@@ -158,18 +157,18 @@ class _Cutter:
             return
         level = 1 + max(stage.level for stage in makers)
         streams = tuple((given.step, given.port) for given in step.inputs)
-        if partitioning.place == "keyed":
+        if partitioning.role == "keyed":
             keys = next(given.keys for given in step.inputs if given.keys)
             stage = self._shared_stage((level, "key", keys), "key", level, keys)
             why = f"keeps state by {', '.join(keys)}"
-        elif partitioning.place == "copied":
+        elif partitioning.role == "copied":
             stage = self._shared_stage((level, "even", streams), "even", level)
             why = "every copy of it learns the same from the inputs that go to all"
         else:
             stage = self._shared_stage((level, "one", streams), "one", level)
             why = (
                 "event time after a keyed step is that of all keys together; put event_time before key_by to avoid this"
-                if partitioning.place == "time"
+                if partitioning.role == "time"
                 else "keeps state without a key"
             )
         for port, given in enumerate(step.inputs):
@@ -180,7 +179,7 @@ class _Cutter:
         """Say whether records that this stage makes are where the step needs them."""
         if stage.kind == "one":
             return True
-        if stage.kind != "key" or partitioning.place != "keyed":
+        if stage.kind != "key" or partitioning.role != "keyed":
             return False
         places = set()
         for given in step.inputs:
@@ -190,12 +189,12 @@ class _Cutter:
             places.add(tuple(given.keys.index(name) for name in held))
         return len(places) == 1
 
-    def _shared_stage(self, key: tuple[object, ...], kind: Kind, level: int, keys: tuple[str, ...] = ()) -> Stage:
+    def _shared_stage(self, key: tuple[object, ...], kind: StageKind, level: int, keys: tuple[str, ...] = ()) -> Stage:
         if key not in self._shared:
             self._shared[key] = self._new(kind, level, keys)
         return self._shared[key]
 
-    def _new(self, kind: Kind, level: int, keys: tuple[str, ...] = ()) -> Stage:
+    def _new(self, kind: StageKind, level: int, keys: tuple[str, ...] = ()) -> Stage:
         stage = Stage(len(self.stages), level, kind, keys, self.buckets if kind in ("key", "even") else 1)
         self.stages.append(stage)
         return stage
@@ -215,7 +214,7 @@ class _Cutter:
             if (entry.stage, entry.stream, entry.spread, entry.keys) == (stage.number, stream, spread, keys):
                 entry.readers.append((step.name, port))
                 return
-        entry = Entry(len(self.entries), stage.number, stream, spread, keys, [(step.name, port)])
+        entry = StageEntry(len(self.entries), stage.number, stream, spread, keys, [(step.name, port)])
         entry.senders = tuple(sender.number for sender in self._made[stream])
         self.entries.append(entry)
 
@@ -232,7 +231,7 @@ class _Cutter:
     def _held_by_inputs(self, step: Step, stage: Stage) -> tuple[str, ...] | None:
         """Return the key columns in the step's inputs, when those that it has here agree on them."""
         streams = [(given.step, given.port) for given in step.inputs]
-        if self.partitionings[step.name].place == "keyed":
+        if self.partitionings[step.name].role == "keyed":
             streams = streams[:1]
         found = {self._held.get((stage.number, s)) for s in streams if stage in self._made[s]}
         return found.pop() if len(found) == 1 else None

@@ -36,7 +36,7 @@ def wired(
     is_first: bool,
 ) -> Wiring:
     """Join the steps of a stage; `is_first` tells the first of its copies from the others."""
-    names = [name for name in stage.steps if layout.partitionings[name].place != "sink"]
+    names = [name for name in stage.steps if layout.partitionings[name].role != "sink"]
     instances = {name: Instance(i, layout.flow.steps[name], 0) for i, name in enumerate(names)}
     made = Wiring()
     for entry in layout.entries:

@@ -6,7 +6,7 @@ from headwater import Batch, Flow, Schema, io, retry
 from headwater.data.batch import END, NO_WATERMARK
 from headwater.operators import Operator
 from headwater.operators.execution_graph import ExecutionGraph
-from headwater.operators.queue import Control, Entry
+from headwater.operators.queue import Control, QueueEntry
 from headwater.operators.task import Task
 
 SCHEMA = Schema.of({"x": int})
@@ -43,11 +43,11 @@ def results_of(task):
 
 def records(*values, channel=0, watermark=NO_WATERMARK):
     batch = Batch({"x": np.array(values)}, len(values), np.zeros((len(values), 2), np.int64)) if values else None
-    return Entry(channel, batch, watermark, 0, max(1, len(values)), 0)
+    return QueueEntry(channel, batch, watermark, 0, max(1, len(values)), 0)
 
 
 def word(kind, number, channel=0):
-    return Entry(channel, None, NO_WATERMARK, 0, 1, 0, Control(kind, number))
+    return QueueEntry(channel, None, NO_WATERMARK, 0, 1, 0, Control(kind, number))
 
 
 def kept(result):

@@ -15,7 +15,7 @@ from headwater.data.text_format import Weaver, decimal_texts
 from headwater_bench.riot.datasets import Dataset, dataset
 
 
-class Stream(Protocol):
+class GeneratedStream(Protocol):
     """A generated stream."""
 
     @property
@@ -34,7 +34,7 @@ class Stream(Protocol):
         """Return `time_ms` and one column for each field of the messages `start` to `start + count - 1`."""
 
 
-def stream(name: str, seed: int = 1) -> Stream:
+def stream(name: str, seed: int = 1) -> GeneratedStream:
     """Return a stream of the size that the benchmark's authors used, by the name of its data set."""
     from headwater_bench.riot.city import CityStream
     from headwater_bench.riot.fit import FitStream
@@ -42,11 +42,11 @@ def stream(name: str, seed: int = 1) -> Stream:
     from headwater_bench.riot.taxi import TaxiStream
 
     made: dict[str, Any] = {"CITY": CityStream, "TAXI": TaxiStream, "FIT": FitStream, "GRID": GridStream}
-    found: Stream = made[dataset(name).name](seed=seed)
+    found: GeneratedStream = made[dataset(name).name](seed=seed)
     return found
 
 
-def messages(of: Stream, start: int, count: int) -> Text:
+def messages(of: GeneratedStream, start: int, count: int) -> Text:
     """Write records of a stream as SenML messages.
 
     >>> Text.tolist(messages(stream("GRID"), 0, 1))[0][:42]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from headwater.clock import latest_ns
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Column, Text
 from headwater.data.schema import Schema
-from headwater.io.senml.columns import Kind, SenmlParser
+from headwater.io.senml.columns import SenmlParser, ValueType
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater_bench.riot.datasets import Dataset
@@ -41,7 +42,9 @@ class ParseRows(Operator):
     def __init__(self, dataset: Dataset, *, csv: bool = False, step: str = "parse") -> None:
         self._dataset, self._step, self._reads_csv = dataset, step, csv
         texts = (dataset.id, *dataset.meta)
-        kinds: dict[str, Kind] = {entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields}
+        kinds: dict[str, ValueType] = {
+            entry.name: "text" if entry.name in texts else "float" for entry in dataset.fields
+        }
         self._senml = SenmlParser(kinds)
         self._csv = CsvSplitter(csv_columns(dataset), {"timestamp": "float", **kinds})
 
@@ -70,12 +73,7 @@ class ParseRows(Operator):
         else:
             time_ms, found, status = self._senml.parse(messages)
             explain = self._senml.explain
-        columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
-        for name in (self._dataset.id, *self._dataset.meta):
-            columns[name] = Text(*found[name])
-        for name in self._dataset.numbers:
-            columns[name] = np.asarray(found[name]).astype(np.float32)
-        rows = Batch(columns, batch.length, batch.stamps)
+        rows = _rows(self._dataset, batch, time_ms, found)
         ahead = clocks_ahead(time_ms)
         if ahead is None and not status.any():
             return [(0, rows)]
@@ -100,12 +98,7 @@ class ParseXml(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the rows, and dead letters for the rest."""
         found, time_ms, errors = self._parser.parse(batch["message"])
-        columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
-        for name in (self._dataset.id, *self._dataset.meta):
-            columns[name] = Text(*found[name])
-        for name in self._dataset.numbers:
-            columns[name] = np.asarray(found[name]).astype(np.float32)
-        rows = Batch(columns, batch.length, batch.stamps)
+        rows = _rows(self._dataset, batch, time_ms, found)
         ahead = clocks_ahead(time_ms)
         if ahead is not None:
             errors = [error or (AHEAD if early else "") for error, early in zip(errors, ahead.tolist(), strict=True)]
@@ -160,3 +153,13 @@ def csv_columns(dataset: Dataset) -> list[str]:
     names = [entry.name for entry in dataset.fields]
     before = 0 if dataset.name == "CITY" else 3 if dataset.name == "TAXI" else 1
     return [*names[:before], "timestamp", *names[before:], *dataset.notes]
+
+
+def _rows(dataset: Dataset, batch: Batch, time_ms: Array, found: Mapping[str, Any]) -> Batch:
+    """Return the messages of a batch as rows, by what a parser found in them."""
+    columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
+    for name in (dataset.id, *dataset.meta):
+        columns[name] = Text(*found[name])
+    for name in dataset.numbers:
+        columns[name] = np.asarray(found[name]).astype(np.float32)
+    return Batch(columns, batch.length, batch.stamps)

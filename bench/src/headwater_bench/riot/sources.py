@@ -18,7 +18,7 @@ from headwater.flow.identity import Identity
 from headwater.io import Generate
 from headwater.io.files import explained
 from headwater.io.lines import Lines
-from headwater.io.open_loop import OpenLoop, Take
+from headwater.io.open_loop import OpenLoop, RecordsFrom
 from headwater.io.paced import PacedSource
 from headwater.io.rates import Rate, rate_of
 from headwater.io.text_file import TextFile
@@ -76,7 +76,7 @@ class Messages(PacedSource):
         """When messages are due."""
         return OpenLoop(rate_of(self.rate))
 
-    def numbered(self, reject: Reject) -> tuple[Take, int]:
+    def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Make the messages, in whichever process wants them."""
         return generated(self.name, self.rate, seed=self.seed).numbered(reject)
 

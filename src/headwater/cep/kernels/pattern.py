@@ -86,15 +86,7 @@ def match(
                 if waits_for == stages - 1:
                     meta[LAST_WAITING] -= 1
                 if index[waits_for, 0] <= w.HASH:
-                    before, after, bucket = pool[p, w.PREV], pool[p, w.NEXT], pool[p, w.BUCKET]
-                    if before >= 0:
-                        pool[before, w.NEXT] = after
-                    else:
-                        heads[bucket] = after
-                    if after >= 0:
-                        pool[after, w.PREV] = before
-                    else:
-                        tails[bucket] = before
+                    w.leave_chain(p, pool, heads, tails)
                 else:
                     w.leave_heap(p, pool[p, w.SLOT] * stages + waits_for, pool, roots)
                 if not every:
@@ -183,15 +175,7 @@ def match(
                     if not fits:
                         continue
                     if index[stage, 0] <= w.HASH:
-                        before, after, bucket = pool[p, w.PREV], pool[p, w.NEXT], pool[p, w.BUCKET]
-                        if before >= 0:
-                            pool[before, w.NEXT] = after
-                        else:
-                            heads[bucket] = after
-                        if after >= 0:
-                            pool[after, w.PREV] = before
-                        else:
-                            tails[bucket] = before
+                        w.leave_chain(p, pool, heads, tails)
                     else:
                         w.leave_heap(p, slot * stages + stage, pool, roots)
                 rows[p, stage] = row

@@ -25,9 +25,9 @@ from headwater.operators.expression import compiled_single
 from headwater.operators.operator import dead_letters
 
 Record = dict[str, Any]
-Taken = dict[str, list[Record]]
+Bindings = dict[str, list[Record]]
 #: Computes something of what an attempt has taken and the record that it is shown.
-Compute = Callable[[tuple[Taken, Record]], Any]
+Compute = Callable[[tuple[Bindings, Record]], Any]
 NEVER = 2**63 - 1
 FOREVER = 2**63 - 2  #: the last moment at which something may still happen
 _ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionaries, measured
@@ -38,7 +38,7 @@ class Token:
 
     __slots__ = ("came", "count", "deadline", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits")
 
-    def __init__(self, seq: int, key: int, pos: int, taken: Taken, first: int | None) -> None:
+    def __init__(self, seq: int, key: int, pos: int, taken: Bindings, first: int | None) -> None:
         self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, taken, first
         self.scope = -1  #: the stretch it must get through before `every` starts anew, -1 for none
         self.count = 0  #: records taken at this stage; at a pair, 1 and 2 stand for the sides
@@ -90,7 +90,7 @@ class Interpreter:
         self.evicted = 0  #: how many attempts went because of the cap
         self._reborn: list[Token] = []  #: attempts that begin because a record broke others
         self._broken_at_start = False
-        self._matches: list[tuple[Taken, tuple[int, int]]] = []  #: what each took, and the stamps of its last record
+        self._matches: list[tuple[Bindings, tuple[int, int]]] = []  #: what each took, and the stamps of its last record
         self._stamp = (0, 0)
         self._faults: list[str] = []  #: why the record could not be compared with what attempts took
         self._unfit: list[tuple[int, Record, list[int], str]] = []
@@ -102,7 +102,7 @@ class Interpreter:
         compute = compiled_single(expr, condition.schema)
         readers = [(column, _reader(condition.reads[column])) for column in expr.columns()]
 
-        def run(moment: tuple[Taken, Record]) -> Any:
+        def run(moment: tuple[Bindings, Record]) -> Any:
             try:
                 return compute({column: read(moment) for column, read in readers})
             except RecordError as error:
@@ -436,7 +436,7 @@ class Interpreter:
             self._drop(new)  # another waits there
         return new
 
-    def _arm(self, key: int, pos: int, taken: Taken, first: int | None, time: int) -> Token:
+    def _arm(self, key: int, pos: int, taken: Bindings, first: int | None, time: int) -> Token:
         self._seq += 1
         token = Token(self._seq, key, pos, taken, None)
         self._add(token, first)
@@ -542,7 +542,7 @@ def _reader(attribute: s.Attribute) -> Compute:
     index = attribute.index or s.Index(True)
     at = -1 - index.offset if index.back else index.offset
 
-    def earlier(moment: tuple[Taken, Record]) -> Any:
+    def earlier(moment: tuple[Bindings, Record]) -> Any:
         records = moment[0].get(ref, ())
         return records[at].get(name) if index.offset < len(records) else None
 

@@ -10,7 +10,7 @@ from headwater.data.schema import Schema
 from headwater.deploy.cut import Crossing
 from headwater.flow.endpoints import Reject
 
-_NOTHING = Batch.mark(NO_WATERMARK)
+_NOTHING = Batch.of_watermark(NO_WATERMARK)
 
 
 class MemoryEnds:
@@ -47,7 +47,7 @@ class MemoryBridge:
 
     def advance(self, watermark: int) -> None:
         """Tell the other side how far event time has come."""
-        self._put(Batch.mark(watermark))
+        self._put(Batch.of_watermark(watermark))
 
     def _put(self, message: Batch) -> None:
         with self._changed:

@@ -38,7 +38,7 @@ _LOOK_S = 0.05  #: how often it looks for tasks that have ended while a checkpoi
 
 
 @dataclass
-class Made:
+class CheckpointCounts:
     """What checkpoints were made in a run, for its report."""
 
     folder: str
@@ -80,7 +80,7 @@ class Checkpointer:
         self._stopping = False
         self._final: int | None = None  #: the last complete one, that sinks must still commit once all threads are gone
         self._began_s = 0.0
-        self.made = Made(str(self.store.folder), None if found is None else found.number)
+        self.made = CheckpointCounts(str(self.store.folder), None if found is None else found.number)
 
     @classmethod
     def open(

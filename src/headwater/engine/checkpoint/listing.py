@@ -11,7 +11,7 @@ from headwater.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CheckpointSummary:
     """One checkpoint, or why it cannot be read."""
 
     number: int
@@ -26,7 +26,7 @@ class Kept:
     waiting: dict[str, int] = field(default_factory=dict)  #: records on their way to each step
 
 
-def listed(folder: Path) -> list[Kept]:
+def listed(folder: Path) -> list[CheckpointSummary]:
     """Return the checkpoints in a folder, oldest first; RunError where it holds none."""
     if not folder.is_dir():
         raise RunError(f"there is no checkpoint {folder}: no such folder; is the path right?")
@@ -38,13 +38,13 @@ def listed(folder: Path) -> list[Kept]:
     return [_kept(store, number) for number in numbers]
 
 
-def _kept(store: Store, number: int) -> Kept:
+def _kept(store: Store, number: int) -> CheckpointSummary:
     nbytes = store.nbytes(number)
     try:
         content = store.read(number).content
     except (OSError, ValueError) as error:
-        return Kept(number, nbytes, restorable=False, why=str(error))
-    return Kept(
+        return CheckpointSummary(number, nbytes, restorable=False, why=str(error))
+    return CheckpointSummary(
         number,
         nbytes,
         restorable=True,

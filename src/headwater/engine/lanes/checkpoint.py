@@ -25,7 +25,7 @@ from headwater.data.batch import NO_WATERMARK
 from headwater.data.codec import decode, encode
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import Chain
-from headwater.engine.checkpoint.checkpointer import Checkpointer, Made
+from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
 from headwater.engine.checkpoint.coordinator import Coordinator
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
@@ -73,7 +73,7 @@ class LaneCheckpointer(Checkpointer):
         self._coordinator = Coordinator(len(graph.instances), self.after + 1, float("inf"), self._clock())
         self._said = queue.SimpleQueue()
         self._begun, self._final = self.after, None
-        self.made = Made(str(folder))
+        self.made = CheckpointCounts(str(folder))
         self.say: Say = lambda said: None  #: to who decides
 
     def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
@@ -207,7 +207,7 @@ class LanesCheckpointer:
         self._ended: set[int] = set()  #: lanes that have nothing left to do
         self._final = False  #: whether the last one has begun
         self._began_s = 0.0
-        self.made = Made(str(folder), None if self._found is None else self._found.number)
+        self.made = CheckpointCounts(str(folder), None if self._found is None else self._found.number)
         self.made.restored = None if self._found is None else _waiting(self._found)
 
     def _check(self, found: Checkpoint, *, allow_dropped: bool) -> None:

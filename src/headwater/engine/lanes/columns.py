@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from headwater.data.schema import Schema
 from headwater.flow.flow import Flow
 from headwater.flow.pruning import by_declaration, columns_used_by
+from headwater.flow.steps import OutputName
 
 if TYPE_CHECKING:
-    from headwater.engine.lanes.layout import Move, Stream
+    from headwater.engine.lanes.layout import Move
 
 
-def pruned(flow: Flow, moves: list[Move]) -> dict[Stream, Schema]:
+def pruned(flow: Flow, moves: list[Move]) -> dict[OutputName, Schema]:
     """Leave behind what nobody uses where records move, and return the columns of streams that have fewer for it."""
-    schemas: dict[Stream, Schema] = {}
+    schemas: dict[OutputName, Schema] = {}
     by_reader = {reader: move for move in moves for reader in move.readers}
     for step in flow.in_order():
         gone: set[str] = set()  #: of all columns that it was to be given

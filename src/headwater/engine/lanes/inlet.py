@@ -10,7 +10,7 @@ from headwater.data.schema import Schema
 from headwater.engine.lanes.ring import BARRIER, Bell, Message, Path
 from headwater.flow.endpoints import Reject
 
-_NOTHING = Batch.mark(NO_WATERMARK)
+_NOTHING = Batch.of_watermark(NO_WATERMARK)
 
 
 class Inlet:
@@ -140,5 +140,5 @@ class _AsTheyCome(_Barred):
 def _stamped(message: Message, watermark: int) -> Batch:
     batch = message.batch
     if batch is None:
-        return Batch.mark(watermark)
+        return Batch.of_watermark(watermark)
     return Batch(batch.columns, batch.length, batch.stamps, watermark)  # the sender's own may have gone elsewhere too

@@ -17,14 +17,13 @@ from headwater.errors import RunError
 from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept, partitioning_of
-from headwater.flow.steps import EventTime, Input, Read, Step, Write
+from headwater.flow.steps import EventTime, Input, OutputName, Read, Step, Write
 
 #: Where a step runs: in every lane on the blocks that the lane has, in every lane on its keys, or in lane 0 alone.
 Where = Literal["blocks", "key", "one"]
 To = Literal[
     "key", "one", "all"
 ]  #: Where records move to: to the lane of their key, to lane 0, or each of them to every lane
-Stream = tuple[str, str]  #: a step and one of its outputs
 
 
 @dataclass(slots=True)
@@ -32,7 +31,7 @@ class Move:
     """A stream that moves between lanes, on its way to inputs that want it the same way."""
 
     number: int
-    stream: Stream
+    stream: OutputName
     given: Input
     from_where: Where
     to_where: To
@@ -53,7 +52,7 @@ class Layout:
     #: steps that run in lane 0 although they could be anywhere, since they take or give what is only there
     why_one: dict[str, str]
     #: the columns that streams have where not all of them moved along
-    schemas: dict[Stream, Schema] = field(default_factory=dict)
+    schemas: dict[OutputName, Schema] = field(default_factory=dict)
 
     def schema(self, given: Input) -> Schema:
         """Return the columns that an input has in lanes."""
@@ -91,7 +90,7 @@ class _Planner:
         self.letters = flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
         self.where: dict[str, Where] = {}
         self.held: dict[
-            Stream, tuple[str, ...]
+            OutputName, tuple[str, ...]
         ] = {}  #: the key columns by which a stream is spread, under its own names
         self.moves: list[Move] = []
         self.why: dict[str, str] = {}
@@ -106,7 +105,7 @@ class _Planner:
         return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves))
 
     def _place(self, step: Step) -> None:
-        place = self.parts[step.name].place
+        place = self.parts[step.name].role
         if step.is_source:
             self.where[step.name] = "blocks"
             self._pass_on(step, None)
@@ -216,7 +215,7 @@ class _Planner:
             given.keys
             for name in sorted(self.flow.reached_from(step.name))
             for given in self.flow.steps[name].inputs
-            if self.parts[name].place == "keyed" and given.keys
+            if self.parts[name].role == "keyed" and given.keys
         ]
         for keys in wanted:
             fits = all(key in given.schema and given.schema[key] != "any" for given in step.inputs for key in keys)
@@ -229,7 +228,7 @@ class _Planner:
         for port in step.outputs:
             there = kept(step, port, names)
             for reader in self.flow.readers_of(step.name, port):
-                place = self.parts[reader.name].place
+                place = self.parts[reader.name].role
                 if place == "sink":
                     continue
                 if there is None:
@@ -247,7 +246,7 @@ class _Planner:
         self.where[step.name] = where
         held = {self.held.get((given.step, given.port)) for given in step.inputs}
         names = held.pop() if len(held) == 1 else None
-        if self.parts[step.name].place == "keyed":  # by the same columns under other names, perhaps
+        if self.parts[step.name].role == "keyed":  # by the same columns under other names, perhaps
             names = self.held.get((step.inputs[0].step, step.inputs[0].port))
         self._pass_on(step, names)
 

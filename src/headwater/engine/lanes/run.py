@@ -30,6 +30,7 @@ from headwater.errors import RunError
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
+from headwater.run import outcome
 
 if TYPE_CHECKING:
     from headwater.engine.lanes.checkpoint import LaneCheckpointer, LanesCheckpointer, Word
@@ -153,11 +154,7 @@ class LanesRun:
             return None
         if self._keeping_thread is not None:
             self._keeping_thread.join()
-        report = self.report()
-        if self.error is not None:
-            self.error.report = report
-            raise self.error
-        return report
+        return outcome(self.report(), self.error)
 
     def _fail(self, error: RunError) -> None:
         if self.error is None:

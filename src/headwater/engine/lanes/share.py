@@ -21,13 +21,13 @@ from headwater.errors import RunError
 from headwater.flow.endpoints import Reject, Source
 from headwater.flow.ranges import Offset, Ranges, Sizes, Wanted, ranges_of
 
-_NOTHING = Batch.mark(NO_WATERMARK)
+_NOTHING = Batch.of_watermark(NO_WATERMARK)
 _ROOM = 2**16  #: bytes for an offset
 _HEAD = Struct("<qq")  #: the number of the next block, and the bytes of the offset behind it
 _RECORD_BYTES = 128  #: what a record of a file is taken to have, to read about as many as are asked for
 
 
-class Place:
+class SharedPosition:
     """Where a source is to be read next, which all lanes share; opened before they part.
 
     The lock is a record lock of the system: one of a lane that died is free.
@@ -79,7 +79,7 @@ class Place:
 class Share:
     """The source as one lane reads it."""
 
-    def __init__(self, source: Source, ranges: Ranges, place: Place) -> None:
+    def __init__(self, source: Source, ranges: Ranges, place: SharedPosition) -> None:
         self.source, self.ranges, self.place = source, ranges, place
 
     @property
@@ -98,7 +98,7 @@ class Share:
 class ShareReader:
     """Reads blocks that no other lane reads; the watermark of each is its number."""
 
-    def __init__(self, ranges: Ranges, place: Place, reject: Reject) -> None:
+    def __init__(self, ranges: Ranges, place: SharedPosition, reject: Reject) -> None:
         self._ranges, self._place, self._reject = ranges, place, reject
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
@@ -115,7 +115,7 @@ class ShareReader:
         pieces = self._ranges.cut(at, end)
         batches = [batch for piece in pieces for batch in self._ranges.batches(piece, self._reject) if batch.length]
         if not batches:
-            return Batch.mark(block)
+            return Batch.of_watermark(block)
         read = batches[0] if len(batches) == 1 else concat_batches(batches)
         return Batch(read.columns, read.length, read.stamps, block)
 
@@ -123,13 +123,13 @@ class ShareReader:
         """Nothing to release: each range is opened and closed by itself."""
 
 
-def shared(source: Source) -> tuple[Ranges, Place] | None:
+def shared(source: Source) -> tuple[Ranges, SharedPosition] | None:
     """Return how a source is read side by side, and the place where that begins; None if it cannot be, or does not pay."""
     ranges = ranges_of(source, Wanted(_sizes(1), together=True))
     if ranges is None:
         return None
     start = ranges.start()
-    return (ranges, Place(start)) if ranges.quick_to_cut else None
+    return (ranges, SharedPosition(start)) if ranges.quick_to_cut else None
 
 
 def _sizes(records: int) -> Sizes:

@@ -11,7 +11,7 @@ from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.layout import Layout, To, Where
 from headwater.engine.lanes.outlet import How, Outlet
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
-from headwater.engine.lanes.share import Place, Share, shared
+from headwater.engine.lanes.share import Share, SharedPosition, shared
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.ranges import Ranges
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
@@ -89,7 +89,7 @@ class Wiring:
         self._flow = layout.flow
         everywhere, first = range(lanes), range(1)
         of: dict[Where | To, Sequence[int]] = {"blocks": everywhere, "key": everywhere, "one": first, "all": everywhere}
-        self._shares: dict[str, tuple[Ranges, Place]] = {}
+        self._shares: dict[str, tuple[Ranges, SharedPosition]] = {}
         self._of_source: dict[str, Crossing] = {}
         for step in self._flow.steps.values():
             if isinstance(step.kind, Read) and layout.where[step.name] == "blocks":

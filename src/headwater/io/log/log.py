@@ -19,7 +19,7 @@ from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import HEAD, MOST_BYTES
 from headwater.io.log.mark import Mark
 from headwater.io.log.reader import SYNCED, Reader, Trouble
-from headwater.io.log.recovery import Found
+from headwater.io.log.recovery import SegmentContents
 from headwater.io.log.sealed import Sealed
 from headwater.io.log.segment import Segment, leftovers, listed
 from headwater.io.log.tail import Tail
@@ -231,7 +231,7 @@ class Log:
         self.look_again()
         self._publish()
 
-    def _tell(self, segment: Segment, found: Found) -> None:
+    def _tell(self, segment: Segment, found: SegmentContents) -> None:
         file = f"{self._folder}/{segment.name}"
         for hole in found.lost:
             self.troubles.append(Trouble(file, *hole))

@@ -16,7 +16,7 @@ class Hole(NamedTuple):
     stop: int
 
 
-class Found(NamedTuple):
+class SegmentContents(NamedTuple):
     """What a segment holds, as far as it can be trusted."""
 
     entries: list[Entry]
@@ -28,7 +28,7 @@ class Found(NamedTuple):
     cut_entries: int  #: whole ones among these
 
 
-def examine(data: bytes, salt: int, first: int, known_safe: int) -> Found:
+def examine(data: bytes, salt: int, first: int, known_safe: int) -> SegmentContents:
     """Read a segment to its end.
 
     Entries that were said to be safe count even if one before them is damaged. The others count up to the first damage:
@@ -42,13 +42,13 @@ def examine(data: bytes, salt: int, first: int, known_safe: int) -> Found:
     for number, (entry, start, end) in enumerate(found):
         if first_of(entry) > position or start > at:
             if position >= safe:
-                return Found(entries, at, position, safe, lost, len(data) - at, len(found) - number)
+                return SegmentContents(entries, at, position, safe, lost, len(data) - at, len(found) - number)
             lost.append(Hole(at, position, first_of(entry)))
         entries.append(entry)
         position, at = entry.position + 1, end
     if position < safe:
         lost.append(Hole(at, position, safe))
-    return Found(entries, at, max(position, safe), safe, lost, len(data) - at, 0)
+    return SegmentContents(entries, at, max(position, safe), safe, lost, len(data) - at, 0)
 
 
 def whole(data: bytes, salt: int, first: int) -> Iterator[tuple[Entry, int, int]]:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from headwater.io.log.disk import Disk
 from headwater.io.log.entry import Entry, packed
-from headwater.io.log.recovery import Found, examine
+from headwater.io.log.recovery import SegmentContents, examine
 from headwater.io.log.segment import FRESH, Segment, generation, remove
 
 
@@ -37,7 +37,7 @@ class Tail:
         self.end = self.synced = position
         self.begin()
 
-    def resume(self, last: Segment, known_safe: int) -> Found:
+    def resume(self, last: Segment, known_safe: int) -> SegmentContents:
         """Go on behind the last segment, after a crash or a clean end; return what was found in it."""
         fd = self._disk.open(f"{self._folder}/{last.name}", create=True)
         self._use(fd, last, self._disk.size(fd))

@@ -19,7 +19,7 @@ from headwater.io.mqtt.client import Client
 from headwater.io.mqtt.packets import Hello, ProtocolError, Welcome
 from headwater.io.mqtt.reasons import is_passing, refusal
 from headwater.io.mqtt.sender import Sender
-from headwater.io.mqtt.transport import Receiver, Transport, load_kernels, tls_context
+from headwater.io.mqtt.transport import Incoming, Transport, load_kernels, tls_context
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class Connection:
 
     def _serve(self, transport: Transport) -> None:
         """Receive and send until something ends it."""
-        receiver = Receiver(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
+        receiver = Incoming(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
         sender = Sender(transport, self._client)
         with self.changed:
             self._sender = sender
@@ -215,7 +215,7 @@ class Connection:
                 self.flush()
             self._keep_alive(sender, bool(room))
 
-    def _take(self, receiver: Receiver) -> int:
+    def _take(self, receiver: Incoming) -> int:
         """Hand on what was received, up to what breaks the rules; return how many messages there were."""
         with self.changed:
             messages = 0

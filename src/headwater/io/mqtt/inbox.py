@@ -123,10 +123,10 @@ class Inbox:
                 self._handed.appendleft(Handed(handed.position, handed.session, rest))
                 messages = messages.rows(0, len(messages) - beyond)
             if handed.session == self._session:
-                told.append(self.told(messages, connected=connected))
+                told.append(self.acknowledgements(messages, connected=connected))
         return b"".join(told)
 
-    def told(self, messages: Received, *, connected: bool = True) -> bytes:
+    def acknowledgements(self, messages: Received, *, connected: bool = True) -> bytes:
         """Return the acknowledgements of these messages, or keep in mind that there is nobody to tell."""
         qos = messages.flags >> 1 & 3
         rows = np.flatnonzero(qos)
@@ -160,7 +160,7 @@ class Inbox:
             if flags & DUPLICATE and expected is not None and expected == message.payloads.bytes_list()[0]:
                 keep[row] = False
                 if self._done.pop(number, None) is not None:
-                    answers += self.told(message)
+                    answers += self.acknowledgements(message)
                 elif not flags & SUSPECT:  # it was acknowledged since the broker came back, and has its answer
                     self.states[number] = FREE
             elif flags & SUSPECT:  # its number holds for another message now

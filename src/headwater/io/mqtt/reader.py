@@ -165,7 +165,7 @@ class MqttReader:
         if not strange:
             return received
         for row in strange:
-            self._connection.send(self._inbox.told(received.rows(row, row + 1)))
+            self._connection.send(self._inbox.acknowledgements(received.rows(row, row + 1)))
         return received.at(np.delete(np.arange(len(received)), strange))
 
     def _acknowledge(self, position: int) -> None:

@@ -100,7 +100,7 @@ class Transport:
         self._socket.close()
 
 
-class Receiver:
+class Incoming:
     """Cuts the bytes that one connection brings into packets.
 
     `states` is what is known of packet numbers, which outlives the connection. A packet's length is

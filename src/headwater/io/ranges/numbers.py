@@ -17,7 +17,7 @@ from headwater.flow.duration import microseconds
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges, Wanted
 from headwater.io.clock import SteadyClock
-from headwater.io.open_loop import Take
+from headwater.io.open_loop import RecordsFrom
 from headwater.io.paced import PacedSource
 from headwater.io.text_file import ignore
 
@@ -34,7 +34,7 @@ class NumberRanges(Ranges):
         self._key = uuid4().hex
         self._total = 0
         self._since_ns: int | None = None
-        self._loaded: Take | None = None  #: before processes part that read together
+        self._loaded: RecordsFrom | None = None  #: before processes part that read together
         self._rejected: list[tuple[str, str]] = []  #: then
 
     def start(self) -> Offset:
@@ -119,7 +119,7 @@ class NumberRanges(Ranges):
         due_s: Array = np.minimum(self.source.pace.rate.when(numbers), _NEVER_S)
         return due_s
 
-    def _taken(self, reject: Reject, *, fresh: bool) -> Take:
+    def _taken(self, reject: Reject, *, fresh: bool) -> RecordsFrom:
         """Return what hands out records, the same as in this process's last task: it may hold what was loaded."""
         if fresh or self._key not in _takers:
             while len(_takers) >= _KEPT:
@@ -128,5 +128,5 @@ class NumberRanges(Ranges):
         return _takers[self._key]
 
 
-_takers: dict[str, Take] = {}
+_takers: dict[str, RecordsFrom] = {}
 _KEPT = 4

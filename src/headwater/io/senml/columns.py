@@ -16,7 +16,7 @@ from headwater.errors import FlowError
 from headwater.io.senml.form import Form, form_of, read_form
 from headwater.io.senml.scan import gather_spans, scan
 
-Kind = Literal["float", "text"]
+ValueType = Literal["float", "text"]
 
 _LATEST_MS = 2**63 // 1000 - 1  # epoch microseconds must fit an int64
 
@@ -60,7 +60,7 @@ class SenmlParser:
     ['', "base time 'bt' is missing or not a whole number of milliseconds"]
     """
 
-    def __init__(self, fields: Mapping[str, Kind]) -> None:
+    def __init__(self, fields: Mapping[str, ValueType]) -> None:
         if not 0 < len(fields) <= 62:
             raise FlowError(f"a SenML parser reads 1 to 62 fields; got {len(fields)}")
         self.fields = dict(fields)

@@ -13,7 +13,7 @@ from headwater.flow.endpoints import Source, check_source
 from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
 from headwater.io.receiving import Receiver
 from headwater.spark.native import NativeSource, reads
-from headwater.spark.sources.control import Control
+from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.logged import LoggedRanges
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Feed:
     """
 
     rows: DataFrame
-    _control: Control
+    _control: SourceControl
     _receiver: Receiver | None
     _temporary: Path | None
     _backlog: NativeSource | None = None  #: which cannot tell its end, and is to be read up to what it holds
@@ -101,7 +101,7 @@ def open_source(
     native = reads(source)
     ranges = None if native else ranges_of(source, Wanted(sizes, columns, at_once=available_now))
     folder, temporary = _folder(checkpoint, step_index, lasting=not (native or ranges))
-    control = Control(folder)
+    control = SourceControl(folder)
     receiver = None
     if native is not None:
         control.clear()

@@ -10,7 +10,7 @@ _PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EndRequest:
     """What the driver wants: to pause for a later run, or to end; records that were due by a moment still count."""
 
     pause: bool = False
@@ -18,13 +18,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """The control about one source, in a folder."""
+class SourceControl:
+    """What is said about one source, in a folder."""
 
     folder: Path
 
     def clear(self) -> None:
-        """Take all control back."""
+        """Take back all that was said."""
         for path in (self._end, self._begun):
             path.unlink(missing_ok=True)
 
@@ -40,12 +40,12 @@ class Control:
         """Tell the driver that reading begins."""
         _write(self._begun, str(time.time_ns()))
 
-    def told(self) -> Told | None:
+    def request(self) -> EndRequest | None:
         """Return what the driver has told; None if nothing yet."""
         text = _read(self._end)
         if text is None:
             return None
-        return Told(pause=True) if text == _PAUSE else Told(until_ns=int(text) if text else None)
+        return EndRequest(pause=True) if text == _PAUSE else EndRequest(until_ns=int(text) if text else None)
 
     def begun_ns(self) -> int | None:
         """Return when reading began; None if it has not."""

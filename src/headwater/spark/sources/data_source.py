@@ -19,7 +19,7 @@ from headwater.flow.ranges import Offset, Ranges
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.broadcast import received, send
 from headwater.spark.envelope import ROW, Row
-from headwater.spark.sources.control import Control, Told
+from headwater.spark.sources.control import EndRequest, SourceControl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.i
 
 
 def rows_of(
-    spark: SparkSession, step: str, ranges: Ranges, begin: Offset, prefix: Prefix, control: Control
+    spark: SparkSession, step: str, ranges: Ranges, begin: Offset, prefix: Prefix, control: SourceControl
 ) -> DataFrame:
     """Return the rows of a source that begins at an offset; once `control` says so, it counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
@@ -64,7 +64,7 @@ def rows_of(
 class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
 
-    def __init__(self, step: str, sent: Path, begin: Offset, control: Control) -> None:
+    def __init__(self, step: str, sent: Path, begin: Offset, control: SourceControl) -> None:
         self._step, self._sent, self._begin, self._control = step, sent, begin, control
         self._has_begun = False
 
@@ -84,7 +84,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         """Return how far the next micro-batch reads."""
         if start["ended"]:
             return start
-        told = self._control.told()  # before looking for records, lest some slip in between
+        told = self._control.request()  # before looking for records, lest some slip in between
         end = self._advanced(start, told)
         if not self._has_begun:
             self._control.begin()
@@ -92,7 +92,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         ended = told is not None and not told.pause and end == start
         return {**start, "ended": True} if ended else end
 
-    def _advanced(self, start: Offset, told: Told | None) -> Offset:
+    def _advanced(self, start: Offset, told: EndRequest | None) -> Offset:
         if told is None:
             return self._ranges.advance(start)
         return start if told.pause else self._ranges.finish(start, told.until_ns)
@@ -130,7 +130,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         if letters:
             yield DEAD, concat_batches(letters)
         if ends:
-            yield 0, Batch.mark(END)
+            yield 0, Batch.of_watermark(END)
 
     def _read(self, piece: Any, reject: Reject) -> Iterator[Batch]:
         """Read a piece; what breaks in a user's own source is told as the engine does, with the line."""

@@ -10,14 +10,14 @@ from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges
 from headwater.spark.envelope import Row
 from headwater.spark.frames import LAST
-from headwater.spark.sources.control import Control
+from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def with_end(spark: SparkSession, rows: DataFrame, step: str, prefix: Prefix, control: Control) -> DataFrame:
+def with_end(spark: SparkSession, rows: DataFrame, step: str, prefix: Prefix, control: SourceControl) -> DataFrame:
     """Return the rows of a source, and behind them, once `control` says so, those that say that it has ended."""
     nothing = _Nothing()
     return rows.union(rows_of(spark, step, nothing, nothing.start(), _behind(prefix), control))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import FlowError
 from headwater.flow.ranges import Sizes
 from headwater.spark.frames import Frame, rows_of_frame
-from headwater.spark.sources.control import Control
+from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix
 from headwater.spark.sources.ending import with_end
 
@@ -44,7 +44,7 @@ class FrameReading:
                 "spark.readStream"
             )
 
-    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
         """Return its rows."""
         read = rows_of_frame(self._source, tuple(self._source.schema), prefix)
         return with_end(spark, read, step, prefix, control)

@@ -19,7 +19,7 @@ from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.envelope import ROW
-from headwater.spark.sources.control import Control
+from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
 from headwater.spark.sources.ending import with_end
 
@@ -55,7 +55,7 @@ class KafkaReading:
             raise FlowError(f"the key of {source} is for writing; records that are read have the columns of the schema")
         _check_answers(source)
 
-    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: Control, sizes: Sizes) -> DataFrame:
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
         """Return the rows of the topic."""
         source = self._source
         options = {
@@ -79,7 +79,7 @@ class KafkaReading:
 
 
 def rows_from(
-    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, control: Control
+    spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, control: SourceControl
 ) -> DataFrame:
     """Return the rows of what the connector has read."""
     read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(

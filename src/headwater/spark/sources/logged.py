@@ -58,7 +58,7 @@ class LoggedRanges(Ranges):
                 if port == DEAD:
                     for letter in batch.rows():
                         reject(letter["record"], letter["error"])
-                    yield Batch.mark(batch.watermark)
+                    yield Batch.of_watermark(batch.watermark)
                 else:
                     yield batch
 

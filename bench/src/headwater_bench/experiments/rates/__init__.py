@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.contract import Contract
-from headwater.rate.grade import found
+from headwater.rate.grade import grade_here
 from headwater_bench.experiments.rates import admission, burst, cost, hostile, isolation, scaling
 from headwater_bench.experiments.rates.lap import BOUND_S, home
 from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
@@ -55,7 +55,7 @@ def run(quick: bool = False, output: Path | None = None, *, only: Sequence[str] 
     for name in chosen:
         if name not in PARTS:
             raise RunError(f"there is no part {name!r}; parts are {listed(PARTS)}{suggestion(name, PARTS)}")
-    grade = found()
+    grade = grade_here()
     answer: dict[str, Any] = {
         "machine": machine(),
         "load": round(os.getloadavg()[0], 1),

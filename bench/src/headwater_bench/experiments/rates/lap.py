@@ -24,7 +24,7 @@ import msgspec
 from headwater.clock import now_ns
 from headwater.errors import RateError, RunError
 from headwater.rate.client import connected
-from headwater.rate.grade import found
+from headwater.rate.grade import grade_here
 
 SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "serverless")
 BOUND_S = 0.05
@@ -130,7 +130,7 @@ class Started:
         self._process.communicate()
         self._said.close()
         if self.lap.forced:
-            found().release(forced_group(self.pid))
+            grade_here().release(forced_group(self.pid))
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ from headwater.data.schema import Schema
 from headwater.flow import Flow
 from headwater.flow.endpoints import Delivery, Reject
 from headwater.flow.identity import Identity
-from headwater.io.open_loop import OpenLoop, OpenLoopReader, Take
+from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
 from headwater.io.paced import PacedSource
 from headwater.io.rates import Pieces
 from headwater_bench.riot.etl import INSTANCES as ETL
@@ -60,7 +60,7 @@ class Offered(PacedSource):
         """Which messages they are."""
         return {"data set": "CITY", "seed": 1}
 
-    def numbered(self, reject: Reject) -> tuple[Take, int]:
+    def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Make the messages, once, before they are due."""
         return generated("CITY", _PREPARED_HZ).numbered(reject)
 
@@ -75,7 +75,7 @@ class Offered(PacedSource):
 
 
 class _Reader(OpenLoopReader):
-    def __init__(self, source: Offered, take: Take, position: int | None, most: int) -> None:
+    def __init__(self, source: Offered, take: RecordsFrom, position: int | None, most: int) -> None:
         super().__init__(take, source.schema, source.pace, position, most)
         self._source = source
 

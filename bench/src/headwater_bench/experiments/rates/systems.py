@@ -18,7 +18,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.admission import lane_options
 from headwater.rate.estimate import cores, tick_of
-from headwater.rate.grade import found
+from headwater.rate.grade import grade_here
 from headwater.rate.ledger import Reservation
 from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, forced_group
@@ -74,7 +74,7 @@ def _forced(lap: Lap, contract: Contract, profile: Profile | None, flow: Flow) -
         raise RateError("a lane that is forced in needs a profile with a demand")
     wanted = cores(demand, contract.rate_hz, tick_of(contract))
     pid = os.getpid()
-    found().protect(Reservation(forced_group(pid), flow.name, contract, wanted, pid, 0))
+    grade_here().protect(Reservation(forced_group(pid), flow.name, contract, wanted, pid, 0))
     return Embedded(engine.start(flow, **lane_options(contract)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,8 @@ from headwater.data.decimal import read_decimal
 from headwater.data.hashing import TextArrays, TextColumn
 from headwater.data.jit import kernel
 from headwater.errors import FlowError
+from headwater.io.senml.columns import ValueType
 from headwater.io.senml.scan import gather_spans
-
-Kind = Literal["float", "text"]
 
 _COMMA, _RETURN = 44, 13
 _SPAN, _TOO_FEW, _TOO_MANY, _NOT_A_NUMBER = 0, 1, 2, 3
@@ -40,7 +39,7 @@ class CsvSplitter:
     (array([2.5, 0. ]), ['', 'expected 3 columns; got fewer'])
     """
 
-    def __init__(self, names: Sequence[str], wanted: Mapping[str, Kind]) -> None:
+    def __init__(self, names: Sequence[str], wanted: Mapping[str, ValueType]) -> None:
         unknown = [name for name in wanted if name not in names]
         if unknown or len(set(names)) != len(names):
             raise FlowError(f"CSV columns are {list(names)}, each once; wanted {list(wanted)}")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NoReturn
+from typing import NoReturn
 from xml.parsers import expat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater.data.hashing import TextArrays, TextColumn
-
-Kind = Literal["float", "text"]
+from headwater.io.senml.columns import ValueType
 
 
 class XmlParser:
@@ -28,7 +27,7 @@ class XmlParser:
     (array([8.5, 0. ]), array([60000,     0]), ['', "'temp' is missing"])
     """
 
-    def __init__(self, fields: Mapping[str, Kind]) -> None:
+    def __init__(self, fields: Mapping[str, ValueType]) -> None:
         self.fields = dict(fields)
 
     def parse(
