@@ -20,8 +20,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
 
-# Two at a time, file by file: half of them wait for brokers, child processes and Spark.
-PYTEST := -m pytest -n 2 --dist loadfile
+# Two at a time, file by file: half of them wait for brokers, child processes and Spark. In the order of tests/conftest.py,
+# not by the number of tests, which would leave the longest for the end.
+PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
 test: test-core test-spark

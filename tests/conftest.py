@@ -1,3 +1,4 @@
+import os
 import sys
 import threading
 import time
@@ -22,6 +23,21 @@ ON_SPARK = (
     ROOT / "src" / "headwater" / "spark",
     ROOT / "bench" / "src" / "headwater_bench" / "mllib",
 )
+#: files of few tests that take long, which two workers share out best when they begin with them
+LONG = {
+    "test_cluster.py",
+    "test_docs.py",
+    "test_end.py",
+    "test_kafka.py",
+    "test_kill.py",
+    "test_session.py",
+    "test_site.py",
+}
+
+#: for every Java that a test starts, and that is gone before better code would pay: half the processor time of them all
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(name, _SHORT_LIVED)
 
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -33,8 +49,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or any(item.path.is_relative_to(folder) for folder in ON_SPARK):
             item.add_marker("spark")
-    # last: beside the threads of a Spark session no lanes can be forked, in this process
-    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+    # Spark last: beside the threads of its session no lanes can be forked, in this process. Of the rest the long ones first.
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is not None, item.path.name not in LONG))
 
 
 @pytest.fixture(autouse=True)

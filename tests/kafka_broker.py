@@ -35,7 +35,7 @@ def broker(folder):
         port, control = one.getsockname()[1], two.getsockname()[1]
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(port=port, control=control, folder=folder))
-    command = [java.find().home / "bin" / "java", "-Xmx512m", "-cp", f"{JARS}/*"]
+    command = [java.find().home / "bin" / "java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
     with (folder / "broker.log").open("wb") as said:
         given = {"stdout": said, "stderr": said}
         formatting = [*command, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", settings]

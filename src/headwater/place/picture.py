@@ -26,7 +26,7 @@ def draw(placement: Placement, path: str | Path) -> None:
     figure = Figure(figsize=(2.2 + 1.5 * (max(depth) + 1), 1.2 + 0.75 * len(hosts)), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
-    _bands(axes, placement, hosts, max(depth))
+    _bands(axes, placement, hosts)
     place = _positions(problem, depth, [row[int(d)] for d in placement.device])
     seconds = placement.score.stream_s
     ends = placement.device[problem.stream_from], placement.device[problem.stream_to]
@@ -59,7 +59,7 @@ def draw(placement: Placement, path: str | Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _bands(axes: Any, placement: Placement, hosts: list[int], deepest: int) -> None:
+def _bands(axes: Any, placement: Placement, hosts: list[int]) -> None:
     net = placement.problem.net
     for i, d in enumerate(hosts):
         cloud = bool(net.is_cloud[net.class_of[d]])
