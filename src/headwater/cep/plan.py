@@ -22,9 +22,9 @@ from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggregate
 from headwater.flow.stream import Stream
-from headwater.operators.batch_window import TumblingPlan
+from headwater.operators.batch_window import BatchWindowPlan
 from headwater.operators.merge import MergePlan
-from headwater.operators.sliding_window import SlidingPlan
+from headwater.operators.sliding_window import SlidingWindowPlan
 
 TYPES: dict[str, Type] = {
     "int": "int", "long": "int", "float": "float", "double": "float", "bool": "bool", "string": "text", "object": "any",
@@ -325,12 +325,12 @@ class Planner:
             common["groups"] = tuple(g for g in groups if g not in own)
             if (common["groups"] and window.kind != "time") or (lag is None and window.kind != "length"):
                 common["result_time"] = None  # the last record of a group may be of any age when the batch ends
-            plan: Any = TumblingPlan(
+            plan: Any = BatchWindowPlan(
                 kind=window.kind, size=window.size, keys=own, projection=selection.projection(left), **common
             )
         else:
             limit, span = (window.size, 0) if window.kind == "length" else (0, window.size)
-            plan = SlidingPlan(
+            plan = SlidingWindowPlan(
                 limit=limit, span_us=span, keys=keys, projection=selection.projection(stream.schema), **common
             )
         return self.add_step(name, plan, [(stream, keys)], selection.out)

@@ -31,7 +31,7 @@ _NONE = -(2**63)
 
 
 @dataclass(frozen=True)
-class TumblingPlan:
+class BatchWindowPlan:
     """Batches of `size` records, of `size` microseconds from the first record on, or up to a gap of `size` microseconds."""
 
     given: Schema
@@ -46,9 +46,9 @@ class TumblingPlan:
     lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
     result_time: str | None = None  #: the column of the results' event time
 
-    def __call__(self) -> TumblingOperator:
+    def __call__(self) -> BatchWindowOperator:
         """Make a new operator."""
-        return TumblingOperator(self)
+        return BatchWindowOperator(self)
 
     @property
     def delay_us(self) -> int:
@@ -61,12 +61,12 @@ class TumblingPlan:
         return f"{self.kind} batch"
 
 
-class TumblingOperator(Operator):
+class BatchWindowOperator(Operator):
     """Aggregates batch by batch. A cell is one group in one batch; cells of open batches are carried over."""
 
     stateless = False
 
-    def __init__(self, plan: TumblingPlan) -> None:
+    def __init__(self, plan: BatchWindowPlan) -> None:
         self._plan = plan
         self._select = plan.projection.runner(plan.step)
         self._windows = KeySlots(plan.given, plan.keys)

@@ -30,7 +30,7 @@ _KIND = "sliding query window"
 
 
 @dataclass(frozen=True)
-class SlidingPlan:
+class SlidingWindowPlan:
     """A window over the last `limit` records, or those of the last `span_us`, or without both all so far."""
 
     given: Schema
@@ -45,9 +45,9 @@ class SlidingPlan:
     lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
     result_time: str | None = None  #: the column of the results' event time
 
-    def __call__(self) -> SlidingOperator:
+    def __call__(self) -> SlidingWindowOperator:
         """Make a new operator."""
-        return SlidingOperator(self)
+        return SlidingWindowOperator(self)
 
     @property
     def __name__(self) -> str:
@@ -55,12 +55,12 @@ class SlidingPlan:
         return "sliding window" if self.limit or self.span_us else "running aggregate"
 
 
-class SlidingOperator(Operator):
+class SlidingWindowOperator(Operator):
     """Gives each record the aggregates of its group over the window that ends with it."""
 
     stateless = False
 
-    def __init__(self, plan: SlidingPlan) -> None:
+    def __init__(self, plan: SlidingWindowPlan) -> None:
         self._plan = plan
         self._select = plan.projection.runner(plan.step)
         self._windows = KeySlots(plan.given, plan.keys)
@@ -239,7 +239,7 @@ class SlidingOperator(Operator):
 
     def _keep(self, stay: Array) -> None:
         """Start over with these groups alone."""
-        rest = SlidingOperator(self._plan)
+        rest = SlidingWindowOperator(self._plan)
         if self._kept:
             live = self._live()
             live = live[np.isin(self._nodes["group"][live], stay)]
