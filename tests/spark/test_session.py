@@ -124,6 +124,20 @@ def test_the_session_suits_a_small_machine(spark):
         session("local[3]")
 
 
+def test_python_workers_are_forked_with_what_tasks_need(spark):
+    def told(tables):
+        import os
+        from pathlib import Path
+
+        import pyarrow as pa
+
+        for table in tables:
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+            yield pa.RecordBatch.from_pylist([{"daemon": parent[2]}] * table.num_rows)
+
+    assert spark.range(1).mapInArrow(told, "daemon string").first().daemon == "headwater.spark.daemon"
+
+
 STARTED_WITH = "from headwater.spark.session import session; session('local[1]', {settings}); print('started')"
 
 

@@ -4,10 +4,10 @@
 steps of a stage, `executor` runs them, `exits` is where their records leave and `envelope` what moves between stages;
 none of these needs Spark. `broadcast` brings a flow to workers, `keyed` makes stages Spark's operators, `running` is a
 run, `tally` its counts, `progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`,
-`gateway`, `interpreter`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what declares
-itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's Columns of
-expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and `batched`
-is for those that are no streams.
+`gateway`, `interpreter`, `daemon`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what
+declares itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's
+Columns of expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and
+`batched` is for those that are no streams.
 """
 
 from __future__ import annotations

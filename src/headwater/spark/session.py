@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import RunError
-from headwater.spark import java, niofs
+from headwater.spark import daemon, java, niofs
 from headwater.spark.gateway import JavaSide, java_side, launch
 from headwater.spark.interpreter import launcher
 from headwater.spark.master import SECRETIVE, check_answers
@@ -105,6 +106,7 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
+        chosen["spark.python.daemon.module"] = daemon.MODULE
         chosen |= _fast_files(found)
     else:
         chosen["spark.sql.shuffle.partitions"] = "8"  # Spark's own 200 are for tables, not for micro-batches
@@ -136,6 +138,8 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     conf.setIfMissing("spark.app.name", "headwater")
     for name in ("py4j.clientserver", None):  # it uses the root's, too
         logging.getLogger(name).addFilter(_is_news)
+    # while this process waits for Java, it has time to load what it needs of Python
+    Thread(target=daemon.preload, args=daemon.SHARED, name="preload", daemon=True).start()
     side = launch(conf)
     try:
         context = SparkContext(conf=conf, gateway=side.gateway)
