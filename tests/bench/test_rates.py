@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 from headwater.clock import now_ns
 from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Schema
+from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
 from headwater.rate import process
 from headwater_bench.cli.bench import app
-from headwater_bench.experiments.rates import admission, burst, figures, hostile
+from headwater_bench.experiments.rates import admission, burst, cores, figures, hostile
 from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, home, together
 from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
@@ -136,3 +137,14 @@ def test_figures_are_drawn_of_what_was_measured(tmp_path):
 def test_a_part_that_does_not_exist_is_answered_with_those_that_do():
     done = CliRunner().invoke(app, ["rates", "--only", "burts"])
     assert "did you mean 'burst'" in str(done.exception)
+
+
+def test_simulated_machines_promise_in_proportion_to_their_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(cores, "_two_lanes", lambda quick: {})
+    steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 2e-6, 1e-4)}
+    profile = Profile("etl", "here", {"work": StepProfile(2e-6)}, demand=Demand(1e4, 0.0125, 2e-4, steps))
+    profile.write(tmp_path / "etl.json")
+    found = cores.measure(True, {"etl": str(tmp_path / "etl.json")}, tmp_path)
+    assert found["kept"] == 1.0
+    assert found["throughput_over_4_cores"]["80"] == pytest.approx(20, rel=0.1)
+    assert cores.lines(found)[0].split()[-1] == "80"

@@ -337,7 +337,7 @@ def rates(
     as_json: JSON = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="isolation, admission, burst, hostile, scaling or cost; several by repeating"),
+        typer.Option(help="isolation, admission, burst, hostile, scaling, cost or cores; several by repeating"),
     ] = None,
 ) -> None:
     """Do promised rates hold? Storm-RTS's figures here, beside threads, longest queue, Dhalion and serverless."""

@@ -7,7 +7,7 @@ loads      what is offered, and who judges
 lap        one flow under one system, as a process; systems begins it
 dhalion    serverless                                    baselines that were built for this
 scan       who competes
-isolation  admission  burst  hostile  scaling  cost      one question each
+isolation  admission  burst  hostile  scaling  cost  cores      one question each
 figures    pictures and CSV
 """
 
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.contract import Contract
 from headwater.rate.grade import grade_here
-from headwater_bench.experiments.rates import admission, burst, cost, hostile, isolation, scaling
+from headwater_bench.experiments.rates import admission, burst, cores, cost, hostile, isolation, scaling
 from headwater_bench.experiments.rates.lap import BOUND_S, home
 from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
 from headwater_bench.experiments.trial import machine
@@ -46,6 +46,7 @@ PARTS: dict[str, Part] = {
     "hostile": hostile,
     "scaling": scaling,
     "cost": cost,
+    "cores": cores,
 }
 
 

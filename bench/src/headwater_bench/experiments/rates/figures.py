@@ -12,7 +12,13 @@ from headwater_bench.experiments.rows import write_rows
 def write(answer: dict[str, Any], output: Path) -> None:
     """Write a CSV file and a picture of each figure that was made."""
     output.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("isolation", _isolation), ("admission", _admission), ("burst", _burst), ("scaling", _scaling)):
+    for name, draw in (
+        ("isolation", _isolation),
+        ("admission", _admission),
+        ("burst", _burst),
+        ("scaling", _scaling),
+        ("cores", _cores),
+    ):
         if name in answer:
             _rows(name, answer[name], output)
             draw(answer[name], output / f"{name}.png")
@@ -88,6 +94,16 @@ def _scaling(answer: dict[str, Any], path: Path) -> None:
     right.axhline(20, color="#888888", linestyle="--")
     right.set(ylabel="median latency at 70 %, ms", yscale="log")
     _say(fig, "scaling with the rate", answer["paper"], path)
+
+
+def _cores(answer: dict[str, Any], path: Path) -> None:
+    fig, axes = figure(1, 1, 6.5, 4.6)
+    by_cores = {int(cores): value for cores, value in answer["throughput_over_4_cores"].items()}
+    axes[0][0].plot(list(by_cores), list(by_cores.values()), marker="o", label="promised, simulated")
+    axes[0][0].plot(list(by_cores), [cores / 4 for cores in by_cores], "--", color="#888888", label="linear")
+    axes[0][0].set(xlabel="cores", ylabel="throughput over that on 4 cores", xscale="log", yscale="log")
+    axes[0][0].legend(fontsize=8)
+    _say(fig, "what can be promised, by cores", answer["paper"], path)
 
 
 def _bars(name: str, found: dict[str, Any], path: Path) -> None:

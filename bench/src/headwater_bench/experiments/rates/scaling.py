@@ -6,7 +6,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from headwater_bench.experiments.rates.lap import Lap, RefusedError, together
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
+from headwater.rate.estimate import nearest
+from headwater.rate.ledger import LANE
+from headwater_bench.experiments.rates.lap import BOUND_S, Lap, together
 from headwater_bench.experiments.rows import text_table
 
 SYSTEMS = ("promised", "longest_queue", "threads", "dhalion", "serverless")
@@ -50,18 +54,21 @@ def _saturation(flow: str, seconds: int, profiles: dict[str, str], home: Path) -
     return rate_hz
 
 
+def _promisable_hz(profile: str, rate_hz: float) -> float:
+    """Return what one lane can be promised of a rate; the rest is best effort."""
+    demand = Profile.load(Path(profile)).demand
+    assert demand is not None
+    return nearest(demand, Contract(rate_hz, BOUND_S), 0.95 * LANE).rate_hz or rate_hz
+
+
 def _at(
     flow: str, system: str, load: float, rate_hz: float, seconds: int, profiles: dict[str, str], home: Path
 ) -> dict[str, Any]:
-    lap = Lap(flow, system, [(0.0, rate_hz)], seconds, profile=profiles[flow])
-    row: dict[str, Any] = {"flow": flow, "system": system, "load": load, "rate_hz": rate_hz}
-    try:
-        found = together([lap], home)[0]
-    except (
-        RefusedError
-    ) as refused:  # the honest answer at a rate that one lane cannot do: then it runs without a promise
-        found = together([Lap(flow, "unprotected", [(0.0, rate_hz)], seconds)], home)[0]
-        row["refused"] = str(refused)
+    promised_hz = _promisable_hz(profiles[flow], rate_hz) if system == "promised" else rate_hz
+    # without a trial: that is of the promised rate, and more comes
+    lap = Lap(flow, system, [(0.0, rate_hz)], seconds, promise_hz=promised_hz, profile=profiles[flow], trial_s=0.0)
+    found = together([lap], home)[0]
+    row = {"flow": flow, "system": system, "load": load, "rate_hz": rate_hz, "promised_hz": promised_hz}
     return row | {key: found[key] for key in ("rate_kept", "kept", "p50_ms", "p99_ms", "used_cores")}
 
 

@@ -1,0 +1,100 @@
+"""Figures 8 and 9a beyond this machine: how much 4 to 80 cores, and several machines, can promise, in the simulator.
+
+Its parameters are the profiles that were measured here. What one machine shows for real is two lanes against one.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
+from headwater.rate.estimate import nearest
+from headwater.rate.ledger import LANE, Ledger
+from headwater.sim.promises import Offer, play
+from headwater_bench.experiments.rates.lap import BOUND_S
+from headwater_bench.experiments.rows import text_table
+
+CORES = (4, 8, 16, 32, 80)
+MACHINES = (1, 2, 4)
+"""Of four cores each."""
+
+PAPER = "figure 8: Storm-RTS almost linear from 4 to 16 cores; figure 9a: it grows with machines"
+_MOST_HZ = 1e7
+
+
+def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+    """Fill machines with as many lanes as are admitted, each at the highest rate that one may have, beside a busy SCAN."""
+    rows: list[dict[str, Any]] = []
+    for name, path in profiles.items():
+        for cores in CORES:
+            rows.append(
+                {"flow": name, "cores": cores, **_filled(Profile.load(Path(path)), name, cores, 3 if quick else 10)}
+            )
+    by_cores = {cores: _mean([_over_four(rows, row) for row in rows if row["cores"] == cores]) for cores in CORES}
+    return {
+        "throughput_over_4_cores": {str(cores): value for cores, value in by_cores.items()},
+        "throughput_by_machines": {str(count): round(count * by_cores[4], 4) for count in MACHINES},
+        "kept": round(min(row["kept"] for row in rows), 4),
+        "two_lanes_over_one": _two_lanes(quick),
+        "paper": PAPER,
+        "cases": rows,
+    }
+
+
+def _filled(profile: Profile, name: str, cores: int, seconds: int) -> dict[str, Any]:
+    demand = profile.demand
+    assert demand is not None
+    capacity = Ledger(cores).capacity
+    whole = int(capacity / LANE)
+    # the last lane gets what is left, lest figures show by how much lanes happen to miss a number of cores
+    rooms = [LANE] * whole + [capacity - whole * LANE]
+    rates = [nearest(demand, Contract(_MOST_HZ, BOUND_S), 0.999 * room).rate_hz for room in rooms]
+    offers = [Offer(name, Contract(rate_hz, BOUND_S), demand) for rate_hz in rates if rate_hz is not None]
+    played = play(offers, cores=cores, seconds=seconds, competitors=cores)
+    if any(each.refused for each in played):
+        raise AssertionError(f"{name} on {cores} cores: the simulator refuses what should fit: {played}")
+    return {
+        "lanes": len(played),
+        "rate_hz": round(sum(offer.rate_hz * each.done for offer, each in zip(offers, played, strict=True))),
+        "kept": sum(each.kept for each in played) / sum(each.windows for each in played),
+        "p99_ms": round(1e3 * max(each.p99_s for each in played), 2),
+    }
+
+
+def _over_four(rows: list[dict[str, Any]], row: dict[str, Any]) -> float:
+    four = next(each["rate_hz"] for each in rows if each["flow"] == row["flow"] and each["cores"] == CORES[0])
+    return float(row["rate_hz"] / four)
+
+
+def _mean(values: list[float]) -> float:
+    return round(statistics.geometric_mean(values), 4)
+
+
+def _two_lanes(quick: bool) -> dict[str, Any]:
+    """Run ETL in one lane and in two for real, in a process that has no other threads to fork beside."""
+    command = [sys.executable, "-m", "headwater", "bench", "lanes", "--flow", "etl", "--json", "--repeats", "1"]
+    done = subprocess.run(command + (["--quick"] if quick else []), capture_output=True, check=False, timeout=300)
+    if done.returncode:
+        raise AssertionError(f"bench lanes: {done.stderr.decode()[-1000:]}")
+    found = msgspec.json.decode(done.stdout)["etl"]
+    return {key: found[key] for key in ("two_over_one", "by_processor_time")}
+
+
+def lines(part: dict[str, Any]) -> list[str]:
+    """Return the answer for people."""
+    by_cores, by_machines = part["throughput_over_4_cores"], part["throughput_by_machines"]
+    return [
+        *text_table(("simulated cores", *by_cores), [("throughput over that of 4", *by_cores.values())]),
+        *text_table(
+            ("simulated machines of 4 cores", *by_machines), [("throughput over that of 1", *by_machines.values())]
+        ),
+        f"for real, two lanes over one: {part['two_lanes_over_one']}",
+        f"paper, {part['paper']}",
+    ]
