@@ -1,6 +1,8 @@
 """A flow gives the same in two lanes as in one: the same records, in the same order for each key."""
 
+import os
 import sqlite3
+import threading
 from collections import Counter, defaultdict
 
 import pyarrow.parquet as pq
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Batch, Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater.data.jit import service
 from headwater.engine.lanes.layout import laid_out
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.steps import Input, Process, WindowAggregate, Write
@@ -399,6 +402,28 @@ def test_what_a_lane_cannot_open_is_an_error_at_the_start(tmp_path):
     flow.read("r", readings(10)).map("m", lambda r: r).write("w", io.ParquetTable(tmp_path / "file" / "t"))
     with pytest.raises((InputError, FlowError, OSError)):
         engine.start(flow, lanes=2)
+
+
+class OpensHere(io.Discard):
+    """A sink that only the process that made it can open."""
+
+    def __init__(self):
+        self.process = os.getpid()
+
+    def open(self, schema):
+        if os.getpid() != self.process:
+            raise InputError("not in another process")
+        return super().open(schema)
+
+
+def test_what_only_another_lane_cannot_open_is_an_error_at_the_start_and_leaves_nothing_behind():
+    flow = Flow("cannot")
+    endless = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
+    flow.read("r", endless).map("m", lambda r: r).write("w", OpensHere())
+    before = set(threading.enumerate())
+    with pytest.raises(InputError, match="not in another process"):
+        engine.start(flow, lanes=2)
+    assert {thread for thread in threading.enumerate() if not service.is_compiling(thread)} <= before
 
 
 def test_a_batch_function_gets_batches():
