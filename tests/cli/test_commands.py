@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from headwater.errors import RunError
+
 FLOW = """
 from headwater import Flow, col, io
 flow = Flow("tanks")
@@ -252,3 +254,24 @@ def test_a_file_that_is_no_python_is_told(tmp_path):
     ran = subprocess.run(code, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert "is no Python file" in ran.stderr
+
+
+def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch):
+    given = {}
+
+    def started(flow, **options):
+        given.update(options)
+        raise RunError("that is enough")
+
+    monkeypatch.setattr("headwater.spark.start", started)
+    settings = ["-c", "spark.driver.memory=3g", "--conf", "spark.driver.extraJavaOptions=-Da=b"]
+    code, _, err = headwater("run", "tanks.py", "--on", "spark", *settings)
+    assert "that is enough" in err
+    assert given["settings"] == {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": "-Da=b"}
+    code, _, err = headwater("run", "tanks.py", "--on", "spark", "-c", "driver.memory=3g")
+    assert (code, "-c takes a setting of Spark's, such as spark.driver.memory=4g; got 'driver.memory=3g'" in err) == (
+        2,
+        True,
+    )
+    code, _, err = headwater("run", "tanks.py", "-c", "spark.driver.memory=3g")
+    assert (code, "--conf is Spark's and means nothing with --on engine" in err) == (2, True)

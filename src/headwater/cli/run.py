@@ -64,6 +64,9 @@ def run(
     master: Annotated[
         str | None, typer.Option(help="where Spark runs, such as spark://host:7077 [default: here]")
     ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", "-c", help="a setting of Spark's, NAME=VALUE; as often as need be")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
@@ -133,12 +136,14 @@ def run(
     if on not in (*RUNNERS, _SPARK):
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
-    _refuse_others(on, {**engines, "forward": forward}, {"master": master})
+    settings = parsed_settings(conf or [])
+    _refuse_others(on, {**engines, "forward": forward}, {"master": master, "conf": conf or None})
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state})
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,
             "for": duration,
+            "conf": conf or None,
             "checkpoint": checkpoint,
             "live": show or None,
             "prometheus": prometheus,
@@ -163,7 +168,7 @@ def run(
         from headwater import spark
 
         with progress("starting Spark"):
-            running = spark.start(chosen, master=master, checkpoint=checkpoint, seconds=seconds)
+            running = spark.start(chosen, master=master, settings=settings, checkpoint=checkpoint, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
             running = promised_run(
@@ -266,3 +271,14 @@ def _waited(running: Any) -> Report:
         while report is None:
             report = running.wait(0.2)
     return report
+
+
+def parsed_settings(texts: list[str]) -> dict[str, str]:
+    """Read `-c NAME=VALUE`; of a name that is given twice, the last one counts."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise RunError(f"-c takes a setting of Spark's, such as spark.driver.memory=4g; got {text!r}")
+        found[name] = value.strip()
+    return found
