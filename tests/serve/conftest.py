@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.rate.client import connected
+from headwater.serve.openapi import SCHEMAS
+from headwater.serve.routes import found
 
 PATIENCE_S = 60
 
@@ -83,8 +85,11 @@ class Serving:
                 text = answer.read()
         except (OSError, ValueError, http.client.HTTPException):
             return None, None
-        kind = answer.headers["Content-Type"]
-        return answer.status, json.loads(text) if kind == "application/json" else text.decode()
+        if answer.headers["Content-Type"] != "application/json":
+            return answer.status, text.decode()
+        document = json.loads(text)
+        check_described(method, path.partition("?")[0], answer.status, document)
+        return answer.status, document
 
     def flow(self, name):
         return self.ask(f"/api/v1/flows/{name}")[1] or {}
@@ -127,6 +132,32 @@ class Serving:
                 os.kill(
                     struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0], signal.SIGTERM
                 )
+
+
+def check_described(method, path, status, document):
+    """Hold an answer against what the OpenAPI document says of it."""
+    route, _ = found(method, path)
+    described = "Error" if status >= 400 and not route.public else route.gives
+    check_fits(document, {"$ref": f"#/components/schemas/{described}"}, f"{method} {path}")
+
+
+def check_fits(value, schema, where):
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:
+        nothing = {"type": "null"}
+        assert nothing in schema["anyOf"]
+        if value is not None:
+            check_fits(value, next(each for each in schema["anyOf"] if each != nothing), where)
+        return
+    types = {"string": str, "number": (int, float), "integer": int, "boolean": bool, "object": dict, "array": list}
+    assert isinstance(value, types[schema["type"]] if "type" in schema else object), (where, value)
+    assert value in schema.get("enum", [value]), (where, value)
+    for name in schema.get("required", ()):
+        assert name in value, (where, name)
+        check_fits(value[name], schema["properties"][name], f"{where} {name}")
+    for each in value if schema.get("type") == "array" else ():
+        check_fits(each, schema.get("items", {}), where)
 
 
 @pytest.fixture
