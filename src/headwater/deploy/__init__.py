@@ -1,10 +1,27 @@
 """Runs a planned flow at several sites: `cut` makes parts of it, one for each site, and `bridge/` joins them again.
 
 cut             a flow and the site of each step → the flow that each site runs, and the streams that cross
-bridge/         how a stream crosses: `memory` within a process
+bridge/         how a stream crosses: `memory` within a process, `outlet` and `inlet` over a network
+certificates    who may talk to whom: an authority of one's own, and mutual TLS
 """
 
+from headwater.deploy.bridge.inlet import Inlet
+from headwater.deploy.bridge.links import Links
 from headwater.deploy.bridge.memory import MemoryEnds
+from headwater.deploy.bridge.outlet import Outlet, Room
+from headwater.deploy.certificates import Identity, issue, tls_name
 from headwater.deploy.cut import Crossing, Cut, Ends
 
-__all__ = ["Crossing", "Cut", "Ends", "MemoryEnds"]
+__all__ = [
+    "Crossing",
+    "Cut",
+    "Ends",
+    "Identity",
+    "Inlet",
+    "Links",
+    "MemoryEnds",
+    "Outlet",
+    "Room",
+    "issue",
+    "tls_name",
+]

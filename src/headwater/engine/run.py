@@ -26,6 +26,7 @@ from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
+from headwater.operators.write import TimedWriteOperator
 from headwater.run import outcome
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class EngineRun(ABC):
         self._puts = [0] * len(self.tasks)
         self._to_end = sum(1 for task in self.tasks if task.operator is not None)
         self._ended: set[int] = set()
+        for task in self.tasks:
+            if isinstance(task.operator, TimedWriteOperator):
+                self.throttle.extend(task.instance.index, len(self.tasks) + task.instance.index)
+                task.operator.hold_by(partial(self._sink_crowded, len(self.tasks) + task.instance.index))
         self.sources = [SourceThread(self, s) for s in self.tasks if s.instance.step.is_source]
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -314,8 +319,15 @@ class EngineRun(ABC):
         self.room.notify_all()
 
     def queue_name(self, number: int) -> str:
-        """Return whose queue it is that the throttle knows by a number."""
-        return self.tasks[number].name
+        """Return whose queue it is that the throttle knows by a number; behind those of tasks are what their sinks keep."""
+        return self.tasks[number % len(self.tasks)].name
+
+    def _sink_crowded(self, number: int, share: float) -> None:
+        """Hold the sources of a sink that has little room left, or let them go; called without the lock."""
+        taken = round(share * 1000)
+        with self.lock:
+            if self.throttle.grew(number, taken, 1000) or self.throttle.shrank(number, taken, 1000):
+                self.heed_throttle()
 
     # -- measurements -------------------------------------------------------------------------------------------------
 

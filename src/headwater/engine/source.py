@@ -155,6 +155,7 @@ class SourceThread:
             self._rejected = []
             if batch is None:
                 self._pass(place)
+                self._acknowledge(reader, place.position)
                 return True
             oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
             linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
@@ -167,8 +168,7 @@ class SourceThread:
                 self._unspill(wait=False)
             if batch.length or place.position != committed:
                 committed = place.position
-                if self.run.checkpointer is None and not self.run.aborted:  # the flow has it in its own hands
-                    commit(reader, place.position)
+                self._acknowledge(reader, place.position)
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
             if self.inner and self.run.checkpointer is not None:
@@ -178,6 +178,11 @@ class SourceThread:
             if pause_s:
                 stopping.wait(pause_s)
         return False
+
+    def _acknowledge(self, reader: Reader, position: Any) -> None:
+        """Let the reader know that the flow has what was read in its own hands; with checkpoints that is not enough."""
+        if self.run.checkpointer is None and not self.run.aborted:
+            commit(reader, position)
 
     def _emit(self, batch: Batch, place: _Place) -> None:
         """Hand a batch on, behind which the reader is at a place."""

@@ -38,6 +38,9 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
+A writer that keeps records which wait may have `crowded`, a function that the runner puts there: called with the share of
+its room that is taken, from 0 to 1, it has the sources held that feed the writer. Any thread may call it.
+
 A writer that gathers records may have `flush()`, which brings them where they belong. One whose other side knows what it was
 sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again. One that
 brings them there later, or not at all, may have `account()`, which says how many, for the report; it is asked after `close`

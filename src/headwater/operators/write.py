@@ -65,3 +65,8 @@ class TimedWriteOperator(WriteOperator):
         assert self._writer is not None
         self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
         return None
+
+    def hold_by(self, crowded: Callable[[float], None]) -> None:
+        """Have a writer that keeps what waits tell how much of its room is taken."""
+        if hasattr(self._writer, "crowded"):
+            self._writer.crowded = crowded  # type: ignore[union-attr]

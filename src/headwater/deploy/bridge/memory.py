@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from threading import Condition
 
-from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.batch import Batch
 from headwater.data.schema import Schema
+from headwater.deploy.bridge.arrivals import Arrivals
 from headwater.deploy.cut import Crossing
 from headwater.flow.endpoints import Reject
-
-_NOTHING = Batch.of_watermark(NO_WATERMARK)
 
 
 class MemoryEnds:
@@ -34,7 +32,7 @@ class MemoryBridge:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._waiting: deque[Batch] = deque()
+        self._waiting = Arrivals()
         self._changed = Condition()
 
     def open(self, opener: Reject | Schema) -> MemoryBridge:
@@ -57,29 +55,11 @@ class MemoryBridge:
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return what was sent, up to the next word about event time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting, timeout_s)
-            return gathered(self._waiting, limit)
+            self._changed.wait_for(lambda: len(self._waiting), timeout_s)
+            return self._waiting.take(limit)
 
     def close(self) -> None:
         """Nothing to release."""
 
     def __str__(self) -> str:
         return "in memory"
-
-
-def gathered(waiting: deque[Batch], limit: int) -> Batch | None:
-    """Take about `limit` records that wait as one batch, up to the next word about time; None where that is the end."""
-    taken: list[Batch] = []
-    size = 0
-    while waiting and size < limit:
-        message = waiting[0]
-        if message.watermark == END:
-            if taken:
-                break  # the records before the end come first
-            waiting.popleft()
-            return None
-        taken.append(waiting.popleft())
-        size += message.length
-        if message.watermark > NO_WATERMARK:
-            break
-    return concat_batches(taken) if taken else _NOTHING

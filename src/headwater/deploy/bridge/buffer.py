@@ -1,0 +1,249 @@
+"""Where a sender keeps its messages until the receiver has them for good: in memory, or in a log on disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from headwater.errors import InputError
+from headwater.io.log import Bounds, Disk, Log
+
+_RECENT_BYTES = 4 * 2**20  #: of the last messages, kept in memory too: those that are sent at once are not read back
+_FRAME, _PART, _VOID = b"f", b"p", b"v"  #: how an entry of the log begins: a message; the end of a part; what is void
+_NUMBER = Struct("<cq")
+_NEVER_DROPPED = 254  #: the priority of what must stay where a full log drops the least important
+
+
+class Kept(NamedTuple):
+    """A message that is kept, under its number."""
+
+    number: int
+    frame: bytes | memoryview
+
+
+class Buffer(Protocol):
+    """Messages by growing numbers; not every number has one."""
+
+    life: str  #: another one each time that it is opened
+    began: int  #: the number at which it was opened
+    durable: bool  #: whether what it has is there after a crash
+
+    @property
+    def end(self) -> int:
+        """The number that the next message gets."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept."""
+
+    def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
+        """Keep a message."""
+
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+        """Return messages from one number up to another, about so many bytes, and the number that was reached."""
+
+    def release(self, before: int) -> None:
+        """Forget what comes before a number."""
+
+    def close(self) -> None:
+        """Leave; what is on disk stays there."""
+
+
+class _Recent:
+    """The last messages, in order."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._frames: list[bytes] = []
+        self.nbytes = 0
+
+    def append(self, number: int, frame: bytes) -> None:
+        self._numbers.append(number)
+        self._frames.append(frame)
+        self.nbytes += len(frame)
+
+    def has(self, number: int) -> bool:
+        """Tell whether all from a number on that there is is here."""
+        return bool(self._numbers) and self._numbers[0] <= number
+
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+        found: list[Kept] = []
+        size = 0
+        for at in range(bisect_left(self._numbers, start), bisect_left(self._numbers, stop)):
+            if size >= most_bytes:
+                return found, self._numbers[at]
+            found.append(Kept(self._numbers[at], self._frames[at]))
+            size += len(self._frames[at])
+        return found, stop
+
+    def forget(self, before: int) -> None:
+        at = bisect_left(self._numbers, before)
+        self.nbytes -= sum(map(len, self._frames[:at]))
+        del self._numbers[:at], self._frames[:at]
+
+    def shrink(self, most_bytes: int) -> None:
+        at = 0
+        while self.nbytes > most_bytes:
+            self.nbytes -= len(self._frames[at])
+            at += 1
+        del self._numbers[:at], self._frames[:at]
+
+
+class MemoryBuffer:
+    """Keeps messages in memory: they survive a cut link, and not the process."""
+
+    durable = False
+    began = 0
+
+    def __init__(self) -> None:
+        self.life = uuid4().hex
+        self._kept = _Recent()
+        self._end = 0
+
+    @property
+    def end(self) -> int:
+        """The number that the next message gets."""
+        return self._end
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept."""
+        return self._kept.nbytes
+
+    def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
+        """Keep a message."""
+        self._kept.append(self._end, frame)
+        self._end += 1
+
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+        """Return messages from one number up to another, about so many bytes, and the number that was reached."""
+        return self._kept.read(start, stop, most_bytes)
+
+    def release(self, before: int) -> None:
+        """Forget what comes before a number."""
+        self._kept.forget(before)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class LogBuffer:
+    """Keeps messages in the durable log, through a crash too.
+
+    A run with checkpoints writes in parts: `mark` ends one, and a log that is opened `after` a part holds nothing of those
+    behind it: they were never sent, and are made once more. Without parts (`after` is None) all that was kept is there.
+    """
+
+    def __init__(
+        self, folder: str | Path, bounds: Bounds | None = None, *, after: int | None = None, disk: Disk | None = None
+    ) -> None:
+        self.durable = after is not None
+        self._log = Log(folder, bounds, sync_every_s=None if self.durable else 1.0, disk=disk)
+        self._consumer = self._log.consumer("bridge")
+        self._recent = _Recent()
+        self._void: list[tuple[int, int]] = []  #: numbers from one up to another that are not to be sent
+        self._folder = str(folder)
+        self._reader = self._log.reader(self._consumer.released, unsafe=True)
+        self.life = uuid4().hex
+        self.part_end = self._go_on(after)  #: the number behind the part after which it was opened
+        self.began = self._log.end
+
+    @property
+    def end(self) -> int:
+        """The number that the next message gets."""
+        return self._log.end
+
+    @property
+    def released(self) -> int:
+        """The number before which nothing is kept."""
+        return self._consumer.released
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk, what is released and not removed yet included."""
+        return self._log.nbytes
+
+    @property
+    def dropped(self) -> int:
+        """Records that the bounds have cost."""
+        return self._log.dropped.total()
+
+    def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
+        """Keep a message; InputError where there is no room."""
+        position = self._log.append(_FRAME + frame, records=records, priority=priority if records else _NEVER_DROPPED)
+        if position is not None:
+            self._recent.append(position, frame)
+            self._recent.shrink(_RECENT_BYTES)
+
+    def mark(self, part: int) -> int:
+        """End a part, safe on disk; return the number behind it."""
+        self._log.append(_NUMBER.pack(_PART, part), records=0, priority=_NEVER_DROPPED)
+        self._log.sync()
+        return self._log.end
+
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+        """Return messages from one number up to another, about so many bytes, and the number that was reached."""
+        if self._recent.has(start):
+            return self._recent.read(start, stop, most_bytes)
+        if self._reader.position != start:
+            self._reader.seek(start)
+        found: list[Kept] = []
+        size = 0
+        while size < most_bytes and self._reader.position < stop:
+            entries = self._reader.read(min(most_bytes - size, 2**18))
+            if not entries:
+                break
+            for entry in entries:
+                if entry.position < stop and entry.data[:1] == _FRAME and not self._is_void(entry.position):
+                    found.append(Kept(entry.position, memoryview(entry.data)[1:]))
+                    size += len(entry.data)
+        return found, min(stop, self._reader.position)
+
+    def release(self, before: int) -> None:
+        """Forget what comes before a number."""
+        self._recent.forget(before)
+        if before > self._consumer.released:
+            self._consumer.release(before)
+
+    def close(self) -> None:
+        """Have all safe on disk, and leave."""
+        self._reader.close()
+        self._consumer.close()
+        self._log.close()
+
+    def _is_void(self, number: int) -> bool:
+        return any(start <= number < stop for start, stop in self._void)
+
+    def _go_on(self, after: int | None) -> int:
+        """Find where the part ends that a run goes on after, and have void what came behind it."""
+        parts: dict[int, int] = {}
+        while entries := self._reader.read():
+            for entry in entries:
+                if entry.data[:1] == _PART:
+                    parts[_NUMBER.unpack(entry.data)[1]] = entry.position + 1
+                elif entry.data[:1] == _VOID:
+                    start = _NUMBER.unpack(entry.data)[1]
+                    self._void.append((start, entry.position))
+                    parts = {part: end for part, end in parts.items() if end <= start}
+        end, released = self._log.end, self._consumer.released
+        if after is None:
+            return end
+        if after in parts:
+            found = parts[after]
+        elif after < 0 or (released and all(part > after for part in parts)):
+            found = released  # it is before the first; or all it had is released, and its mark is gone with that
+        else:
+            raise self._lost(after, max(parts, default=-1))
+        if found < end:
+            self._log.append(_NUMBER.pack(_VOID, found), records=0, priority=_NEVER_DROPPED)
+            self._void.append((found, end))
+        return found
+
+    def _lost(self, after: int, known: int) -> InputError:
+        return InputError(
+            f"cannot go on after part {after}: the buffer of a bridge in {self._folder} knows of none behind {known}; "
+            "was the checkpoint copied in part?"
+        )

@@ -1,0 +1,77 @@
+"""What one end of a bridge has received: messages in order, until the flow takes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headwater.data.batch import Batch
+from headwater.data.frames import unpack_frame
+from headwater.deploy.bridge.arrivals import NOTHING, Arrivals
+from headwater.deploy.bridge.messages import Message
+from headwater.deploy.bridge.protocol import Receiving
+
+WINDOW = 8 * 2**20  #: bytes that may be on their way to the flow
+
+
+class Inbound:
+    """Takes messages from the network, and hands out batches for the flow; safe for both at once."""
+
+    def __init__(
+        self, bridge: str, *, window: int = WINDOW, life: str = "", next: int = 0, ended: bool = False
+    ) -> None:
+        self.machine = Receiving(bridge, window=window, life=life, next=next)
+        self._changed = threading.Condition()
+        self.arrivals = Arrivals(next, ended=ended)
+        self._why: str | None = None
+        self.wake: Callable[[], None] = lambda: None  #: called when there may be something to tell the sender
+
+    # -- for the flow -------------------------------------------------------------------------------------------------
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return about `limit` records, up to the next word about event time; None at the end.
+
+        Raises ValueError with the reason when nothing can ever come, since the two ends do not agree.
+        """
+        with self._changed:
+            arrivals, before = self.arrivals, self.arrivals.taken_bytes
+            self._changed.wait_for(lambda: len(arrivals) or arrivals.ended or self._why, timeout_s)
+            batch = arrivals.take(limit)
+            if batch is NOTHING and self._why:
+                raise ValueError(self._why)
+            self.machine.taken(arrivals.taken_bytes - before)
+        self.wake()
+        return batch
+
+    def commit(self, number: int) -> None:
+        """Take note that all before a number is safe."""
+        with self._changed:
+            self.machine.commit(number)
+        self.wake()
+
+    # -- for the network ----------------------------------------------------------------------------------------------
+
+    def connected(self, now_s: float) -> list[Message]:
+        """Greet the sender."""
+        with self._changed:
+            return self.machine.connected(now_s)
+
+    def heard(self, message: Message, now_s: float) -> list[Message]:
+        """Take what the sender says."""
+        with self._changed:
+            answers, data = self.machine.heard(message, now_s)
+            if data is not None:
+                self.arrivals.append(unpack_frame(bytes(data.frame)), data.number, len(data.frame))
+                self._changed.notify()
+        return answers
+
+    def next(self) -> list[Message]:
+        """Return what the sender should know by now."""
+        with self._changed:
+            return self.machine.due()
+
+    def refuse(self, why: str) -> None:
+        """Take note that the two ends do not agree: what is here is still handed out."""
+        with self._changed:
+            self._why = why
+            self._changed.notify_all()

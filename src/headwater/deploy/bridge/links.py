@@ -1,0 +1,332 @@
+"""The network side of bridges: one thread with an event loop that keeps all connections of a process.
+
+Which site listens and which one dials has nothing to do with who sends: a site behind NAT dials, and takes records by that
+connection as well. A connection that breaks is made again; what was on its way is for the protocol to sort out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Protocol
+
+from headwater.deploy.bridge.messages import Hello, Message, Parser, Refuse, encoded
+from headwater.deploy.bridge.protocol import PING_S, RefusedError
+from headwater.errors import InputError
+
+log = logging.getLogger(__name__)
+
+_GREET_S = 5.0  #: for a connection to be made, and for the other end to say who it is
+_FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
+_QUIET_S = 30.0  #: between two warnings about one bridge
+_HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
+
+
+class End(Protocol):
+    """An end of a bridge: what `Outbound` and `Inbound` have for the network."""
+
+    machine: Any
+    wake: Callable[[], None]
+
+    def connected(self, now_s: float) -> list[Message]:
+        """Return what to greet with."""
+
+    def heard(self, message: Message, now_s: float) -> list[Message]:
+        """Take a message; return what to answer."""
+
+    def next(self) -> list[Message]:
+        """Return what there is to say."""
+
+
+class Links:
+    """All connections of a process. `server` and `client` are the TLS contexts; without them nothing is encrypted.
+
+    `listen` is where other sites reach this one, as (host, port); a port of 0 is chosen by the system, see `port`.
+    """
+
+    def __init__(
+        self,
+        listen: tuple[str, int] | None = None,
+        *,
+        server: ssl.SSLContext | None = None,
+        client: ssl.SSLContext | None = None,
+    ) -> None:
+        self._server_tls, self._client_tls = server, client
+        self._ends: dict[tuple[str, str], _Attached] = {}  #: by bridge and role
+        self._connections: set[_Connection] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="headwater-bridges", daemon=True)
+        self._thread.start()
+        self.port = 0
+        if listen is not None:
+            try:
+                self._server: asyncio.Server = self._call(self._listen(*listen))
+            except InputError:
+                self.close()
+                raise
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    def attach(self, end: End, dial: tuple[str, int] | None = None, *, name: str | None = None) -> None:
+        """Connect an end: dial the other site, or wait for it to call. `name` is whom its certificate must be for."""
+        self._call(self._attach(end, dial, name))
+
+    def detach(self, end: End) -> None:
+        """Say what is still to be said, and hang up; nothing is left to do where all links are closed."""
+        if self._thread.is_alive():
+            self._call(self._detach(end))
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        if self._thread.is_alive():
+            self._call(self._close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _call(self, what: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    # -- in the loop --------------------------------------------------------------------------------------------------
+
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        try:
+            return await self._loop.create_server(
+                lambda: _Connection(self, None),
+                host,
+                port,
+                ssl=self._server_tls,
+                ssl_handshake_timeout=self._handshake_s(),
+            )
+        except OSError as error:
+            raise InputError(f"cannot listen for bridges at {host}:{port}: {error.strerror or error}") from error
+
+    def _handshake_s(self) -> float | None:
+        return None if self._server_tls is None else _GREET_S
+
+    async def _attach(self, end: End, dial: tuple[str, int] | None, name: str | None) -> None:
+        attached = _Attached(self._loop, end)
+        self._ends[end.machine.bridge, end.machine.role] = attached
+        if dial is not None:
+            attached.task = self._loop.create_task(self._keep_dialing(attached, *dial, name))
+
+    async def _detach(self, end: End) -> None:
+        attached = self._ends.pop((end.machine.bridge, end.machine.role), None)
+        if attached is None:
+            return
+        if attached.task is not None:
+            attached.task.cancel()
+        if attached.connection is not None:
+            attached.connection.hang_up()
+
+    async def _close(self) -> None:
+        if self.port:
+            self._server.close()
+        for attached in list(self._ends.values()):
+            await self._detach(attached.end)
+        for connection in list(self._connections):
+            connection.hang_up()
+        await self._loop.shutdown_default_executor()  # which looks up names
+
+    async def _keep_dialing(self, attached: _Attached, host: str, port: int, name: str | None) -> None:
+        pause_s, warned_s = _FIRST_S / 2, -_QUIET_S
+        while not attached.is_over:
+            pause_s = min(_MOST_S, pause_s * 2)
+            try:
+                connection = await self._connect(attached, host, port, name)
+                await connection.closed.wait()
+                if connection.has_heard:
+                    pause_s = _FIRST_S  # the other site is there: it was the link that broke
+            except (OSError, TimeoutError, ssl.SSLError) as error:
+                if time.monotonic() - warned_s > _QUIET_S:
+                    warned_s = time.monotonic()
+                    log.warning("bridge %s cannot reach %s:%d: %s", attached.bridge, host, port, _told(error))
+            await asyncio.sleep(pause_s)
+
+    async def _connect(self, attached: _Attached, host: str, port: int, name: str | None) -> _Connection:
+        async with asyncio.timeout(_GREET_S):
+            _, connection = await self._loop.create_connection(
+                lambda: _Connection(self, attached),
+                host,
+                port,
+                ssl=self._client_tls,
+                server_hostname=None if self._client_tls is None else name or host,
+            )
+        return connection
+
+    def find(self, hello: Hello) -> _Attached | None:
+        """Return the end that somebody who calls wants to talk to."""
+        return self._ends.get((hello.bridge, "receiver" if hello.role == "sender" else "sender"))
+
+
+class _Attached:
+    """An end and the connection that it has, if any; the last one counts."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: End) -> None:
+        self._loop, self.end = loop, end
+        self.bridge: str = end.machine.bridge
+        self.connection: _Connection | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.is_over = False
+        self._woken = False
+        end.wake = self._wake
+
+    def _wake(self) -> None:
+        """Have the loop look whether there is something to say; for any thread, and cheap when it was called before."""
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the loop is closed: nobody is to be told any more
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._woken = False
+        if self.connection is not None:
+            self.connection.push()
+
+    def refuse(self, why: str) -> None:
+        """Take note that the two ends can never agree."""
+        self.is_over = True
+        log.error("bridge %s: %s", self.bridge, why)
+        refuse = getattr(self.end, "refuse", None)
+        if refuse is not None:
+            refuse(why)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, from either side: finds out which end it belongs to, then carries its messages."""
+
+    def __init__(self, links: Links, attached: _Attached | None) -> None:
+        self._links, self._attached = links, attached
+        self._parser = Parser()
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self.has_heard = False  #: whether the other end has said anything
+        self._timer: asyncio.TimerHandle | None = None
+        self.closed = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet, if it is known who is called; give up on those who do not say who they are."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_HIGH_BYTES)
+        self._links._connections.add(self)
+        if self._attached is not None:
+            self._begin(self._attached)
+        else:
+            self._timer = self._links._loop.call_later(_GREET_S, self.hang_up)
+
+    def _begin(self, attached: _Attached) -> None:
+        before = attached.connection
+        self._attached, attached.connection = attached, self
+        if before is not None and before is not self:
+            before.hang_up()  # the other side calls anew: the old connection is dead, though it may not look so
+        self._say(attached.end.connected(time.monotonic()))
+        self._schedule()
+
+    def data_received(self, data: bytes) -> None:
+        """Take messages; a connection over which nonsense comes is closed."""
+        self.has_heard = True
+        if self._transport is None:
+            return
+        try:
+            for message in self._parser.feed(data):
+                if self._attached is None and not self._introduced(message):
+                    return
+                if not self._heard(message):
+                    return
+        except (InputError, ValueError) as error:
+            log.warning("a bridge connection is closed: %s", error)
+            self.hang_up()
+            return
+        self.push()
+
+    def _introduced(self, message: Message) -> bool:
+        found = self._links.find(message) if isinstance(message, Hello) else None
+        if found is None:
+            # its part may not have started yet: who calls tries again
+            self.hang_up()
+            return False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._begin(found)
+        return True
+
+    def _heard(self, message: Message) -> bool:
+        """Take a message; return whether more may follow."""
+        assert self._attached is not None
+        if self._attached.connection is not self:
+            self.hang_up()
+            return False
+        try:
+            self._say(self._attached.end.heard(message, time.monotonic()))
+            return True
+        except RefusedError as error:
+            if not isinstance(message, Refuse):
+                self._say([Refuse(str(error))])
+            self._attached.refuse(str(error))
+            self.hang_up()
+            return False
+
+    def push(self) -> None:
+        """Say what there is to say, as long as the network takes it."""
+        while self._transport is not None and not self._paused and self._attached is not None:
+            if self._attached.connection is not self:
+                return
+            messages = self._attached.end.next()
+            if not messages:
+                return
+            self._say(messages)
+
+    def _say(self, messages: list[Message]) -> None:
+        if messages and self._transport is not None:
+            self._transport.write(b"".join(piece for message in messages for piece in encoded(message)))
+            if self._attached is not None:
+                self._attached.end.machine.said(time.monotonic())
+
+    def pause_writing(self) -> None:
+        """Wait: the network does not take more."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._paused = False
+        self.push()
+
+    def _schedule(self) -> None:
+        self._timer = self._links._loop.call_later(PING_S / 2, self._tick)
+
+    def _tick(self) -> None:
+        if self._transport is None or self._attached is None:
+            return
+        messages = self._attached.end.machine.tick(time.monotonic())
+        if messages is None:
+            log.warning("bridge %s: nobody answers; the connection is made anew", self._attached.bridge)
+            self._transport.abort()
+            return
+        self._say(messages)
+        self.push()
+        self._schedule()
+
+    def hang_up(self) -> None:
+        """Close the connection once all is sent."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def connection_lost(self, why: Exception | None) -> None:
+        """Take note that it is gone."""
+        self._transport = None
+        self._links._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attached is not None and self._attached.connection is self:
+            self._attached.connection = None
+        self.closed.set()
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,96 @@
+"""Who may talk to whom: a small authority of one's own, a certificate for each site, and TLS that asks both for theirs.
+
+Made with the program `openssl`. Only whoever deploys keeps the authority's key; a site gets its own key and certificate, and
+the authority's certificate. The name in a certificate is the site's.
+"""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.errors import RunError
+
+_DAYS = 3650
+_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a site shows to others, and by what it knows them."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+    @classmethod
+    def of(cls, folder: str | Path, site: str) -> Identity:
+        """Return the identity of a site from a folder that `issue` wrote; an error says what is missing there."""
+        folder = Path(folder)
+        found = cls(folder / f"{site}.crt", folder / f"{site}.key", folder / "authority.crt")
+        for path in (found.certificate, found.key, found.authority):
+            if not path.exists():
+                raise RunError(f"site '{site}' has no {path.name} in {folder}; headwater.deploy.issue makes it")
+        return found
+
+    def server(self) -> ssl.SSLContext:
+        """Return how to answer calls: only of those who show a certificate of the same authority."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        return self._loaded(context)
+
+    def client(self) -> ssl.SSLContext:
+        """Return how to call: only a site whose certificate has the name that is called."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return self._loaded(context)
+
+    def _loaded(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self.certificate, self.key)
+        context.load_verify_locations(self.authority)
+        return context
+
+
+def issue(folder: str | Path, site: str) -> Identity:
+    """Make the key and certificate of a site in a folder, and the authority when there is none yet."""
+    folder = Path(folder)
+    if not site or "/" in site or "," in site or "\n" in site or site.startswith("."):
+        raise RunError(f"a site's name has no '/', ',' or new line, and does not begin with '.'; got {site!r}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority, authority_key = folder / "authority.crt", folder / "authority.key"
+    if not authority.exists():
+        _openssl(
+            "req", "-x509", *_KEY, "-keyout", authority_key, "-out", authority, "-days", _DAYS, "-subj", "/CN=headwater"
+        )
+    certificate, key, asked = folder / f"{site}.crt", folder / f"{site}.key", folder / f"{site}.csr"
+    names = f"subjectAltName=DNS:{tls_name(site)}"
+    _openssl("req", *_KEY, "-keyout", key, "-out", asked, "-subj", f"/CN={site}", "-addext", names)
+    _openssl(
+        *("x509", "-req", "-in", asked, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", _DAYS),
+        *("-copy_extensions", "copyall", "-out", certificate),
+    )
+    asked.unlink()
+    for path in (key, authority_key):
+        path.chmod(0o600)
+    return Identity.of(folder, site)
+
+
+def tls_name(site: str) -> str:
+    """Return a site's name in the form that TLS compares.
+
+    >>> tls_name("press hall")
+    'press-hall'
+    """
+    return "".join(c if c.isalnum() and c.isascii() else "-" for c in site.lower()).strip("-") or "site"
+
+
+def _openssl(*arguments: object) -> None:
+    command = ["openssl", *map(str, arguments)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        raise RunError("certificates are made with the program 'openssl', which is not installed") from None
+    if done.returncode:
+        raise RunError(f"openssl {arguments[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else ''}")

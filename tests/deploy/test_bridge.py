@@ -1,0 +1,211 @@
+"""A bridge over TCP: the real ends, encrypted, through a proxy that cuts and tears, and processes that are killed."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headwater import Flow, Tumbling, agg, col, engine, io
+from headwater.deploy import Cut
+from headwater.deploy.bridge.inlet import Inlet
+from headwater.deploy.bridge.links import Links
+from headwater.deploy.bridge.outlet import Outlet, Room
+from headwater.deploy.certificates import Identity, issue
+from headwater.errors import InputError, RunError
+from torn_link import Proxy
+
+ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(40_000)]
+SCHEMA = {"n": int, "key": str, "at": "time"}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    folder = tmp_path_factory.mktemp("certificates")
+    issue(folder, "cloud"), issue(folder, "barn")
+    return folder
+
+
+@pytest.fixture
+def cloud(certificates):
+    identity = Identity.of(certificates, "cloud")
+    links = Links(("127.0.0.1", 0), server=identity.server(), client=identity.client())
+    yield links
+    links.close()
+
+
+@pytest.fixture
+def barn(certificates):
+    identity = Identity.of(certificates, "barn")
+    links = Links(client=identity.client(), server=identity.server())
+    yield links
+    links.close()
+
+
+@pytest.fixture
+def torn():
+    """Put a proxy before a port; all are closed when the test is over, however it ends."""
+    made = []
+
+    def before(port, **options):
+        made.append(Proxy(port, **options))
+        return made[-1]
+
+    yield before
+    for proxy in made:
+        proxy.close()
+
+
+class Ends:
+    """Barn dials cloud, whoever sends."""
+
+    def __init__(self, barn, cloud, port):
+        self.links, self.port = {"barn": barn, "cloud": cloud}, port
+
+    def _dial(self, site):
+        return {"dial": ("127.0.0.1", self.port), "peer": "cloud"} if site == "barn" else {}
+
+    def outlet(self, crossing):
+        return Outlet(str(crossing), self.links[crossing.origin], **self._dial(crossing.origin))
+
+    def inlet(self, crossing):
+        return Inlet(str(crossing), crossing.schema, self.links[crossing.target], **self._dial(crossing.target))
+
+
+def there_and_back(rows, out):
+    flow = Flow("there")
+    read = flow.read("r", io.Items(rows, SCHEMA)).event_time("t", "at")
+    counted = read.key_by("key").window("w", Tumbling("10 s"), n=agg.count())
+    counted.filter("f", col.n > 0).write("out", out)
+    return flow, {"r": "barn", "t": "barn", "w": "cloud", "f": "barn", "out": "barn"}
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_a_flow_over_two_sites_gives_what_one_engine_gives_however_often_the_link_is_cut(cloud, barn, torn, seed):
+    expected, got = io.Collect(), io.Collect()
+    engine.run(there_and_back(ROWS, expected)[0])
+    flow, sites = there_and_back(ROWS, got)
+    cut = Cut(flow, sites)
+    proxy = torn(cloud.port, seed=seed)
+    ends = Ends(barn, cloud, proxy.port)
+    runs = [engine.start(cut.part(site, ends), chunk=20) for site in cut.sites]
+    reports = [run.wait(120) for run in runs]
+    assert seed is None or proxy.cuts > 1
+    assert all(report.left == 0 for report in reports)
+    assert sorted(map(str, got.records)) == sorted(map(str, expected.records))
+
+
+def test_records_wait_while_the_link_is_down_and_sources_are_held_at_the_bound(cloud, barn, torn):
+    proxy, out = torn(cloud.port), io.Collect()
+    proxy.closed = True
+    rows = [{"n": n, "key": "k", "at": n} for n in range(60_000)]
+    flow, sent = Flow("held"), Flow("held")
+    outlet = Outlet("b", barn, ("127.0.0.1", proxy.port), peer="cloud", room=Room(nbytes=300_000))
+    sent.read("r", io.Items(rows, SCHEMA)).write("w", outlet)
+    flow.read("r", Inlet("b", sent.steps["r"].outputs["out"], cloud)).write("w", out)
+    receiver, sender = engine.start(flow), engine.start(sent, queue_records=1000, chunk=100)
+    before = -1
+    while (read := sender.sample().records_in) != before:  # until it stands still
+        before = read
+        time.sleep(0.5)
+    assert 1000 < read < 30_000
+    assert not out.records
+    proxy.closed = False
+    assert sender.wait(60).left == 0
+    assert receiver.wait(60).left == 0
+    assert [row["n"] for row in out.records] == list(range(60_000))
+
+
+def test_a_name_that_is_no_sites_is_refused(tmp_path):
+    with pytest.raises(RunError, match="a site's name has no '/'"):
+        issue(tmp_path, "../barn")
+    with pytest.raises(RunError, match=r"site 'barn' has no barn\.crt in"):
+        Identity.of(tmp_path, "barn")
+
+
+def test_a_site_without_the_right_certificate_is_not_let_in(cloud, tmp_path):
+    issue(tmp_path, "barn")  # of another authority
+    stranger = Links(client=Identity.of(tmp_path, "barn").client())
+    flow = Flow("stranger")
+    outlet = Outlet("b", stranger, ("127.0.0.1", cloud.port), peer="cloud", linger_s=0.5)
+    flow.read("r", io.Items(ROWS[:10], SCHEMA)).write("w", outlet)
+    with pytest.raises(RunError, match=r"the other site did not take all within 0\.5 s"):
+        engine.run(flow)
+    stranger.close()
+
+
+def test_what_listens_elsewhere_says_so():
+    taken = Links(("127.0.0.1", 0))
+    with pytest.raises(InputError, match=f"cannot listen for bridges at 127.0.0.1:{taken.port}"):
+        Links(("127.0.0.1", taken.port))
+    taken.close()
+
+
+def test_a_receiver_that_went_back_is_told_what_is_gone(cloud, barn):
+    flow, out = Flow("gone"), io.Collect()
+    sent = Flow("gone")
+    sent.read("r", io.Items(ROWS[:100], SCHEMA)).write("w", Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud"))
+    inlet = Inlet("b", sent.steps["r"].outputs["out"], cloud)
+    flow.read("r", inlet).write("w", out)
+    sending = engine.start(sent)
+    engine.start(flow).wait(30)
+    sending.wait(30)
+    outlet = Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud")
+    writer = outlet.open(inlet.schema)
+    writer._outbound.machine.safe = 50
+    reader = inlet.open(lambda text, why: None, {"life": writer._outbound.machine.life, "next": 7, "ended": False})
+    with pytest.raises(InputError, match="goes on at 7, and all before 50 is gone"):
+        reader.read(10, 30)
+    reader.close()
+    barn.detach(writer._outbound)
+
+
+PART = Path(__file__).with_name("part.py")
+
+
+def started(folder, role, port, certificates):
+    command = [sys.executable, str(PART), str(folder), role, str(port), str(certificates)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kills_of_either_end_lose_nothing_and_bring_nothing_twice(tmp_path, certificates, seed):
+    chance = random.Random(seed)
+    port_file = tmp_path / "port"
+    receiver = started(tmp_path, "receiver", 0, certificates)
+    while not port_file.exists() or not port_file.read_text():
+        assert receiver.poll() is None, receiver.stderr.read()
+        time.sleep(0.02)
+    port = int(port_file.read_text())
+    sender = started(tmp_path, "sender", port, certificates)
+    processes = {"sender": sender, "receiver": receiver}
+    kills = 0
+    for _ in range(6):
+        time.sleep(0.4 + chance.random())
+        who = chance.choice(["sender", "receiver"])
+        if processes[who].poll() is None:
+            os.kill(processes[who].pid, signal.SIGKILL)
+            kills += 1
+        processes[who].communicate()
+        processes[who] = started(tmp_path, who, port, certificates)
+    for again in itertools.count():
+        (tmp_path / "hurry").touch()
+        codes = {who: process.wait(120) for who, process in processes.items()}
+        told = {who: process.communicate()[1] for who, process in processes.items()}
+        assert not any(codes.values()), told
+        assert again < 5
+        lines = (tmp_path / "out.jsonl").read_text().splitlines()
+        if len(lines) >= 4000:
+            break
+        processes = {who: started(tmp_path, who, port, certificates) for who in processes}
+    assert kills >= 3
+    assert [json.loads(line)["n"] for line in lines] == list(range(4000))
