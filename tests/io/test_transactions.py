@@ -11,9 +11,10 @@ from threading import Thread
 import pyarrow.dataset as ds
 import pytest
 
-from headwater import Batch, Schema, io
-from headwater.errors import FlowError, InputError
+from headwater import Batch, Flow, Schema, engine, io
+from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.endpoints import delivery_of
+from headwater.io.files import replace_whole
 from headwater.io.transactions import journal, ledger_of, transaction_of
 from headwater.io.transactions import sqlite as sqlite_parts
 from headwater.io.transactions import table as table_parts
@@ -381,3 +382,20 @@ def test_sqlite_says_how_to_go_on_where_it_cannot_go_back(tmp_path):
     two_parts(sink, folder)
     with pytest.raises(InputError, match=r"has part 1 already.*Bring back the last checkpoint"):
         transaction_of(sink, SCHEMA, ledger_of(folder, "sink", 0))
+
+
+def test_a_last_checkpoint_that_cannot_be_made_is_told_once(tmp_path, monkeypatch):
+    calls = []
+
+    def refuse(path, data):
+        calls.append(path)
+        if len(calls) > 1:  # it is opened while there is room
+            raise InputError("the disk is full")
+        replace_whole(path, data)
+
+    monkeypatch.setattr(journal, "replace_whole", refuse)
+    flow = Flow("numbers")
+    flow.read("in", io.Items([{"n": 1}])).write("out", io.JsonLines(tmp_path / "out.jsonl"))
+    with pytest.raises(RunError, match="the disk is full") as raised:
+        engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert str(raised.value).count("could not be made") == 1

@@ -223,7 +223,8 @@ class EngineRun(ABC):
             checkpointer.finish()
         except Exception as error:
             said = f"the last checkpoint could not be made: {_said(error)}; a later run goes on from the one before"
-            self.error = self.error or RunError(said)
+            told = error if isinstance(error, RunError) else RunError(said)  # the checkpointer says it itself
+            self.error = self.error or told
 
     def _join(self) -> None:
         """Wait for all threads; once aborted, not for ever."""

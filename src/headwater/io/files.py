@@ -37,6 +37,12 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     return InputError(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Tell whether something failed for want of room on the disk, which may come back; also as one of our own errors."""
+    cause = error.__cause__ if isinstance(error, InputError) else error
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def hold(fd: int, path: str | Path) -> None:
     """Keep an open file to ourselves until it is closed; raises InputError where another run is writing it."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):

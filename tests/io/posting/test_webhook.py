@@ -1,5 +1,6 @@
 """The webhook source: what it takes, what it answers, and what is there after its flow was killed."""
 
+import errno
 import http.client
 import json
 import os
@@ -16,6 +17,7 @@ from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
 from headwater.io.http.reader import WebhookReader
+from headwater.io.log import SystemDisk
 from killed import killed_until
 
 PATIENCE_S = 30
@@ -370,6 +372,43 @@ def test_a_sender_that_was_not_answered_before_a_kill_sends_again_and_it_is_ther
     run.wait(PATIENCE_S)
     assert answers == [200]
     assert written(out) == list(range(6000))
+
+
+def test_on_a_full_disk_senders_wait_and_the_run_goes_on_when_there_is_room(tmp_path, port, monkeypatch):
+    out, full, plain = tmp_path / "out.jsonl", threading.Event(), SystemDisk.write
+    tried = threading.Event()
+
+    def write(disk, fd, data):
+        if full.is_set() and ".log" in os.readlink(f"/proc/self/fd/{fd}"):
+            tried.set()
+            raise OSError(errno.ENOSPC, "")
+        return plain(disk, fd, data)
+
+    monkeypatch.setattr(SystemDisk, "write", write)
+    flow = Flow("numbers")
+    flow.read("in", io.Webhook(port, {"n": int})).write("out", io.JsonLines(out))
+    run = engine.start(flow, checkpoint=tmp_path / "checkpoint")
+    assert _post(port, b'{"n": 1}', "1") == 200
+    full.set()
+    answers = []
+    sender = threading.Thread(target=lambda: answers.append(_post(port, b'{"n": 2}', "2")))
+    sender.start()
+    assert tried.wait(PATIENCE_S)
+    assert not answers
+    full.clear()
+    sender.join(PATIENCE_S)
+    assert answers == [200]
+    full.set()
+    tried.clear()
+    late = threading.Thread(target=lambda: answers.append(_post(port, b'{"n": 3}', "3")))
+    late.start()
+    assert tried.wait(PATIENCE_S)
+    run.stop()  # it ends although there is no room, and who waits is told to send again
+    late.join(PATIENCE_S)
+    full.clear()
+    run.wait(PATIENCE_S)
+    assert answers == [200, 503]
+    assert written(out) == [1, 2]
 
 
 def written(out):

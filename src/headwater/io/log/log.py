@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from threading import Condition, Lock, Thread
 
 from headwater.clock import now_ns
 from headwater.errors import InputError
-from headwater.io.files import explained
+from headwater.io.files import explained, is_full
 from headwater.io.log.bounds import Bounds
 from headwater.io.log.consumer import Consumer, reclaim, released
 from headwater.io.log.disk import Disk, SystemDisk
@@ -26,7 +25,6 @@ from headwater.io.log.tail import Tail
 
 log = logging.getLogger(__name__)
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SEGMENT_BYTES = 16 * 2**20
 _SEGMENTS = 8  #: into which a bound is divided at least, so that what is released or dropped makes room soon
 
@@ -119,7 +117,7 @@ class Log:
                         try:
                             position = self._tail.put(data, records, priority, created_ns)
                         except OSError as error:
-                            if error.errno not in _FULL:
+                            if not is_full(error):
                                 raise
                             full = error
                         else:

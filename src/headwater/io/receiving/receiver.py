@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from headwater.data.batch import Batch
-from headwater.errors import HeadwaterError, RunError
+from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
     Source,
@@ -20,6 +21,7 @@ from headwater.flow.endpoints import (
     recognizes,
     resume_of,
 )
+from headwater.io.files import is_full
 from headwater.io.log import Log
 from headwater.io.receiving.rounds import last_in, packed
 from headwater.operators.operator import DEAD, rejected
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _RECORDS = 4096  # read at once
 _PATIENCE_S = 0.05
+_QUIET_S = 60.0  #: between two warnings
 _MOST_BYTES = 2**30  # on disk; beyond, reading waits until the flow has caught up
 
 
@@ -103,13 +106,31 @@ class Receiver:
                 found.append((0, batch))
             ended = batch is None or (self._until_idle and not found)
             if found or ended or known != self._last:
-                records = sum(each.length for _, each in found)
-                self.log.append(packed(found, known, ended=ended), records=records)
-                self.log.sync()
+                if not self._safe(packed(found, known, ended=ended), sum(each.length for _, each in found)):
+                    return  # who sent it was not told that it is here, and sends it again
                 self._last = known
                 commit(reader, position)
             if ended:
                 return
+
+    def _safe(self, form: bytes, records: int) -> bool:
+        """Have a round safe in the log; while the disk is full that takes until there is room, or the end: False then."""
+        appended, warned_s = False, -_QUIET_S
+        while True:
+            try:
+                if not appended:
+                    self.log.append(form, records=records)
+                    appended = True
+                self.log.sync()
+                return True
+            except InputError as error:
+                if not is_full(error):
+                    raise
+                if time.monotonic() - warned_s > _QUIET_S:
+                    warned_s = time.monotonic()
+                    log.warning("source %s takes no more until there is room: %s", self._step, error)
+            if self._stopping.wait(_PATIENCE_S):
+                return False
 
     def _known(self, reader: Reader) -> Any:
         """Return what the next receiver has to know: the position, or by what to recognize what is sent again."""
