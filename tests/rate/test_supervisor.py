@@ -159,6 +159,25 @@ def test_groups_of_lanes_that_are_gone_are_removed_and_those_of_other_folders_ar
     assert released == [ours]
 
 
+def test_a_group_that_could_not_be_removed_at_once_is_removed_later(supervisor, monkeypatch):
+    there, tries = [], []
+    monkeypatch.setattr(Grade, "names", lambda self: list(there))
+
+    def release(self, name):
+        tries.append(name)
+        if len(tries) > 2:  # until then threads of the lane are still on their way out
+            there.clear()
+
+    monkeypatch.setattr(Grade, "release", release)
+    name = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid()).id
+    there.append(name)
+    supervisor.answer(End(name), os.getpid())
+    for _ in range(5):
+        supervisor.look()
+    assert there == []
+    assert tries == [name] * 3  # and no more
+
+
 def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, monkeypatch):
     supervisor = Supervisor(tmp_path, SHARED, cores=2)
     monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.4)

@@ -70,6 +70,7 @@ class Supervisor:
         self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
         self.ledger = Ledger(cores, self._read())
         self.told: dict[str, Tell] = {}
+        self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
         self.look()
         for name in set(grade.names()) - set(self.ledger.held):
             if name.startswith(self._sign):
@@ -112,6 +113,10 @@ class Supervisor:
         """Free what is held for processes that are gone."""
         for gone in self.ledger.sweep(lives):
             self._free(gone.id)
+        if self._released:
+            self._released &= set(self.grade.names())
+            for name in self._released:
+                self.grade.release(name)
 
     def board(self) -> Board:
         """Return all that is promised."""
@@ -175,6 +180,7 @@ class Supervisor:
         self.ledger.free(name)
         self.told.pop(name, None)
         self.grade.release(name)
+        self._released.add(name)
         self._write()
 
     # -- the book -------------------------------------------------------------------------------------------------------
