@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numpy as np
 
 from headwater.clock import now_ns
@@ -14,7 +16,8 @@ class Latencies:
     """How old records were when a sink took them: since they were created, and since their source emitted them.
 
     Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
-    Where batches come faster than any person needs to know, every sixteenth one stands for the others.
+    Where batches come faster than any person needs to know, every sixteenth one stands for the others. Whoever asks may do
+    so from another thread than the one that writes.
     """
 
     def __init__(self) -> None:
@@ -22,27 +25,34 @@ class Latencies:
         self._pending: list[tuple[int, Array]] = []
         self._batches = 0
         self._every = 1
+        self._counting = Lock()
 
     def arrived(self, stamps: Array) -> None:
         """Take note of records that a sink has just taken."""
         self._batches += 1
         if self._batches % self._every:
             return
-        self._pending.append((now_ns(), stamps))
-        if len(self._pending) >= 128:
-            fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
-            self.histograms()
-            self._every = 16 if fast else 1
+        with self._counting:
+            self._pending.append((now_ns(), stamps))
+            if len(self._pending) >= 128:
+                fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
+                self._count()
+                self._every = 16 if fast else 1
 
     def histograms(self) -> tuple[Histogram, Histogram]:
         """Return the latencies since creation and since emission, all counted."""
-        pending, self._pending = self._pending, []
-        if pending:
-            stamps = np.concatenate([stamps for _, stamps in pending])
-            arrived = np.repeat([at for at, _ in pending], [len(stamps) for _, stamps in pending])
-            ages = np.subtract(arrived, stamps.T, order="C")
-            add_rows([self._created, self._emitted], ages, times=self._every)
+        with self._counting:
+            self._count()
         return self._created, self._emitted
+
+    def _count(self) -> None:
+        if not self._pending:
+            return
+        stamps = np.concatenate([stamps for _, stamps in self._pending])
+        arrived = np.repeat([at for at, _ in self._pending], [len(stamps) for _, stamps in self._pending])
+        self._pending.clear()
+        ages = np.subtract(arrived, stamps.T, order="C")
+        add_rows([self._created, self._emitted], ages, times=self._every)
 
 
 #: A sink that is given batches more often than this is sampled.

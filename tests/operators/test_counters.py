@@ -1,0 +1,34 @@
+"""What a sink has done, asked for while it does more."""
+
+import sys
+from threading import Thread
+
+import numpy as np
+
+from headwater.operators.counters import Latencies
+
+
+def test_latencies_may_be_asked_for_while_a_sink_writes():
+    latencies, batches = Latencies(), 300_000
+    stamps = np.zeros((1, 2), np.int64)
+    broke = []
+
+    def ask():
+        while writing.is_alive():
+            try:
+                latencies.histograms()
+            except Exception as error:
+                broke.append(error)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        writing = Thread(target=lambda: [latencies.arrived(stamps) for _ in range(batches)])
+        asking = Thread(target=ask)
+        writing.start()
+        asking.start()
+        writing.join()
+        asking.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert not broke
