@@ -34,6 +34,10 @@ class Chain:
         """Say whether a checkpoint that was begun holds all state."""
         return number != self._changes
 
+    def base(self, number: int) -> int | None:
+        """Return the checkpoint that one builds on; None if it stands by itself."""
+        return None if self.is_whole(number) else number - 1
+
     def complete(self, number: int, nbytes: int) -> None:
         """Learn that a checkpoint is there, and of how many bytes."""
         self._complete = number

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain
 from headwater.engine.checkpoint.coordinator import Coordinator
-from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
+from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Store, refuse_others
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
@@ -49,6 +48,11 @@ class CheckpointCounts:
     seconds: float = 0.0  #: from its beginning until it was safe
     slowest_s: float = 0.0
     restored: dict[str, int] | None = None  #: records that were on their way to each step then
+
+    def completed(self, nbytes: int, seconds: float) -> None:
+        """Count one that is safe."""
+        self.complete += 1
+        self.bytes, self.seconds, self.slowest_s = nbytes, seconds, max(self.slowest_s, seconds)
 
 
 class Checkpointer:
@@ -342,23 +346,12 @@ class Checkpointer:
                 tasks.setdefault(instance.step.name, []).append(saved)
         self.store.write(
             number,
-            {
-                "version": VERSION,
-                "flow": self._graph.flow.name,
-                "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "steps": described(self._graph.flow),
-                "sources": self._sources,
-                "positions": positions,
-                "tasks": tasks,
-            },
+            heading(self._graph.flow, self._sources) | {"positions": positions, "tasks": tasks},
             states,
-            since=None if self._chain.is_whole(number) else number - 1,
+            since=self._chain.base(number),
         )
         self._chain.complete(number, sum(map(len, states)))
-        made = self.made
-        made.complete += 1
-        made.bytes, made.seconds = self.store.written_bytes, self._clock() - self._began_s
-        made.slowest_s = max(made.slowest_s, made.seconds)
+        self.made.completed(self.store.written_bytes, self._clock() - self._began_s)
 
 
 def _name(instance: Instance) -> str:

@@ -6,6 +6,7 @@ number of instances. What cannot be right is told before anything starts.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
@@ -33,6 +34,17 @@ def described(flow: Flow) -> dict[str, Any]:
 def identities(flow: Flow) -> dict[str, Any]:
     """Return what each source is: a position in one means nothing in another."""
     return {step.name: identity_of(step.kind.source) for step in flow.steps.values() if isinstance(step.kind, Read)}
+
+
+def heading(flow: Flow, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint says of the run that makes it, so that a later one can tell whether it may go on from it."""
+    return {
+        "version": VERSION,
+        "flow": flow.name,
+        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "steps": described(flow),
+        "sources": sources,
+    }
 
 
 class Recovery:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import Chain
 from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
 from headwater.engine.checkpoint.coordinator import Coordinator
-from headwater.engine.checkpoint.recovery import VERSION, Recovery, described, identities
+from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
@@ -323,24 +322,13 @@ class LanesCheckpointer:
                     states.append(task["state"])
         self.store.write(
             number,
-            {
-                "version": VERSION,
-                "flow": self._flow.name,
-                "lanes": self._lanes,
-                "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "steps": described(self._flow),
-                "sources": identities(self._flow),
-                "positions": of_lanes[0]["positions"],
-                "tasks": tasks,
-            },
+            heading(self._flow, identities(self._flow))
+            | {"lanes": self._lanes, "positions": of_lanes[0]["positions"], "tasks": tasks},
             states,
-            since=None if self._chain.is_whole(number) else number - 1,
+            since=self._chain.base(number),
         )
         self._chain.complete(number, sum(map(len, states)))
-        made = self.made
-        made.complete += 1
-        made.bytes, made.seconds = self.store.written_bytes, time.monotonic() - self._began_s
-        made.slowest_s = max(made.slowest_s, made.seconds)
+        self.made.completed(self.store.written_bytes, time.monotonic() - self._began_s)
 
 
 def check_fits(found: Checkpoint, flow: Flow, lanes: int, *, allow_dropped: bool = False) -> None:

@@ -14,6 +14,7 @@ from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.amounts import nbytes
 from headwater.io.mqtt import text_column
+from headwater.io.payload import payload_schema
 
 if TYPE_CHECKING:
     from headwater.io.http.reader import WebhookReader
@@ -87,13 +88,7 @@ class Webhook:
     @property
     def schema(self) -> Schema:
         """The columns of the records that are taken."""
-        if self._given is not None:
-            return self._given
-        if self.payload == "text":
-            return Schema.of({"text": str})
-        raise FlowError(
-            f"{self} takes a schema, such as schema={{'id': str, 'x': float}}; or bodies as they are with payload='text'"
-        )
+        return payload_schema(self._given, self.payload, self)
 
     def open(self, reject: Reject, known: Any = None) -> WebhookReader:
         """Start listening; `known` is what an earlier reader told of requests that may come again."""

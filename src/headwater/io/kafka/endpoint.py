@@ -10,6 +10,7 @@ from headwater.errors import FlowError
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Delivery, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, difference
+from headwater.io.payload import payload_schema
 from headwater.io.urls import shown
 
 if TYPE_CHECKING:
@@ -77,11 +78,7 @@ class Kafka:
     @property
     def fields(self) -> Schema:
         """The columns that a value holds."""
-        if self._given is not None:
-            return self._given
-        if self.payload == "text":
-            return Schema.of({"text": str})
-        raise FlowError(f"reading JSON from {self} takes a schema, such as schema={{'id': str, 'x': float}}")
+        return payload_schema(self._given, self.payload, self)
 
     @property
     def identity(self) -> Identity:

@@ -17,6 +17,7 @@ from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.mqtt.address import Address, options, parsed, place
 from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, Hello, Will
+from headwater.io.payload import payload_schema
 
 if TYPE_CHECKING:
     from headwater.io.mqtt.reader import MqttReader
@@ -108,14 +109,7 @@ class Mqtt:
     @property
     def fields(self) -> Schema:
         """The columns that a payload holds."""
-        if self._given is not None:
-            return self._given
-        if self.payload == "text":
-            return Schema.of({"text": str})
-        raise FlowError(
-            f"reading JSON from {self} takes a schema, such as schema={{'id': str, 'x': float}}; "
-            "or take messages as they are with payload='text'"
-        )
+        return payload_schema(self._given, self.payload, self)
 
     @overload
     def open(self, given: Reject, position: Any = None) -> MqttReader: ...
