@@ -19,7 +19,8 @@ _TYPES: dict[BodyForm, str] = {
 class Form:
     """How records of a schema become bodies.
 
-    >>> Form("array", Schema.of({"n": int})).body(Batch.of({"n": [1, 2]}))
+    >>> schema = Schema.of({"n": int})
+    >>> Form("array", schema).body(Batch.of({"n": [1, 2]}, schema))
     b'[{"n":1},{"n":2}]'
     """
 
