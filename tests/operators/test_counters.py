@@ -1,5 +1,6 @@
 """What a sink has done, asked for while it does more."""
 
+import pickle
 import sys
 from threading import Thread
 
@@ -32,3 +33,9 @@ def test_latencies_may_be_asked_for_while_a_sink_writes():
     finally:
         sys.setswitchinterval(usual)
     assert not broke
+
+
+def test_latencies_travel_with_the_task_that_counts_them():
+    latencies = pickle.loads(pickle.dumps(Latencies()))
+    latencies.arrived(np.zeros((3, 2), np.int64))
+    assert latencies.histograms()[0].count == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,14 @@ class Latencies:
         self._pending: list[tuple[int, Array]] = []
         self._batches = 0
         self._every = 1
+        self._counting = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the lock behind: tasks are sent to Spark's workers before they run."""
+        return {name: value for name, value in vars(self).items() if name != "_counting"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._counting = Lock()
 
     def arrived(self, stamps: Array) -> None:
