@@ -20,24 +20,24 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
 
-# Two at a time, file by file: half of them wait for brokers, child processes and Spark. In the order of tests/conftest.py,
-# not by the number of tests, which would leave the longest for the end.
-PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# File by file, and more at a time than a small machine has cores: half wait for brokers, child processes and clocks. In the order
+# of tests/conftest.py, not by the number of tests, which would leave the longest for the end.
+PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
 test: test-core test-spark
 
 test-core: .venv/ready
-	$(BIN)/python $(PYTEST) -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
+	$(BIN)/python $(PYTEST) -n 3 -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
 
 test-spark: .venv/ready
-	$(BIN)/python $(PYTEST) -m spark
+	$(BIN)/python $(PYTEST) -n 2 -m spark
 
 # Child processes and Spark's workers are counted too; what Numba compiles is not seen, and counts as never run.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
-	$(BIN)/coverage run $(PYTEST) -m spark
+	$(BIN)/coverage run $(PYTEST) -n 2 -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
+	$(BIN)/coverage run $(PYTEST) -n 2 -m spark
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

@@ -30,6 +30,8 @@ LONG = {
     "test_end.py",
     "test_kafka.py",
     "test_kill.py",
+    "test_lane.py",
+    "test_serve.py",
     "test_session.py",
     "test_site.py",
 }
