@@ -146,13 +146,18 @@ class StepMetrics:
         outs = {port: count - earlier.outs.get(port, 0) for port, count in self.outs.items()}
         return StepMetrics(self.name, outs=outs, **now)
 
+    def then(self, later: StepMetrics) -> StepMetrics:
+        """Return what the step did in two runs, one after the other."""
+        both = {name: getattr(self, name) + getattr(later, name) for name in _COUNTED}
+        both |= {name: getattr(later, name) for name in _STANDING}
+        both["instances"] = max(self.instances, later.instances)
+        return StepMetrics(self.name, outs=_summed(self.outs, later.outs), **both)
+
     def plus(self, other: StepMetrics) -> StepMetrics:
         """Return the sum of two instances of one step."""
         both = {name: getattr(self, name) + getattr(other, name) for name in (*_COUNTED, *_STANDING, "instances")}
         both["span_ns"] = max(self.span_ns, other.span_ns)
-        ports = self.outs | other.outs
-        outs = {port: self.outs.get(port, 0) + other.outs.get(port, 0) for port in ports}
-        return StepMetrics(self.name, outs=outs, **both)
+        return StepMetrics(self.name, outs=_summed(self.outs, other.outs), **both)
 
     def to_json(self) -> dict[str, Any]:
         """Describe the step in the keys that scripts rely on; times are means per record."""
@@ -197,6 +202,10 @@ _COUNTED = (
 _STANDING = ("queue", "in_hand", "state_bytes")
 
 
+def _summed(counts: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + others.get(name, 0) for name in counts | others}
+
+
 def variation(values: list[float]) -> float:
     """Return the coefficient of variation: standard deviation over mean.
 
@@ -236,6 +245,22 @@ class Sample:
             {sink: count - earlier.records_out.get(sink, 0) for sink, count in self.records_out.items()},
             self.backpressure_s - earlier.backpressure_s,
             self.watermarks_us,
+        )
+
+    def then(self, later: Sample) -> Sample:
+        """Return what was counted in this run and, after it, in a later one."""
+        steps = self.steps | {
+            name: self.steps[name].then(step) if name in self.steps else step for name, step in later.steps.items()
+        }
+        return Sample(
+            self.at_s + later.at_s,
+            steps,
+            self.latency.copy().plus(later.latency),
+            self.emit_latency.copy().plus(later.emit_latency),
+            self.records_in + later.records_in,
+            _summed(self.records_out, later.records_out),
+            self.backpressure_s + later.backpressure_s,
+            later.watermarks_us,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -344,6 +369,24 @@ class Report:
             *([f"ended by: {self.error}"] if self.error else []),
         ]
         return "\n".join(said)
+
+    def then(self, later: Report) -> Report:
+        """Return what this run and a later one did, as if it were one; what sinks tell is as it was at the end."""
+        return Report(
+            flow=self.flow,
+            runner=later.runner,
+            seconds=self.seconds + later.seconds,
+            last=self.last.then(later.last),
+            samples=[*self.samples, *(self.last.then(sample) for sample in later.samples)],
+            dead_letters=self.dead_letters + later.dead_letters,
+            shed=_summed(self.shed, later.shed),
+            left=self.left + later.left,
+            error=self.error or later.error,
+            decisions=self.decisions + later.decisions,
+            decision_s=self.decision_s + later.decision_s,
+            examples=self.examples or later.examples,
+            extra=self.extra | later.extra,
+        )
 
     def utilisation_cv(self) -> float:
         """Return the coefficient of variation of ρ_w over the steps that compute something, for the whole run."""

@@ -1,6 +1,11 @@
 """Dead letters are kept, looked at, mended and replayed, as a user does it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
 
 import pyarrow.dataset as ds
 import pytest
@@ -146,3 +151,53 @@ def test_a_replay_into_a_parquet_file_keeps_what_it_holds(typed, tmp_path, check
     assert typed("run", "p.py", "--dead", "dead", *checkpoint, "--json")[0] == 0
     assert typed("dead", "replay", "p.py", "dead", "--set", "n=6")[0] == 0
     assert sorted(ds.dataset(tmp_path / "out.parquet").to_table()["n"].to_pylist()) == [10, 20, 30, 60]
+
+
+KILLED = """
+import os, signal
+from headwater import Flow, io
+
+def share(record):
+    if os.environ.get("BREAKS"):
+        raise ValueError("not yet")
+    if record["n"] == int(os.environ.get("KILLED_AT", -1)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+flow = Flow("parts")
+numbers = flow.read("in", io.Generate(lambda n: {"n": n}, {"n": int}, rate=100000, count=6000))
+numbers.map("share", share, out={"n": int}).write("out", io.JsonLines("out.jsonl"))
+"""
+
+
+def test_a_replay_that_is_killed_repeats_one_part_at_most(typed, tmp_path, monkeypatch):
+    (tmp_path / "flow.py").write_text(KILLED)
+    monkeypatch.setenv("BREAKS", "1")
+    assert typed("run", "flow.py", "--dead", "dead")[0] == 1  # all of them are dead letters
+    monkeypatch.delenv("BREAKS")
+    words = [sys.executable, "-m", "headwater", "dead", "replay", "flow.py", "dead"]
+    killed = subprocess.run(words, cwd=tmp_path, env={**os.environ, "KILLED_AT": "4500"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [letter["record"]["n"] for letter in listed(typed)] == list(range(4000, 6000))
+    code, out, _ = typed("dead", "replay", "flow.py", "dead", "--json")
+    assert code == 0
+    assert json.loads(out)["report"]["records_in"] == 2000
+    numbers = Counter(row["n"] for row in written(tmp_path))
+    assert numbers.keys() == set(range(6000))
+    assert all(numbers[n] == 1 for n in range(4000))
+
+
+def test_the_report_of_a_replay_is_of_all_its_parts(typed, tmp_path, monkeypatch):
+    (tmp_path / "flow.py").write_text(KILLED)
+    monkeypatch.setenv("BREAKS", "1")
+    assert typed("run", "flow.py", "--dead", "dead")[0] == 1
+    monkeypatch.delenv("BREAKS")
+    code, out, _ = typed("dead", "replay", "flow.py", "dead", "--json")
+    done = json.loads(out)
+    assert code == 0
+    assert len(done["released"]) == 6000
+    assert (done["report"]["records_in"], done["report"]["records_out"]) == (
+        6000,
+        {"out": 6000, "dead letters kept": 0},
+    )
+    assert {step["name"]: step["in"] for step in done["report"]["steps"]}["share"] == 6000

@@ -72,7 +72,9 @@ def replay(
 ) -> None:
     """Give dead letters to the steps that they broke; those that break nothing now are released. Exits with 1 if any stay.
 
-    The results go to the flow's sinks, behind what they hold. Steps that keep state begin without any.
+    The results go to the flow's sinks, behind what they hold. Steps that keep state begin without any. Letters are replayed
+    and released by parts of 2,000: if this is killed, the next replay repeats at most one part; or all of it, where a step
+    that they reach keeps state, as a window does.
     """
     from headwater.engine.dead import replay as replayed
 

@@ -22,6 +22,7 @@ from headwater.io.records import JsonDecoder
 from headwater.metrics import Report
 
 KEPT = "dead letters kept"  #: the step that keeps them
+_PART = 2000  #: letters that are replayed, and then released, together: each part opens all sinks anew
 
 
 def keeping(flow: Flow, folder: str | Path) -> Flow:
@@ -37,27 +38,49 @@ class Replayed:
     kept: dict[int, str] = field(default_factory=dict)  #: those that stay in the folder, each with the reason
     report: Report | None = None  #: None where none of them could be given to the flow
 
+    def then(self, later: Replayed) -> Replayed:
+        """Return what became of these letters and of those of a later part."""
+        both = [each.report for each in (self, later) if each.report is not None]
+        report = both[0].then(both[1]) if len(both) == 2 else both[0] if both else None
+        return Replayed([*self.released, *later.released], self.kept | later.kept, report)
+
 
 def replay(
     flow: Flow, folder: str | Path, letters: Sequence[Letter], changes: Mapping[str, Any] | None = None
 ) -> Replayed:
     """Give records to the steps that they broke, each with the changes made, and release those that break nothing now.
 
-    It is a run of its own: sinks get the results behind what they hold, and steps that keep state begin without any.
+    It is a run of its own: sinks get the results behind what they hold, and steps that keep state begin without any. It goes
+    by parts of 2,000 letters, each released when sinks have its records: what is killed repeats one part at most. Where a
+    step that they reach keeps state, all of them are one part, since a result may be of any of them.
     """
+    store, done = DeadLetterFolder(folder), Replayed([])
+    size = _PART if _looks_at_each_alone(flow, letters) else max(1, len(letters))
+    for start in range(0, len(letters), size):
+        part = _replay_part(flow, letters[start : start + size], changes or {})
+        store.release(part.released)
+        done = done.then(part)
+    return done
+
+
+def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]) -> Replayed:
+    """Run the flow with some letters; sinks have the results when it returns, and no letter is released yet."""
     from headwater.engine import run
 
-    store = DeadLetterFolder(folder)
-    given, kept = _given(flow, letters, changes or {})
+    given, kept = _given(flow, letters, changes)
     if not given:
         return Replayed([], kept)
     again = _Again()
     report = run(_with_sink(_only(flow, given), again))
-    for number, error in again.errors.items():
-        kept[number] = error
-    released = [letter.id for letter in letters if letter.id not in kept]
-    store.release(released)
-    return Replayed(released, kept, report)
+    kept |= again.errors
+    return Replayed([letter.id for letter in letters if letter.id not in kept], kept, report)
+
+
+def _looks_at_each_alone(flow: Flow, letters: Sequence[Letter]) -> bool:
+    """Say whether all steps that letters reach make of a record what they make of it whatever came before."""
+    first = {letter.step for letter in letters} & flow.steps.keys()
+    reached = set().union(*(flow.reached_from(name) for name in first))
+    return all(flow.steps[name].state == "none" for name in first | reached)
 
 
 _Place = tuple[
