@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -126,6 +127,8 @@ def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home):
     made = flow(1000, 10)
     with pytest.raises(RateError, match=r"wants 1\.60 cores, and one lane may have 0\.80.*would fit: 500/s"):
         rate.start(made, Contract(1000.0, 0.2), profile=demand(1.6), trial_s=0, client=client)
+    with pytest.raises(RateError, match=r"one lane may have 0\.80.*would fit: (490|500)/s"):  # far from it, too
+        rate.start(made, Contract(50e6, 0.2), profile=demand(1.6), trial_s=0, client=client)
     assert board(home).lanes == []  # nothing is left behind
     client.close()
 
@@ -139,8 +142,21 @@ def test_a_trial_that_cannot_keep_up_says_what_it_could(home):
     source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
     made.read("numbers", source).map("burn", slow).write("out", io.Discard())
     client = Client(home)
-    with pytest.raises(RateError, match=r"took in \d+% of that rate.*(what would fit: \d+/s|no rate would fit)"):
+    with pytest.raises(RateError, match=r"took in \d+% of that rate.*(what would fit: \d+/s|no record came through)"):
         rate.start(made, Contract(1000.0, 0.2), profile=demand(0.1), best_effort=True, trial_s=4, client=client)
+    client.close()
+
+
+def test_a_source_that_ends_is_tried_for_as_long_as_any_and_the_rate_offered_fits(home):
+    made = Flow("few")
+    source = io.Generate(lambda n: {"n": n}, {"n": int, "at": "time"}, rate=500, count=600, time="at")
+    made.read("numbers", source).write("out", io.Discard())
+    client = Client(home)
+    with pytest.raises(RateError, match=r"in a trial of [1-9][\d.]* s it took in \d+% of that rate") as refused:
+        rate.start(made, Contract(50e6), profile=demand(1e-6), best_effort=True, trial_s=1.0, client=client)
+    offered = re.search(r"what would fit: ([\d ]+/s)", str(refused.value))
+    assert offered, refused.value
+    assert 500 < Contract.of(offered[1]).rate_hz < 50e6
     client.close()
 
 

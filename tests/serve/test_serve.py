@@ -137,6 +137,23 @@ def test_a_flow_loses_and_doubles_nothing_whoever_is_killed_and_whatever_changes
     assert check_all_there(tmp_path) > 1000
 
 
+def test_flows_of_the_same_name_have_metrics_of_their_own_by_their_files(serving):
+    for name in ("north", "south"):
+        serving.write(name, BEAT)
+    serving.start()
+    for name in ("north", "south"):
+        serving.until_running(name)
+    lines = [each for each in serving.ask("/metrics")[1].splitlines() if not each.startswith("#")]
+    series = [each.rpartition(" ")[0] for each in lines]
+    assert sorted(series) == sorted(set(series))
+    by_metric = {}
+    for each in series:
+        metric, _, labels = each.partition("{")
+        by_metric.setdefault(metric, set()).add(labels.split('flow="')[1].partition('"')[0])
+    assert by_metric["headwater_flow_up"] == {"north", "south"}
+    assert set(map(frozenset, by_metric.values())) == {frozenset({"north", "south"})}  # so that they can be joined
+
+
 def test_files_that_come_go_and_are_wrong(serving, tmp_path, alive):
     serving.write("beat", BEAT)
     serving.write("wrong", "from headwater import Flow\n\nflow = Flow(\n")

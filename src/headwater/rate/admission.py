@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Any
 
-from headwater.data.batch import concat_batches
+from headwater.data.batch import Batch, concat_batches
 from headwater.engine import start
 from headwater.engine.profiler import sampled
 from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract, rate_written
 from headwater.flow.duration import written
-from headwater.flow.endpoints import at_rate, resume_of
+from headwater.flow.endpoints import Source, at_rate, resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Demand, Profile
 from headwater.flow.steps import Kind, Read
-from headwater.io import Replay
+from headwater.io import Items, Replay
+from headwater.io.paced import PacedSource
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, cores, nearest, tick_of
@@ -124,6 +126,13 @@ def _offered(rate_hz: float | None, latency_s: float | None) -> str:
     return f"what would fit: {' or '.join(parts)}" if parts else "no rate would fit"
 
 
+def _tried(rate_hz: float) -> str:
+    """Say what a trial has shown to fit; one in which nothing was done shows nothing, also not that no rate would."""
+    if rate_hz:
+        return _offered(rate_hz, None)
+    return "no record came through in that time, so it cannot say which rate would fit; ask for a lower one"
+
+
 def _two_digits(value: float) -> float:
     """Round down to two digits: what is offered must fit.
 
@@ -157,7 +166,7 @@ def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL
     if kept < _ENOUGH:
         raise RateError(
             f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s it took in {kept:.0%} of that "
-            f"rate, with {cpu_s / spent_s:.2f} cores; {_offered(done_hz / SPARE, None)}"
+            f"rate, with {cpu_s / spent_s:.2f} cores; {_tried(done_hz / SPARE)}"
         )
     return cpu_s / spent_s
 
@@ -169,9 +178,21 @@ def at_promised_rate(flow: Flow, rate_hz: float) -> Flow:
     for name, (found, _) in samples.items():
         kind = flow.steps[name].kind
         assert isinstance(kind, Read)
-        each_hz = rate_hz / len(samples)
-        kinds[name] = Read(at_rate(kind.source, each_hz) or Replay(concat_batches(found), each_hz))
+        kinds[name] = Read(_for_ever(kind.source, found, rate_hz / len(samples)))
     return flow.replaced(kinds)
+
+
+def _for_ever(source: Source, found: list[Batch], rate_hz: float) -> Source:
+    """Return a source's records at a rate: its own while it has more of them, else those found, over and over.
+
+    One that ends would be over before a trial has seen anything of it, the sooner the higher the rate.
+    """
+    paced = at_rate(source, rate_hz)
+    if paced is None:
+        return Replay(concat_batches(found), rate_hz)
+    if isinstance(paced, PacedSource) and min(paced.pace.total, paced.most or 0) < maxsize:
+        return Replay(Items(concat_batches(found).rows(), source.schema), rate_hz, time=paced.pace.time)
+    return paced
 
 
 def lane_options(contract: Contract) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def nearest(demand: Demand, contract: Contract, room: float) -> Nearest:
 def _last_that_fits(fits: Callable[[float], bool], most: float) -> float | None:
     """Return the largest value up to `most` that fits, where all below one that fits do; None if next to nothing does."""
     low, high = 0.0, most
-    for _ in range(40):
+    for _ in range(60):  # far below what was asked for there may still be something that fits
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low if low > most * 1e-3 else None
+    return low if low > most * 1e-9 else None

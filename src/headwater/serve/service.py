@@ -243,7 +243,9 @@ class Service:
                 child.tell(Order("metrics"))
             with self._news:
                 self._news.wait_for(lambda: all(s.families is not None for _, s in children), SCRAPE_S)
-                found = [family for _, served in children for family in served.families or []]
+                found = [
+                    _served_as(served.found.name, each) for _, served in children for each in served.families or []
+                ]
                 found += self._own_families()
         return exposition(found)
 
@@ -253,7 +255,7 @@ class Service:
         again = [("_total", {"flow": n}, float(s.lifecycle.restarts)) for n, s in flows]
         refused = [("", {"flow": n}, float(s.lifecycle.change is not None)) for n, s in flows]
         return [
-            Family("headwater_flow_up", "gauge", "Whether a flow runs, by its file's name", up),
+            Family("headwater_flow_up", "gauge", "Whether a flow runs", up),
             Family("headwater_flow_restarts", "counter", "How often it was started again because it had died", again),
             Family("headwater_flow_change_refused", "gauge", "Whether a changed file could not take over", refused),
         ]
@@ -481,3 +483,8 @@ class Service:
                 case Over():
                     pass  # taken when the process is gone
             self._news.notify_all()
+
+
+def _served_as(name: str, family: Family) -> Family:
+    """Name the flow as the server does, by its file: the flows of two files may call themselves the same."""
+    return family._replace(values=[(suffix, labels | {"flow": name}, value) for suffix, labels, value in family.values])
