@@ -201,3 +201,36 @@ def test_the_report_of_a_replay_is_of_all_its_parts(typed, tmp_path, monkeypatch
         {"out": 6000, "dead letters kept": 0},
     )
     assert {step["name"]: step["in"] for step in done["report"]["steps"]}["share"] == 6000
+
+
+THREES = """
+import os, signal
+from headwater import Flow, io
+
+def check(record):
+    if record["n"] == int(os.environ.get("KILLED_AT", -1)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if record["n"] % 10 == 3:
+        raise ValueError("three")
+    return record
+
+flow = Flow("threes")
+numbers = flow.read("in", io.Generate(lambda n: {"n": n}, {"n": int}, rate=3000, count=3000))
+numbers.map("check", check, out={"n": int}).write("out", io.JsonLines("out.jsonl"))
+"""
+
+
+def test_letters_of_a_run_that_is_killed_and_goes_on_are_kept_once(typed, tmp_path):
+    (tmp_path / "flow.py").write_text(THREES)
+    (tmp_path / "other.py").write_text(THREES.replace("3000", "100").replace("out.jsonl", "other.jsonl"))
+    words = ["run", "flow.py", "--checkpoint", "kept", "--every", "200ms", "--dead", "dead", "--json"]
+    for at in (1500, 2500):
+        environment = {**os.environ, "KILLED_AT": str(at)}
+        killed = subprocess.run([sys.executable, "-m", "headwater", *words], cwd=tmp_path, env=environment, check=False)
+        assert killed.returncode == -signal.SIGKILL
+    assert typed("run", "other.py", "--dead", "dead")[0] == 0  # another flow's letters in the same folder are its own
+    assert typed(*words)[0] == 0
+    letters = listed(typed)
+    assert sorted(letter["record"]["n"] for letter in letters) == sorted([*range(3, 3000, 10), *range(3, 100, 10)])
+    assert len({letter["id"] for letter in letters}) == len(letters)
+    assert "by" not in letters[0]

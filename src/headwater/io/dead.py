@@ -1,13 +1,15 @@
 """Dead letters in a folder: kept through any crash, to be looked at, mended and replayed; each until it is released.
 
 The folder has two logs: `letters`, which the run appends to, and `released`, the numbers of those that are done with. So a
-run and whoever looks after its dead letters work side by side.
+run and whoever looks after its dead letters work side by side. A run that goes on from a checkpoint makes the letters
+behind it once more: it releases those that are there already, and no number ever means another letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,8 +19,9 @@ from headwater.clock import latest_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery
+from headwater.flow.endpoints import Delivery, Ledger, Transaction
 from headwater.io.log import Log, Reader
+from headwater.io.transactions.journal import Journal
 
 _LETTERS, _RELEASED = "letters", "released"
 
@@ -32,6 +35,7 @@ class Letter(msgspec.Struct, frozen=True):
     at_ns: int  #: when it broke the step
     created_ns: int  #: when the record was created
     id: int = -1  #: its number in the store
+    by: str = ""  #: the ledger of the runs that made it, and may make it again; none without a checkpoint
 
     def to_json(self) -> dict[str, Any]:
         """Describe the letter; the record as what it is, where it is JSON."""
@@ -39,7 +43,9 @@ class Letter(msgspec.Struct, frozen=True):
             record = msgspec.json.decode(self.record)
         except msgspec.DecodeError:
             record = self.record
-        return {**msgspec.structs.asdict(self), "record": record}
+        told = msgspec.structs.asdict(self) | {"record": record}
+        del told["by"]  # means nothing to a reader
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,15 @@ class DeadLetterFolder:
 
     folder: str | Path
 
-    delivery: ClassVar[Delivery] = "neither"
+    delivery: ClassVar[Delivery] = "transactional"
 
     def open(self, schema: Schema) -> _Writer:
         """Start keeping dead letters; they are safe when `write` returns."""
-        return _Writer(Path(self.folder))
+        return _Writer(self)
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> _Parts:
+        """Start keeping dead letters in parts: each is there once, however often a run is cut off and goes on."""
+        return _Parts(self, ledger)
 
     def letters(self) -> Iterator[Letter]:
         """Return the letters that are not released, oldest first; a run may be at work on the folder."""
@@ -72,6 +82,9 @@ class DeadLetterFolder:
 
     def release(self, numbers: Iterable[int]) -> None:
         """Be done with letters; this is safe when it returns."""
+        numbers = list(numbers)
+        if not numbers:
+            return
         log = Log(Path(self.folder) / _RELEASED)
         try:
             for number in numbers:
@@ -84,23 +97,71 @@ class DeadLetterFolder:
 
 
 class _Writer:
-    def __init__(self, folder: Path) -> None:
-        self._log = Log(folder / _LETTERS)
-        gone = set(_numbers(folder))
+    def __init__(self, store: DeadLetterFolder, by: str = "") -> None:
+        self._store, self._by = store, by
+        self._log = Log(Path(store.folder) / _LETTERS)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give the disk back if all letters are released."""
+        gone = set(_numbers(Path(self._store.folder)))
         if gone and gone.issuperset(range(self._log.first, self._log.end)):
-            self._log.clear()  # all of them are released: their disk is given back
+            self._log.clear()
 
     def write(self, batch: Batch) -> None:
         """Keep the letters."""
         at_ns = latest_ns()
         for row, created_ns in zip(batch.rows(), batch.stamps[:, CREATED].tolist(), strict=True):
-            letter = Letter(row["step"], row["error"], row["record"], at_ns, created_ns)
+            letter = Letter(row["step"], row["error"], row["record"], at_ns, created_ns, by=self._by)
             self._log.append(msgspec.json.encode(letter), created_ns=created_ns)
         self._log.sync()
 
     def close(self) -> None:
         """Leave the folder."""
         self._log.close()
+
+
+class _Parts(_Writer, Transaction):
+    """The journal says where each part ended; letters stand in the folder as soon as they are written."""
+
+    def __init__(self, store: DeadLetterFolder, ledger: Ledger) -> None:
+        self._journal = Journal.of(ledger)
+        super().__init__(store, ledger.name)
+        if self._journal.is_new:
+            self._journal.commit(-1, self._log.end)
+        self.rollback()
+
+    @property
+    def committed(self) -> int:
+        """The last part that is there."""
+        return self._journal.committed
+
+    def prepare(self, number: int) -> None:
+        """Take note that a part ends here."""
+        self.cut(number)()
+
+    def cut(self, number: int) -> Callable[[], None]:
+        """End a part here; what was written is safe, and the note is for later."""
+        return partial(self._journal.prepare, number, self._log.end)
+
+    def commit(self, number: int) -> None:
+        """Take note that all parts up to this one count; one that was not prepared ends here."""
+        self._journal.commit(number, self._log.end)
+
+    def rollback(self) -> None:
+        """Release the letters of these runs behind the last part: they come again. Those of others stay."""
+        end = self._journal.last
+        if end is None:
+            return
+        reader = self._log.reader(min(end, self._log.end))
+        try:
+            again: list[int] = []
+            while entries := reader.read():
+                letters = ((entry.position, msgspec.json.decode(entry.data, type=Letter)) for entry in entries)
+                again += [number for number, letter in letters if letter.by == self._by]
+        finally:
+            reader.close()
+        self._store.release(again)
 
 
 def _numbers(folder: Path) -> Iterator[int]:

@@ -12,6 +12,7 @@ import pytest
 from headwater import Flow, agg, col, engine, io
 from headwater.errors import RunError
 from headwater.flow.windows import Tumbling
+from headwater.io.dead import DeadLetterFolder
 from headwater.io.lock import Lock
 
 RECORDS = 6_000
@@ -162,18 +163,21 @@ def thirteen(record):
 
 
 def test_sinks_and_dead_letters_of_all_lanes_have_each_record_once(tmp_path):
+    options = {"lanes": 2, "checkpoint": tmp_path / "kept", "dead": tmp_path / "letters"}
     for _ in range(3):
-        run = engine.start(spread_out(tmp_path, rate=20_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+        run = engine.start(spread_out(tmp_path, rate=20_000), every="20 ms", **options)
         while not run.report().extra["checkpoints"]["complete"] and not run.done.is_set():
             time.sleep(0.01)
         os.kill(run._children[0].pid, signal.SIGKILL)
         with pytest.raises(RunError, match="killed by SIGKILL"):
             run.wait()
-    engine.run(spread_out(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
+    engine.run(spread_out(tmp_path), **options)
     table = ds.dataset(tmp_path / "table", format="parquet").to_table()
     assert sorted(table["n"].to_pylist()) == [n for n in range(RECORDS) if n % 13]
     dead = [json.loads(json.loads(line)["record"])["n"] for line in (tmp_path / "dead.jsonl").read_text().splitlines()]
     assert sorted(dead) == list(range(0, RECORDS, 13))
+    letters = DeadLetterFolder(tmp_path / "letters").letters()
+    assert sorted(letter.to_json()["record"]["n"] for letter in letters) == sorted(dead)
 
 
 def test_a_run_waits_for_the_lanes_of_one_that_was_killed(tmp_path):
