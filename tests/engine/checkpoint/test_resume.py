@@ -404,6 +404,84 @@ def test_a_sinks_file_that_is_gone_is_told(stopped):
         engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize("left", [None, ""], ids=["gone", "empty"])
+def test_what_was_appended_stays_also_after_a_start_that_was_refused(stopped, left):
+    source, out, checkpoint = stopped
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(out))
+    with out.open("a") as file:
+        file.write('{"k":"replayed","total":1}\n')
+    away = out.rename(out.with_name("away"))
+    if left is not None:
+        out.write_text(left)
+    with pytest.raises(HeadwaterError, match=r"cannot go on writing .*Put it back|put it back"):
+        engine.run(flow, checkpoint=checkpoint)
+    away.replace(out)
+    with out.open("a") as file:  # a start that was refused has not begun to write: this too is of others
+        file.write('{"k":"replayed","total":2}\n')
+    lines(source, range(1000, 1100))
+    engine.run(flow, checkpoint=checkpoint)
+    assert written(out) == sorted([*expected(1100), ("replayed", 1), ("replayed", 2)])
+
+
+def test_what_was_appended_stays_also_after_a_start_that_another_sink_refused(tmp_path):
+    source, out, other, checkpoint = (
+        tmp_path / name for name in ("in.jsonl", "out.jsonl", "other.jsonl", "checkpoint")
+    )
+    lines(source, range(10))
+    flow = Flow("two")
+    read = flow.read("read", io.JsonLines(source, FIELDS))
+    read.write("write", io.JsonLines(out))
+    read.write("other", io.JsonLines(other))
+    engine.run(flow, checkpoint=checkpoint)
+    lines(out, [100])
+    away = other.rename(tmp_path / "away")
+    with pytest.raises(HeadwaterError, match="the file is gone"):
+        engine.run(flow, checkpoint=checkpoint)
+    away.replace(other)
+    lines(out, [101])
+    lines(source, [10])
+    engine.run(flow, checkpoint=checkpoint)
+    assert [json.loads(line)["x"] for line in out.read_text().splitlines()] == [*range(10), 100, 101, 10]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_file_that_another_has_written_in_the_place_of_a_sinks_is_refused_and_not_cut(stopped, killed):
+    source, out, checkpoint = stopped
+    if killed:  # no note says how long the file was left
+        journal = checkpoint / "sinks" / "write" / "written"
+        journal.write_text(json.dumps(json.loads(journal.read_text()) | {"closed": None}))
+    theirs = out.read_text().replace("a", "z") * 2
+    out.write_text(theirs)
+    lines(source, range(1000, 1100))
+    with pytest.raises(HeadwaterError, match=r"are not those that runs with this checkpoint wrote"):
+        engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    assert out.read_text() == theirs
+
+
+def test_a_sink_under_another_path_does_not_cut_what_is_there(stopped):
+    source, out, checkpoint = stopped
+    other = out.with_name("other.jsonl")
+    other.write_text("short\n")
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(other))
+    with pytest.raises(HeadwaterError, match="the checkpoint knows of"):
+        engine.run(flow, checkpoint=checkpoint)
+    theirs = "a line of another program\n" * 1000
+    other.write_text(theirs)
+    with pytest.raises(HeadwaterError, match="are not those"):
+        engine.run(flow, checkpoint=checkpoint)
+    assert other.read_text() == theirs
+
+
+def test_a_copy_of_a_sinks_file_will_do(stopped):
+    source, out, checkpoint = stopped
+    copied = out.with_name("copy")
+    copied.write_bytes(out.read_bytes())
+    copied.replace(out)
+    lines(source, range(1000, 1100))
+    engine.run(sums(io.JsonLines(source, FIELDS), io.JsonLines(out)), checkpoint=checkpoint)
+    assert written(out) == expected(1100)
+
+
 def test_a_last_line_that_is_half_written_is_left_for_a_later_run(files, caplog):
     source, out, checkpoint = files
     with source.open("a") as file:

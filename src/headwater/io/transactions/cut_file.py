@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Transaction
@@ -15,14 +16,21 @@ from headwater.io.transactions.journal import Journal
 
 log = logging.getLogger(__name__)
 
+_SEEN = 4096  # bytes at the head of a file, and before where a part ended, by which it is known
+
 
 class CutFile(Transaction):
-    """A sink that appends to a file; how it does so is its own business."""
+    """A sink that appends to a file; how it does so is its own business.
+
+    The journal says of a part where it ended, and a checksum by which a file that another has put in its place is told: it
+    is refused, never cut. A copy of the file will do, whatever its inode.
+    """
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._journal = path, Journal.of(ledger)
         self._is_new = self._journal.is_new  # whether the file is to be begun
         if not self._is_new:
+            self._check()  # before anything is noted or cut: a start that is refused must leave all as it was
             self._keep_what_others_added()
             self.rollback()
 
@@ -34,11 +42,16 @@ class CutFile(Transaction):
     @property
     def end(self) -> int:
         """Where the last part ended."""
-        return int(self._journal.last or 0)
+        return int(self._journal.last[0]) if self._journal.last else 0
 
     def _begun(self) -> None:
         """Take note that the file is begun; it may have a head that belongs to no part."""
-        self._journal.commit(-1, self._size())
+        self._journal.commit(-1, self._mark(self._size()))
+
+    def _changes(self) -> None:
+        """Take note, before a first record is written, that what is behind the last part is ours, and may be cut off."""
+        if self._journal.closed is not None:
+            self._journal.close(None)
 
     def prepare(self, number: int) -> None:
         """Take note that a part ends here, once what it wrote is safe."""
@@ -50,25 +63,22 @@ class CutFile(Transaction):
 
     def _note(self, number: int, end: int) -> None:
         self._sync()
-        self._journal.prepare(number, end)
+        self._journal.prepare(number, self._mark(end))
 
     def commit(self, number: int) -> None:
         """Take note that all parts up to this one count; one that was not prepared ends here."""
-        if number not in self._journal.parts:
+        if number in self._journal.parts:
+            self._journal.commit(number)
+        else:
             self._sync()
-        self._journal.commit(number, self._size())
+            self._journal.commit(number, self._mark(self._size()))
 
     def rollback(self) -> None:
         """Cut off what is behind the last part."""
         try:
-            has, end = self._size(), self.end
-            if has < end:
-                raise InputError(
-                    f"cannot go on writing {self._path}: it has {has:,} bytes, and the checkpoint knows of {end:,}; "
-                    "was it replaced? Put it back, or begin anew with another checkpoint"
-                )
-            if has > end:
-                os.truncate(self._path, end)
+            self._check()
+            if self._size() > self.end:
+                os.truncate(self._path, self.end)
         except OSError as error:
             raise explained(error, self._path, "write") from error
 
@@ -79,13 +89,34 @@ class CutFile(Transaction):
 
     def _keep_what_others_added(self) -> None:
         """Count in what was appended between two runs, such as dead letters that were replayed: it is not ours to cut."""
-        closed = self._journal.closed
-        if closed is None:
-            return
-        if closed == self.end and self._path.exists() and self._size() > closed:
-            log.info("%s has %d bytes more than a run left there; they stay", self._path, self._size() - closed)
-            self._journal.parts[max(self._journal.parts)] = self._size()
-        self._journal.close(None)  # from now on what is behind the last part is ours, and may be cut off
+        if self._journal.closed == self.end and (has := self._size()) > self.end:
+            log.info("%s has %d bytes more than a run left there; they stay", self._path, has - self.end)
+            self._journal.parts[max(self._journal.parts)] = self._mark(has)
+
+    def _check(self) -> None:
+        """Raise InputError where the file is not the one that was written up to the last part."""
+        has, end = self._size(), self.end
+        if has < end:
+            raise InputError(
+                f"cannot go on writing {self._path}: it has {has:,} bytes, and the checkpoint knows of {end:,}; "
+                "was it replaced? Put it back, or begin anew with another checkpoint"
+            )
+        if self._journal.last and self._journal.last != self._mark(end):
+            raise InputError(
+                f"cannot go on writing {self._path}: its first {end:,} bytes are not those that runs with this checkpoint "
+                "wrote; was it replaced, or does another flow write it too? Put it back, or begin anew with another "
+                "checkpoint and another file"
+            )
+
+    def _mark(self, end: int) -> list[int]:
+        """Return what is noted of a part that ended there: where, and a checksum of some bytes at the head and before it."""
+        try:
+            with self._path.open("rb") as file:
+                head = file.read(min(end, _SEEN))
+                file.seek(max(0, end - _SEEN))
+                return [end, crc32(file.read(min(end, _SEEN)), crc32(head))]
+        except OSError as error:
+            raise explained(error, self._path, "read") from error
 
     def _sync(self) -> None:
         try:

@@ -22,6 +22,7 @@ class LineFile(CutFile):
 
     def write(self, batch: Batch) -> Refused | None:
         """Write records at the end."""
+        self._changes()
         return self._writer.write(batch)
 
     def close(self) -> None:
