@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater import Flow, engine
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import FlowError, InputError
-from headwater.io import Csv
+from headwater.errors import FlowError, HeadwaterError, InputError
+from headwater.io import Csv, JsonLines
 
 SCHEMA = {"id": str, "x": float, "n": int, "ok": bool, "t": "time"}
 HEADER, GOOD = "id,x,n,ok,t\n", "a,1,2,true,3\n"
@@ -221,3 +222,42 @@ def test_what_comes_through_a_pipe_is_guessed_from_and_read(tmp_path):
     reader.close()
     sender.join()
     assert rows == [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
+
+
+@pytest.mark.parametrize("there", ["b,a\n1,2\n", "a\n1\n", "a,b,c\n", "1,2\n", "a\rb,c\n"])
+def test_rows_are_not_appended_under_the_header_of_other_columns(tmp_path, there):
+    path = tmp_path / "file.csv"
+    path.write_text(there.rstrip("\n"))
+    with pytest.raises(InputError, match=r"its header is .*, and the columns to write are a,b;"):
+        Csv(path, append=True).open(Schema.of({"a": int, "b": int}))
+    assert path.read_bytes() == there.rstrip("\n").encode()
+
+
+@pytest.mark.parametrize("there", ["", "a,b\n", ' a,"b"\r\n1,2\r\n'])
+def test_rows_are_appended_under_the_header_of_their_columns(tmp_path, there):
+    path = tmp_path / "file.csv"
+    path.write_bytes(there.encode())
+    schema = Schema.of({"a": int, "b": int})
+    writer = Csv(path, append=True).open(schema)
+    writer.write(Batch.of({"a": [3], "b": [4]}, schema))
+    writer.close()
+    assert path.read_bytes() == ((there or "a,b\n") + "3,4\n").encode()
+
+
+def test_a_sink_does_not_go_on_under_a_header_of_other_columns(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.csv"
+
+    def flow(*columns):
+        made = Flow("swap")
+        read = made.read("read", JsonLines(source, {"a": int, "b": int}))
+        read.select("pick", *columns).write("out", Csv(out))
+        return made
+
+    source.write_text('{"a":0,"b":100}\n')
+    engine.run(flow("a", "b"), checkpoint=tmp_path / "checkpoint")
+    source.write_text('{"a":0,"b":100}\n{"a":1,"b":101}\n')
+    with pytest.raises(HeadwaterError, match=r"its header is a,b, and the columns to write are b,a"):
+        engine.run(flow("b", "a"), checkpoint=tmp_path / "checkpoint")
+    assert out.read_text() == "a,b\n0,100\n"
+    engine.run(flow("a", "b"), checkpoint=tmp_path / "checkpoint")
+    assert out.read_text() == "a,b\n0,100\n1,101\n"

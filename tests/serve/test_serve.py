@@ -197,6 +197,24 @@ def test_files_that_come_go_and_are_wrong(serving, tmp_path, alive):
     serving.until_running("beat")
 
 
+def test_a_flow_that_would_go_on_under_a_csv_header_of_other_columns_does_not_take_over(serving, tmp_path):
+    table = """
+from headwater import Flow, io
+
+flow = Flow("table")
+rows = flow.read("rows", io.Generate(lambda n: {"n": n, "m": n}, {"n": int, "m": int}, rate=100))
+rows.select("pick", COLUMNS).write("out", io.Csv("FOLDER/table.csv"))
+""".replace("FOLDER", str(tmp_path))
+    serving.write("table", table.replace("COLUMNS", "'n'"), QUICK)
+    serving.start()
+    first = serving.until_running("table")
+    serving.until(lambda: list(serving.state.glob("**/checkpoint/*.checkpoint")), "a checkpoint")
+    serving.write("table", table.replace("COLUMNS", "'m', 'n'"))
+    refused = serving.until(lambda: serving.flow("table")["change_refused"], "the refusal")
+    assert "its header is n, and the columns to write are m,n" in refused
+    assert serving.until_running("table") == first
+
+
 def test_what_can_be_read_of_a_flow(serving, tmp_path):
     serving.write("numbers", numbers(tmp_path), QUICK)
     serving.start()

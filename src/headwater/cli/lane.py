@@ -16,7 +16,9 @@ from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import FlowError, HeadwaterError, RunError, listed, suggestion
+from headwater.flow.endpoints import check_append
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Write
 from headwater.io.lock import Lock
 from headwater.serve.home import FlowHome
 from headwater.serve.lane import Lane, Line, graph_of
@@ -155,6 +157,9 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
         check_fits(found, as_run, lanes, allow_dropped=settings.allow_dropped_state)
     else:
         Recovery(found, ExecutionGraph.of(as_run), allow_dropped=settings.allow_dropped_state)
+    for step in as_run.steps.values():
+        if isinstance(step.kind, Write) and step.name in found.content["steps"]:
+            check_append(step.kind.sink, step.inputs[0].schema)
 
 
 def _replayed(task: Task) -> dict[str, Any]:

@@ -36,6 +36,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
 | `in_order` | true where it shows which record came first: several writers then have the records of different keys |
 | `check_write(schema)` | what is wrong with the columns that it would get |
+| `check_append(schema)` | what is wrong with these columns behind those that are written already |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
 A writer that keeps records which wait may have `crowded`, a function that the runner puts there: called with the share of
@@ -315,6 +316,13 @@ def check_source(source: Source) -> None:
 def check_sink(sink: Sink, schema: Schema) -> None:
     """Raise what a sink has to say against these columns."""
     check = getattr(sink, "check_write", None)
+    if check is not None:
+        check(schema)
+
+
+def check_append(sink: Sink, schema: Schema) -> None:
+    """Raise what a sink has to say against going on with these columns behind what a run before has written."""
+    check = getattr(sink, "check_append", None)
     if check is not None:
         check(schema)
 

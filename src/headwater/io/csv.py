@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, overload
 
 from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Fields, Schema
-from headwater.errors import FlowError, InputError, listed, suggestion
+from headwater.errors import FlowError, InputError, listed, one_line, suggestion
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
@@ -30,7 +31,7 @@ class Csv(TextFile):
     guessed from the first rows unless a schema is given. A row with too few or too many fields, or a field
     that does not fit its column, is rejected with its line number. An empty field is missing (null), but in
     a text column it is the empty text. Moments may be ISO text or microseconds since 1970, and are written
-    as ISO text. Writing replaces the file unless `append` is true.
+    as ISO text. Writing replaces the file unless `append` is true; one that has another header is not appended to.
 
     With `follow` reading goes on as the file grows, also when it is rotated: renamed, or copied and cut off. A row is taken
     when its lines are whole; each file has a header of its own, on one line, and may have the columns in another order.
@@ -128,6 +129,27 @@ class Csv(TextFile):
     def appended(self, schema: Schema) -> CsvWriter:
         """Start writing at the end of what is there."""
         return CsvWriter(self, schema, append=True)
+
+    def check_append(self, schema: Schema) -> None:
+        """Raise InputError where rows of these columns would be appended under a header of others."""
+        file = self._is_file() and Path(self.path).is_file()
+        if not (self.header and file and os.access(self.path, os.R_OK)):
+            return  # there is none yet, or nobody can tell: a file may be written and not read
+        lines = Lines(self.path)
+        try:
+            texts = [line.decode(errors="replace") + "\n" for line in lines.peek(_SPAN)]
+        finally:
+            lines.close()
+        try:
+            found = next(filter(None, csv.reader(texts, delimiter=self.delimiter)), None)
+        except csv.Error:
+            found = texts[:1]
+        if found is not None and [name.strip() for name in found] != [name.strip() for name in schema]:
+            there, wanted = (one_line(self.delimiter.join(names).strip()) for names in (found, schema))
+            raise InputError(
+                f"cannot append to {self.path}: its header is {there}, and the columns to write are {wanted}; write to "
+                "another file, or select the columns in the order of the header"
+            )
 
     def ranges(self, wanted: Wanted) -> Ranges | None:
         """Return the file in ranges of bytes, cut where no row goes over; a pipe has none, nor one that is followed."""
@@ -249,6 +271,8 @@ class CsvWriter:
 
     def __init__(self, sink: Csv, schema: Schema, *, append: bool) -> None:
         self._schema, self._delimiter = schema, sink.delimiter
+        if append:
+            sink.check_append(schema)  # before the file is opened, which ends its last line
         self._file = LineWriter(sink.path, append=append)
         if sink.header and self._file.empty:
             self._file.write(self._rows([list(schema)]))
