@@ -124,6 +124,34 @@ def test_what_does_not_fit_becomes_dead_letters_where_that_is_asked_for(serving)
     assert len(server.rejected) == 2
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "application/x-ndjson"])
+@pytest.mark.parametrize(
+    ("body", "bad"),
+    [
+        (b'rubbish\n{"sensor": "a"}\n{"sensor": "b"}', ["rubbish"]),
+        (b'{"sensor": "a"}\nrubbish\n{"sensor": "b"}', ["rubbish"]),
+        (b'{"sensor": "a"}\r\n{"sens\r\n{"sensor": "b"}\r\n', ['{"sens']),
+        (b'{"sensor": "a"}\n{"sensor": "b"}\n3', ["3"]),
+        (b'"text"\n\n{"sensor": "a"}\n}\n{"sensor": "b"}\n', ['"text"', "}"]),
+    ],
+)
+def test_a_line_that_is_no_record_costs_none_of_the_others_wherever_it_is(serving, kind, body, bad):
+    server = serving(bad="dead letter")
+    assert server.post(body, **{"Content-Type": kind}) == (200, {"taken": 2, "dead_letters": len(bad)})
+    assert [row["sensor"] for row in server.rows] == ["a", "b"]
+    assert [text for text, _ in server.rejected] == bad
+
+
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [(b'{\n  "sensor": "a",\n  "height":\n  1.5\n}\n', 1), (b'{\n  "sensor": "a",\n  "height":\n', 0)],
+)
+def test_an_object_on_several_lines_is_one_record_whole_or_broken(serving, body, taken):
+    server = serving(bad="dead letter")
+    status, said = server.post(body)
+    assert (status, said["taken"], said.get("dead_letters", 0)) == (200, taken, 1 - taken)
+
+
 def test_a_flow_without_a_checkpoint_answers_when_all_of_a_request_were_dead_letters(port):
     flow = Flow("levels")
     flow.read("in", io.Webhook(port, LEVELS, bad="dead letter")).write("out", kept := io.Collect())

@@ -81,12 +81,20 @@ def _texts(body: bytes, content_type: str) -> tuple[Text, int]:
 
 
 def _is_lines(body: bytes) -> bool:
-    """Tell JSON Lines from one object on several lines: of that, not every line begins with { and ends with }."""
+    """Tell JSON Lines, of which some may be no JSON, from one value on several lines."""
     first, _, rest = body.partition(b"\n")
-    if not first.rstrip().endswith(b"}"):
-        return False
-    second = rest.lstrip()
-    return not second or second.startswith(_OPEN)
+    if first.rstrip().endswith(b"}") and rest.lstrip()[:1] in (b"", _OPEN):
+        return True  # no object goes on like this
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ):  # a broken object, or lines of which one is broken
+        lines = (line.strip() for line in body.split(b"\n"))
+        return any(line.startswith(_OPEN) and line.endswith(b"}") for line in lines)
+    return False
 
 
 def _array(body: bytes) -> Text:
