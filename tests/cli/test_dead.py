@@ -203,6 +203,14 @@ def test_the_report_of_a_replay_is_of_all_its_parts(typed, tmp_path, monkeypatch
     assert {step["name"]: step["in"] for step in done["report"]["steps"]}["share"] == 6000
 
 
+def test_the_latency_of_replayed_records_is_that_of_the_replay(broken):
+    code, out, _ = broken("dead", "replay", "flow.py", "dead", "--step", "metres", "--set", "per_metre=100", "--json")
+    report = json.loads(out)["report"]
+    assert code == 0
+    for latency in (report["latency_ms"], report["emit_latency_ms"]):
+        assert 0 < latency["p99"] < 24 * 3600 * 1000  # not since 1970
+
+
 THREES = """
 import os, signal
 from headwater import Flow, io

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from headwater.data.batch import CREATED, Batch, concat_batches
+from headwater.clock import now_ns
+from headwater.data.batch import CREATED, Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
 from headwater.flow.endpoints import Delivery, Reject, Writer
@@ -70,8 +72,9 @@ def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, An
     given, kept = _given(flow, letters, changes)
     if not given:
         return Replayed([], kept)
-    again = _Again()
-    report = run(_with_sink(_only(flow, given), again))
+    moments = _Moments()
+    again = _Again(moments)
+    report = run(_with_sink(_only(flow, given, moments), again))
     kept |= again.errors
     return Replayed([letter.id for letter in letters if letter.id not in kept], kept, report)
 
@@ -123,7 +126,7 @@ def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Pl
     batch = JsonDecoder(schema).batch([msgspec.json.encode(record)], lambda number, text, why: reasons.append(why))
     if reasons:
         raise FlowError(reasons[0])
-    batch.stamps[:, CREATED] = letter.id  # goes with the record wherever it goes, and tells what became of it
+    batch.stamps[:, CREATED] = letter.id  # until it is read, see `_Moments`
     return (step.name, port), batch
 
 
@@ -137,7 +140,7 @@ def _input(step: Step, record: Mapping[str, Any]) -> tuple[int, Schema]:
     return 0, step.inputs[0].schema
 
 
-def _only(flow: Flow, given: Mapping[_Place, Batch]) -> Flow:
+def _only(flow: Flow, given: Mapping[_Place, Batch], moments: _Moments) -> Flow:
     """Return what of a flow the records reach, with them in place of all that would come there otherwise."""
     reached = set().union(*(flow.reached_from(name) for name, _ in given)) - {DEAD_LETTERS}
     reached -= flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
@@ -146,13 +149,13 @@ def _only(flow: Flow, given: Mapping[_Place, Batch]) -> Flow:
         if step.name not in reached:
             continue
         if step.is_source:
-            steps.append(replace(step, kind=Read(_Letters(given[step.name, -1]))))
+            steps.append(replace(step, kind=Read(_Letters(given[step.name, -1], moments))))
             continue
         inputs = []
         for port, stream in enumerate(step.inputs):
-            more = _entry(
-                f"{step.name} {port} (replayed)", stream, given.get((step.name, port)), stream.step in reached
-            )
+            batch = given.get((step.name, port))
+            letters = None if batch is None else _Letters(batch, moments)
+            more = _entry(f"{step.name} {port} (replayed)", stream, letters, stream.step in reached)
             steps += more
             inputs.append(replace(stream, step=more[-1].name, port="out") if more else stream)
         kind = Write(_Behind(step.kind.sink)) if isinstance(step.kind, Write) else step.kind
@@ -160,12 +163,11 @@ def _only(flow: Flow, given: Mapping[_Place, Batch]) -> Flow:
     return Flow.of_steps(flow.name, steps)
 
 
-def _entry(name: str, stream: Input, batch: Batch | None, feeds: bool) -> list[Step]:
+def _entry(name: str, stream: Input, letters: _Letters | None, feeds: bool) -> list[Step]:
     """Return the steps by which records come to an input, the last of which it reads; none where all is as it was."""
-    if batch is None and feeds:
+    if letters is None and feeds:
         return []
-    source = _Letters(batch) if batch is not None else Items([], stream.schema)
-    read = Step(name, Read(source), (), {"out": stream.schema})
+    read = Step(name, Read(letters or Items([], stream.schema)), (), {"out": stream.schema})
     if not feeds:
         return [read]
     both = (Input(stream.step, stream.port, stream.schema), Input(name, "out", stream.schema))
@@ -180,24 +182,48 @@ def _with_sink(flow: Flow, sink: Any) -> Flow:
     return Flow.of_steps(flow.name, steps)
 
 
-class _Letters:
-    """A source of records that were dead letters, stamped with their numbers."""
+class _Moments:
+    """When letters were given to the flow, each at a moment of its own.
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    A record bears the moment as its time of creation wherever it goes, which tells what became of the letter.
+    """
+
+    def __init__(self) -> None:
+        self.letters: dict[int, int] = {}  #: by the moment
+        self._last = 0
+        self._lock = Lock()  # each source has a thread
+
+    def stamps(self, letters: list[int]) -> Any:
+        """Return stamps for letters that are given to the flow now; a nanosecond lies between two."""
+        with self._lock:
+            first = max(now_ns(), self._last + 1)
+            self._last = first + len(letters)
+            moments = range(first, self._last)
+            self.letters.update(zip(moments, letters, strict=True))
+        return stamped(len(letters), np.arange(first, self._last))
+
+
+class _Letters:
+    """A source of records that were dead letters."""
+
+    def __init__(self, batch: Batch, moments: _Moments) -> None:
+        self._batch, self._moments = batch, moments
         self.schema = Schema(())  # of the step, which says it
 
     def open(self, reject: Reject) -> _LettersReader:
-        return _LettersReader(self._batch)
+        return _LettersReader(self._batch, self._moments)
 
 
 class _LettersReader:
-    def __init__(self, batch: Batch) -> None:
-        self._batch, self._at = batch, 0
+    def __init__(self, batch: Batch, moments: _Moments) -> None:
+        self._batch, self._moments, self._at = batch, moments, 0
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         start, self._at = self._at, self._at + limit
-        return self._batch.slice(start, min(self._at, self._batch.length)) if start < self._batch.length else None
+        if start >= self._batch.length:
+            return None
+        some = self._batch.slice(start, min(self._at, self._batch.length))
+        return Batch(some.columns, some.length, self._moments.stamps(some.stamps[:, CREATED].tolist()))
 
     def close(self) -> None:
         pass
@@ -220,15 +246,20 @@ class _Behind:
 class _Again:
     """A sink of the dead letters of a replay: which of those replayed they were."""
 
-    def __init__(self) -> None:
+    def __init__(self, moments: _Moments) -> None:
+        self._letters = moments.letters
         self.errors: dict[int, str] = {}
 
     def open(self, schema: Schema) -> _Again:
         return self
 
     def write(self, batch: Batch) -> None:
-        for number, row in zip(np.asarray(batch.stamps[:, CREATED]).tolist(), batch.rows(), strict=True):
-            self.errors.setdefault(number, f"{row['step']}: {row['error']}")
+        for moment, row in zip(np.asarray(batch.stamps[:, CREATED]).tolist(), batch.rows(), strict=True):
+            letter = self._letters.get(
+                moment
+            )  # None for what a step made at a time of its own: it may be of any of them
+            for number in (letter,) if letter is not None else tuple(self._letters.values()):
+                self.errors.setdefault(number, f"{row['step']}: {row['error']}")
 
     def close(self) -> None:
         pass
