@@ -215,6 +215,34 @@ rows.select("pick", COLUMNS).write("out", io.Csv("FOLDER/table.csv"))
     assert serving.until_running("table") == first
 
 
+def test_of_two_flows_that_write_one_file_the_second_is_refused(serving, tmp_path):
+    out = tmp_path / "out.jsonl"
+    beats = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
+    serving.write("beat", beats, QUICK)
+    serving.write("twin", beats.replace("n}", "-n}"), QUICK)
+    serving.write("null", beats.replace(str(out), "/dev/null"))
+    serving.write("null2", beats.replace(str(out), "/dev/null"))
+    code, said, _ = serving.typed("serve", serving.folder, "--state", serving.state, "--check", "--json")
+    looked = {each["name"]: each["why"] for each in json.loads(said)}
+    assert (code, [name for name, why in looked.items() if why is not None]) == (1, ["twin"])
+    assert f"it writes {out}, which flow 'beat' writes too" in looked["twin"]
+
+    twin = (serving.folder / "twin.py").rename(tmp_path / "twin.py")
+    serving.start()
+    serving.until_running("beat")
+    written(serving, out)
+    serving.ask("/api/v1/flows/beat/stop", "POST")
+    serving.until(lambda: serving.state_of("beat") == "stopped")
+    twin.rename(serving.folder / "twin.py")
+    serving.until(lambda: serving.flow("twin").get("state") == "refused", "the refusal")
+    assert "which flow 'beat' writes too" in serving.flow("twin")["why"]
+    serving.ask("/api/v1/flows/beat/start", "POST")
+    serving.until_running("beat")
+    written(serving, out)
+    serving.stop()
+    assert [record["n"] for record in lines(out)] == list(range(len(lines(out))))
+
+
 def test_what_can_be_read_of_a_flow(serving, tmp_path):
     serving.write("numbers", numbers(tmp_path), QUICK)
     serving.start()

@@ -20,6 +20,7 @@ from headwater.flow.endpoints import check_append
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Write
 from headwater.io.lock import Lock
+from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
 from headwater.serve.lane import Lane, Line, graph_of
 from headwater.serve.messages import Answer, Task, raw, shown
@@ -42,7 +43,7 @@ def main() -> None:
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed}[task.what]
     try:
-        to_server.say(Answer(found=raw(answer(task))))
+        to_server.say(answer(task))
     except HeadwaterError as error:
         to_server.say(Answer(why=shown(str(error))))
 
@@ -98,6 +99,7 @@ def _begin(task: Task) -> Any:
         keep_freed()
     flow = _flow(task)
     options = _options(settings)
+    take_files(files_of(flow), Path(task.file).absolute(), home.path)
     checkpoint = home.checkpoint if settings.checkpoint else None
     if settings.on == _SPARK:
         from headwater import spark
@@ -120,7 +122,7 @@ def _begin(task: Task) -> Any:
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 
-def _checked(task: Task) -> dict[str, Any]:
+def _checked(task: Task) -> Answer:
     """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
     flow = _flow(task)
     flow.check()
@@ -129,7 +131,9 @@ def _checked(task: Task) -> dict[str, Any]:
     home = FlowHome(Path(task.home))
     if task.settings.checkpoint and task.settings.on != _SPARK and home.checkpoint.is_dir():
         _check_against(flow, task.settings, home)
-    return graph_of(flow)
+    files = files_of(flow)
+    check_files(files, home.path)
+    return Answer(found=raw(graph_of(flow)), writes=files)
 
 
 def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
@@ -162,7 +166,7 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
             check_append(step.kind.sink, step.inputs[0].schema)
 
 
-def _replayed(task: Task) -> dict[str, Any]:
+def _replayed(task: Task) -> Answer:
     """Give dead letters to the steps that they broke, and say which of them are done with."""
     from headwater.engine.dead import replay
     from headwater.io.dead import DeadLetterFolder
@@ -181,11 +185,12 @@ def _replayed(task: Task) -> dict[str, Any]:
         done = replay(_flow(task), home.dead, letters, task.changes)
     finally:
         lock.release()
-    return {
+    document = {
         "released": done.released,
         "kept": {str(number): why for number, why in done.kept.items()},
         "report": None if done.report is None else done.report.to_json(),
     }
+    return Answer(found=raw(document))
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds
 from headwater.rate.process import began
 from headwater.serve.child import asked
+from headwater.serve.claims import twice
 from headwater.serve.folder import Folder, Found
 from headwater.serve.home import Home, Note, default_token, flow_home, token_of
 from headwater.serve.http import Server
-from headwater.serve.messages import Task
+from headwater.serve.messages import Answer, Task
 from headwater.serve.notify import Notifier
 from headwater.serve.service import CHECK_S, Service
 from headwater.serve.settings import read_settings, settings_beside
@@ -133,7 +134,13 @@ def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
     if found is None:
         raise RunError(f"cannot look into {flows.path}")
     with progress("looking at all flows"), ThreadPoolExecutor(2) as pool:
-        wrong = list(pool.map(lambda each: _wrong(each, kept), found.values()))
+        looked = list(pool.map(lambda each: _looked(each, kept), found.values()))
+    wrong, owners = list[str | None](), dict[str, str]()
+    for name, answer in zip(found, looked, strict=True):
+        shared = next((file for file in answer.writes if file in owners), None)
+        wrong.append(answer.why if shared is None else twice(shared, owners[shared]))
+        if wrong[-1] is None:
+            owners |= dict.fromkeys(answer.writes, name)
     answers = [
         {"name": each.name, "file": str(each.file), "runs": why is None, "why": why}
         for each, why in zip(found.values(), wrong, strict=True)
@@ -149,11 +156,11 @@ def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _wrong(found: Found, kept: Path) -> str | None:
-    """Return why a flow could not run; None where it could."""
+def _looked(found: Found, kept: Path) -> Answer:
+    """Return what can be told of a flow without starting it: why it could not run, and what it would write."""
     home = flow_home(kept, found.name)
     try:
         settings = read_settings(settings_beside(found.file))
-        return asked(found.name, Task("check", str(found.file), str(home.path), settings), CHECK_S).why
+        return asked(found.name, Task("check", str(found.file), str(home.path), settings), CHECK_S)
     except HeadwaterError as error:
-        return str(error)
+        return Answer(str(error))

@@ -65,6 +65,7 @@ class Answer(msgspec.Struct, tag="answer"):
 
     why: str | None = None
     found: msgspec.Raw = msgspec.Raw(b"null")
+    writes: list[str] = []  #: the files that the flow would have for itself
 
 
 Told = Task | Order
