@@ -112,8 +112,15 @@ def test_the_same_folder_serves_run_after_run(broken, tmp_path):
 )
 def test_mistakes_are_told(broken, words, said):
     code, _, err = broken("dead", *words)
-    assert code in (1, 2)
+    assert code == 2
     assert said in err
+
+
+@pytest.mark.parametrize("words", [("list", "dead"), ("list", "dead", "--json"), ("replay", "flow.py", "dead")])
+def test_a_step_without_letters_is_told_with_those_that_have_some(broken, words):
+    code, _, err = broken("dead", *words, "--step", "meters")
+    assert code == 0  # all of a step may be replayed
+    assert "no dead letter in 'dead' is of step 'meters'; they are of 'metres', 'read'; did you mean 'metres'?" in err
 
 
 def test_a_field_that_the_step_does_not_take_is_told_and_nothing_is_released(broken):

@@ -13,7 +13,7 @@ from rich.table import Table
 from headwater.cli.locate import find_flow
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, err, print_json, progress
-from headwater.errors import FlowError
+from headwater.errors import FlowError, listed, suggestion
 from headwater.io.dead import DeadLetterFolder, Letter
 
 app = typer.Typer(
@@ -95,7 +95,12 @@ def replay(
 
 
 def _chosen(folder: Path, ids: list[int], step: str | None) -> list[Letter]:
-    letters = [each for each in DeadLetterFolder(folder).letters() if step is None or each.step == step]
+    every = list(DeadLetterFolder(folder).letters())
+    letters = [each for each in every if step is None or each.step == step]
+    if every and not letters:
+        steps = {each.step for each in every}
+        said = f"no dead letter in {str(folder)!r} is of step {step!r}; they are of {listed(steps)}"
+        err.print(said + suggestion(str(step), steps), markup=False, highlight=False, soft_wrap=True)
     if not ids:
         return letters
     by_id = {letter.id: letter for letter in letters}

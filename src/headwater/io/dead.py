@@ -18,7 +18,7 @@ import msgspec
 from headwater.clock import latest_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
-from headwater.errors import InputError
+from headwater.errors import RunError
 from headwater.flow.endpoints import Delivery, Ledger, Transaction
 from headwater.io.log import Log, Reader
 from headwater.io.transactions.journal import Journal
@@ -68,7 +68,7 @@ class DeadLetterFolder:
         """Return the letters that are not released, oldest first; a run may be at work on the folder."""
         letters = Path(self.folder) / _LETTERS
         if not letters.is_dir():
-            raise InputError(f"{str(self.folder)!r} holds no dead letters; a run keeps them there with --dead")
+            raise RunError(f"{str(self.folder)!r} holds no dead letters; a run keeps them there with --dead")
         released = set(_numbers(Path(self.folder)))
         reader = Reader(letters)
         try:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from headwater import __version__
-from headwater.errors import HeadwaterError, InputError, RateError
+from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.serve.history import SPAN_S
 from headwater.serve.service import Service, UnknownFlowError
 
@@ -240,7 +240,7 @@ def _kept_letters(request: Request) -> Iterator[Any]:
     if folder.is_dir():
         try:
             yield from DeadLetterFolder(folder).letters()
-        except InputError:  # none was ever kept
+        except RunError:  # none was ever kept
             return
 
 
