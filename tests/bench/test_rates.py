@@ -86,11 +86,11 @@ def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold()
     running = begin(Lap("pred", "serverless", [(0.0, 3000.0)], 1, settings=settings), source, judge)
     try:
         assert judge.first.wait(60)
-        before = running.told()["processes"]
         until = time.monotonic() + 30
         while not running.told()["cold_starts"] and time.monotonic() < until:
             time.sleep(0.05)
-        assert running.told()["processes"] > before
+        # each function began with one process; the first cold start may have come before anything was looked at
+        assert running.told()["processes"] > len(running._functions)
         assert running.used_s() > 0
     finally:
         running.abort()

@@ -91,13 +91,13 @@ def test_a_picture_is_drawn_and_nothing_is_drawn_of_nothing(tmp_path):
 def test_infeasibility_names_the_smallest_conflict_and_a_relaxation_that_works():
     dag = next(d for d in replica.shipped() if d.name == "20_4_1")
     problem = ghosh.problem(dag, 1000)
-    why = explain(problem, Budget(time_s=20))
+    why = explain(problem, Budget(time_s=300))
     assert 1 <= len(why.steps) <= 4
     lowered = next(text for text in why.relaxations if text.startswith("rates lowered"))
     percent = float(lowered.split()[3])
     assert 0 < percent < 60
     slower = ghosh.problem(dag, 1000 * (1 - percent / 100) * 0.999)
-    assert strategy("exact")(slower, Budget(time_s=20)).device is not None
+    assert strategy("exact")(slower, Budget(time_s=300)).device is not None
 
 
 def test_a_step_too_big_for_every_device_is_named_with_what_is_free():

@@ -17,6 +17,7 @@ class Slow:
 
     def __init__(self, path):
         self.path, self.written, self.waited = path, threading.Event(), []
+        self.over = threading.Event()  #: nothing more comes that could be seen
 
     def open(self, schema):
         return io.JsonLines(self.path).open(schema)
@@ -26,7 +27,8 @@ class Slow:
         cut, write = opened.cut, opened.write
 
         def slow_cut(number):
-            self.written.clear()
+            if not self.over.is_set():
+                self.written.clear()
             safe = cut(number)
 
             def slow_safe():
@@ -52,6 +54,7 @@ def test_records_are_written_while_a_part_is_made_safe(tmp_path):
     while len(sink.waited) < 3 and not run.done.is_set():
         run.done.wait(0.01)
     run.stop()
+    sink.over.set()
     sink.written.set()  # of the last part, after which nothing comes
     run.wait()
     assert len(sink.waited) >= 3
