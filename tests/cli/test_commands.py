@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -34,6 +35,59 @@ def test_run_prints_one_json_document(headwater):
     assert set(document["latency_ms"]) == {"p50", "p95", "p99"}
     keys = {"name", "in", "out", "queue", "t_q_ms", "t_s_ms", "t_c_ms", "utilisation"}
     assert all(keys <= step.keys() for step in document["steps"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("run", "tanks.py", "--input", "levels.jsonl"), 2),
+        (("run", "tanks.py", "--prometheus", "{port}"), 2),
+        (("run", "lacking.py"), 1),
+        (("show", "tanks.py:nix"), 2),
+        (("net", "show", "nowhere.toml"), 2),
+    ],
+)
+def test_a_command_that_breaks_off_prints_one_json_document_with_the_error(headwater, tmp_path, words, code):
+    (tmp_path / "lacking.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('lacking')\n"
+        "flow.read('levels', io.JsonLines('no.jsonl', {'height': float})).write('out', io.Discard())\n"
+    )
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        found, out, said = headwater(*(word.format(port=taken.getsockname()[1]) for word in words), "--json")
+    assert found == code
+    assert said.splitlines()[-1] == f"error: {json.loads(out)['error']}"
+
+
+def test_a_run_that_breaks_off_has_one_document_too(headwater, tmp_path):
+    (tmp_path / "broken.py").write_text(
+        FLOW.replace('.write("out", io.Discard())', '.map("no", lambda r: 1 / 0, on_error="stop")')
+    )
+    code, out, _ = headwater("run", "broken.py", "--json")
+    assert code != 0
+    assert "error" in json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--queue-mb", "-3"), "--queue-mb is a whole number above 0; got -3"),
+        (("--hang", "x"), "--hang: cannot read duration 'x'"),
+        (("--for", "abc"), "--for: cannot read duration 'abc'"),
+        (("--promise", "0/s"), "--promise is a rate above 0, such as 20000/s; got '0/s'"),
+        (("--promise", "5/s", "--within", "0ms"), "--within is a latency above 0, such as 50ms; got '0ms'"),
+        (("--input", "levels.jsonl"), "--input names 'levels.jsonl': there is no such file"),
+    ],
+)
+def test_what_is_said_names_the_option_that_was_given(headwater, words, said):
+    code, _, heard = headwater("run", "tanks.py", *words)
+    assert (code, said in heard) == (2, True), heard
+
+
+def test_a_flow_that_a_file_has_not_is_answered_with_those_that_it_has(headwater):
+    code, _, said = headwater("run", "tanks.py:nix")
+    assert (code, "tanks.py has no 'nix'; its flows are 'flow'" in said) == (2, True), said
 
 
 @pytest.mark.parametrize("on", ["engine", "threads"])
@@ -132,10 +186,11 @@ def test_a_run_in_which_every_record_dies_is_exit_code_one(headwater, tmp_path):
     assert "broken.py:" in json.loads(out)["dead_letter_examples"][0]["error"]
 
 
-def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater):
-    code, _, err = headwater("run", "tanks.py", "--input", "missing.jsonl")
+def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater, tmp_path):
+    (tmp_path / "folder.jsonl").mkdir()
+    code, _, err = headwater("run", "tanks.py", "--input", "folder.jsonl")
     assert code == 1
-    assert "missing.jsonl" in err
+    assert "folder.jsonl" in err
 
 
 def test_show_draws_and_describes(headwater, tmp_path):
@@ -221,7 +276,8 @@ def test_records_on_standard_output_are_there_alone(tmp_path, sink):
 def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
     (tmp_path / "speaks.py").write_text(SPEAKS.replace("SINK", sink))
     code, out, err = headwater("run", "speaks.py", "--json")
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert err == f"error: {json.loads(out)['error']}\n"
     assert "'out' writes records there; write them to a file" in err
     code, out, _ = headwater("run", "speaks.py", "--json", "--output", "folder")
     assert json.loads(out)["records_out"] == {"out": 3}

@@ -158,7 +158,10 @@ def test_files_that_come_go_and_are_wrong(serving, tmp_path, alive):
     serving.write("beat", BEAT)
     serving.write("wrong", "from headwater import Flow\n\nflow = Flow(\n")
     serving.write("unset", BEAT, "evry = '1 s'")
+    serving.write("lane", BEAT, "[options]\nlane = 2")
     serving.start()
+    assert "did you mean 'lanes'?" in serving.flow("lane")["why"]
+    (serving.folder / "lane.py").unlink()
     beat = serving.until_running("beat")
     wrong, unset = serving.flow("wrong"), serving.flow("unset")
     assert (wrong["state"], unset["state"]) == ("refused", "refused")

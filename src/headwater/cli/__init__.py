@@ -90,6 +90,9 @@ def main() -> None:
     try:
         app()
     except HeadwaterError as error:
+        from headwater.cli.screen import print_error
+
+        print_error(error)
         typer.echo(f"error: {error}", err=True)
         # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
         raise SystemExit(2 if is_described_wrongly(error) else 1) from None

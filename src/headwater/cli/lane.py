@@ -60,7 +60,7 @@ def _flow(task: Task) -> Flow:
             if source not in flow.steps or not flow.steps[source].is_source:
                 known = [each for each, step in flow.steps.items() if step.is_source]
                 raise FlowError(f"inputs names {source!r}, which is no source; sources are {listed(known)}")
-        return rewired(flow, inputs=inputs, output=output, rate=settings.rate)
+        return rewired(flow, inputs=inputs, output=output, rate=settings.rate, may_come=True)
 
 
 def _options(settings: Settings) -> dict[str, Any]:
@@ -75,11 +75,10 @@ def _options(settings: Settings) -> dict[str, Any]:
         raise RunError("options and every are the engine's and mean nothing on Spark")
     if settings.on != _SPARK and settings.master is not None:
         raise RunError(f"master is Spark's and means nothing on {settings.on!r}")
-    known = [
-        name for name in Options.__dataclass_fields__ if name not in ("checkpoint", "every", "allow_dropped_state")
-    ]
+    set_elsewhere = ("checkpoint", "every", "allow_dropped_state")
+    known = [*(name for name in Options.__dataclass_fields__ if name not in set_elsewhere), "lanes"]
     for name in given:
-        if name not in (*known, "lanes"):
+        if name not in known:
             raise RunError(f"the engine has no option {name!r}; options are {listed(known)}{suggestion(name, known)}")
     if settings.checkpoint:
         given |= {"allow_dropped_state": settings.allow_dropped_state}

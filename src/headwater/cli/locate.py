@@ -85,7 +85,9 @@ def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
     value: Any = getattr(module, attribute, None)
     if value is None:
         known = [n for n in vars(module) if not n.startswith("_")]
-        raise FlowError(f"{where} has no {attribute!r}{suggestion(attribute, known)}")
+        there = [n for n in known if isinstance(getattr(module, n), Flow)]
+        likely = suggestion(attribute, known) or f"; its flows are {listed(there)}"
+        raise FlowError(f"{where} has no {attribute!r}{likely}")
     if callable(value) and not isinstance(value, Flow):
         value = value()
     if not isinstance(value, Flow):

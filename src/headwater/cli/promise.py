@@ -8,7 +8,8 @@ from typing import Any, cast
 from headwater.cli.screen import err, progress
 from headwater.engine.options import Options
 from headwater.errors import FlowError, RunError
-from headwater.flow.contract import Above, Contract
+from headwater.flow.contract import Above, Contract, rate_hz
+from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 
@@ -21,6 +22,12 @@ def contract_of(
 ) -> Contract | None:
     """Return what a command line asks for, or the flow's own contract where it asks for nothing; None without either."""
     if rate is not None:
+        if rate_hz(rate) <= 0:
+            raise FlowError(f"--promise is a rate above 0, such as 20000/s; got {rate!r}")
+        if within is not None and microseconds_of("--within", within) <= 0:
+            raise FlowError(f"--within is a latency above 0, such as 50ms; got {within!r}")
+        if burst is not None and not burst > 0:
+            raise FlowError(f"--burst is a number of records above 0; got {burst:g}")
         return Contract.of(rate, within, burst=burst, above=cast(Above, above or "best effort"))
     own = flow.promised
     if not (within or above or burst):

@@ -15,13 +15,23 @@ _BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv":
 
 
 def rewired(
-    flow: Flow, *, inputs: list[str] | None = None, output: Path | None = None, rate: float | None = None
+    flow: Flow,
+    *,
+    inputs: list[str] | None = None,
+    output: Path | None = None,
+    rate: float | None = None,
+    may_come: bool = False,
 ) -> Flow:
-    """Return the flow with its sources and sinks replaced as the options say."""
+    """Return the flow with its sources and sinks replaced as the options say.
+
+    A file that is to be read and is not there is an error, unless it `may_come` later.
+    """
     kinds: dict[str, Kind] = {}
     for given in inputs or []:
         source, path = _input(flow, given)
-        kinds[source] = Read(_file_source(flow.steps[source].kind, Path(path), flow.steps[source].outputs["out"]))
+        own = flow.steps[source].kind
+        assert isinstance(own, Read)
+        kinds[source] = Read(_file_source(own, Path(path), flow.steps[source].outputs["out"], may_come))
     if rate is not None:
         for name, step in flow.steps.items():
             kind = kinds.get(name, step.kind)
@@ -63,13 +73,15 @@ def _input(flow: Flow, given: str) -> tuple[str, str]:
     raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as --input NAME=FILE")
 
 
-def _file_source(kind: Kind, path: Path, schema: Schema) -> Any:
-    assert isinstance(kind, Read)
+def _file_source(kind: Read, path: Path, schema: Schema, may_come: bool) -> Any:
     own = from_file(kind.source, path)
+    if own is None and path.suffix not in _BY_SUFFIX:
+        raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
+    if not (may_come or str(path) == "-" or getattr(own, "follow", False) or path.exists()):
+        said = f"--input names {str(path)!r}: there is no such file; is the path right, seen from {Path.cwd()}?"
+        raise FlowError(said)
     if own is not None:
         return own
-    if path.suffix not in _BY_SUFFIX:
-        raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
     maker = _BY_SUFFIX[path.suffix]
     return maker(path) if maker is Parquet else maker(path, schema)
 

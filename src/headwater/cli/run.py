@@ -14,7 +14,7 @@ from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import contract_of, give_way, promised_run
 from headwater.cli.rewire import rewired
-from headwater.cli.screen import console, err, live, print_json, print_report, progress
+from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.stdout import carries_records
 from headwater.data.jit import answering_at_once
@@ -25,13 +25,16 @@ from headwater.engine.options import HANG, LINGER
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
-from headwater.flow.duration import microseconds
+from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Report
 
 FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
 _SPARK = "spark"
-JSON = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+JSON = Annotated[
+    bool,
+    typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
+]
 
 
 def run(
@@ -114,7 +117,13 @@ def run(
     share_arenas()
     if lanes is not None:
         keep_freed()
-    seconds = microseconds(duration) / 1e6 if duration else None
+    for option, count in (("workers", workers), ("queue-records", queue_records), ("queue-mb", queue_mb)):
+        if count is not None and count < 1:
+            raise RunError(f"--{option} is a whole number above 0; got {count}")
+    for option, text in (("linger", linger), ("hang", hang), ("every", every), ("within", within)):
+        if text is not None and text != LINGER:
+            microseconds_of(f"--{option}", text)
+    seconds = microseconds_of("--for", duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
         "policy": policy,
         "take": parsed_take(take),

@@ -19,8 +19,26 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
+_wanted = _printed = False  #: the document of --json
+
+
+def want_json(wanted: bool) -> bool:
+    """Take note of `--json` when a command line is read, so that a command which breaks off can answer, too."""
+    global _wanted, _printed
+    _wanted, _printed = wanted, False
+    return wanted
+
+
+def print_error(error: Exception) -> None:
+    """Print an error as the one document of `--json`, where that was asked for and there has been none."""
+    if _wanted and not _printed:
+        print_json({"error": str(error)})
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document, and nothing else, on standard output."""
+    global _printed
+    _printed = True
     json.dump(document, sys.stdout, indent=1, default=str)
     sys.stdout.write("\n")
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.duration import microseconds
+from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
 from headwater.serve.child import asked
 from headwater.serve.claims import twice
@@ -77,7 +77,7 @@ def serve(
         token_path = default_token(kept) if token_file is None else token_file.absolute()
         token = token_of(token_path, given=token_file is not None)
         notifier = Notifier()
-        service = Service(flows, home, notifier, stop_within_s=microseconds(stop_within) / 1e6)
+        service = Service(flows, home, notifier, stop_within_s=microseconds_of("--stop-within", stop_within) / 1e6)
         with Server(service, host, port, token, host_name or ()) as server:
             threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
             pid = os.getpid()

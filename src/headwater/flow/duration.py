@@ -53,6 +53,14 @@ def microseconds(duration: Duration) -> int:
     )
 
 
+def microseconds_of(option: str, text: str) -> int:
+    """Return a duration that somebody gave for an option, which an error names."""
+    try:
+        return microseconds(text)
+    except FlowError as error:
+        raise FlowError(f"{option}: {error}") from None
+
+
 def above_zero(name: str, seconds: float | None) -> None:
     """Raise RunError for a number of seconds that no time can be: 0 or less, no number, without end; None is none."""
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)

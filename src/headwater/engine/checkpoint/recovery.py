@@ -158,7 +158,10 @@ class Recovery:
             )
         lanes = self._content.get("lanes", 1)
         if lanes != 1:
-            raise RunError(f"it was made in {lanes} lanes, whose state is not put together yet; run with lanes={lanes}")
+            raise RunError(
+                f"it was made in {lanes} lanes, whose state is not put together yet; run with lanes={lanes} "
+                f"(--lanes {lanes})"
+            )
         self._check_renamed(now)
         for name, step in now.items():
             if name in before:

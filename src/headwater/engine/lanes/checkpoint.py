@@ -337,7 +337,7 @@ def check_fits(found: Checkpoint, flow: Flow, lanes: int, *, allow_dropped: bool
     if then != lanes:
         raise RunError(
             f"it was made in {then} {'lane' if then == 1 else 'lanes'}, and this run has {lanes}; what "
-            f"lanes keep is not spread anew yet. Run with lanes={then}"
+            f"lanes keep is not spread anew yet. Run with lanes={then} (--lanes {then})"
         )
     own = _of_lane(found, 0)
     kept = {name: saved for name, saved in found.content["tasks"].items() if name in found.content["steps"]}
