@@ -17,6 +17,7 @@ from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, home, together
 from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
 from headwater_bench.experiments.rates.scan import running
+from headwater_bench.experiments.rates.serverless import Serverless
 from headwater_bench.experiments.rates.systems import begin
 
 S = 1_000_000_000
@@ -90,6 +91,7 @@ def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold()
         while not running.told()["cold_starts"] and time.monotonic() < until:
             time.sleep(0.05)
         # each function began with one process; the first cold start may have come before anything was looked at
+        assert isinstance(running, Serverless)
         assert running.told()["processes"] > len(running._functions)
         assert running.used_s() > 0
     finally:
