@@ -53,7 +53,7 @@ class LanesRun:
         # what is spilled would come after the number of its block; and a checkpoint knows one position of a source
         self._wiring = Wiring(layout, lanes, share=options.when_full != "spill" and options.checkpoint is None)
         self._keeper: LanesCheckpointer | None = None
-        self._keeping_thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self.stopping = threading.Event()
         self.done = threading.Event()
         self.error: RunError | None = None
@@ -109,13 +109,13 @@ class LanesRun:
                     own.wait()
             self._close()
             raise
-        for target, name in ((self._wait_for_own, "lane 0"), (self._listen, "lanes"), (self._sample_often, "sample")):
-            threading.Thread(target=target, name=name, daemon=True).start()
+        tasks = {"lane 0": self._wait_for_own, "lanes": self._listen, "sample": self._sample_often}
         if self._keeper is not None:
             self._keeper.begin(self._tell_of_checkpoint, self._fail)
-            keep = partial(self._keeper.loop, self._is_stopping, self.done)
-            self._keeping_thread = threading.Thread(target=keep, name="checkpoint", daemon=True)
-            self._keeping_thread.start()
+            tasks["checkpoint"] = partial(self._keeper.loop, self._is_stopping, self.done)
+        self._threads = [threading.Thread(target=task, name=name, daemon=True) for name, task in tasks.items()]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def _keeping(self, lane: int) -> Callable[[ExecutionGraph], LaneCheckpointer] | None:
@@ -152,8 +152,8 @@ class LanesRun:
         """Wait for the end of all lanes and return the report of all of them; None when the time was up first."""
         if not self.done.wait(timeout_s):
             return None
-        if self._keeping_thread is not None:
-            self._keeping_thread.join()
+        for thread in self._threads:  # beside any that lives on, nobody could start lanes anew
+            thread.join()
         return outcome(self.report(), self.error)
 
     def _fail(self, error: RunError) -> None:
