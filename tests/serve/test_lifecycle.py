@@ -12,6 +12,7 @@ from headwater.serve.lifecycle import (
     Checked,
     Ended,
     Gone,
+    Imported,
     Lifecycle,
     Restart,
     Seen,
@@ -51,6 +52,30 @@ def test_what_has_run_for_long_rests_as_if_it_had_never_died():
     life.handle(Began(), 3)
     life.handle(Ended("died"), 3 + STEADY_S)
     assert life.next_s == 3 + STEADY_S + FIRST_S
+
+
+def test_an_import_that_takes_long_is_told_and_ended_and_tried_again_later():
+    life = Lifecycle(file="levels.py", import_within_s=30)
+    life.handle(Seen("a"), 0)
+    life.handle(Imported(over=False), 100)  # it had to wait for something else first
+    assert (life.handle(Tick(), 104), life.why) == ([], "")
+    assert (life.handle(Tick(), 105), life.why) == ([], "has not started for 5 s: importing levels.py")
+    assert (life.handle(Tick(), 111), life.why) == ([], "has not started for 10 s: importing levels.py")
+    assert life.handle(Tick(), 130) == ["kill"]
+    assert life.handle(Tick(), 131) == []
+    life.handle(Ended("died", "killed by SIGKILL"), 132)
+    assert (life.phase, life.next_s) == ("waiting", 132 + FIRST_S)
+    assert life.why == "did not start within 30 s: importing levels.py does not end"
+    assert life.handle(Tick(), life.next_s) == ["start"]
+
+
+def test_what_is_imported_may_take_its_time_to_start():
+    life = Lifecycle(import_within_s=30)
+    life.handle(Seen("a"), 0)
+    life.handle(Imported(over=False), 1)
+    life.handle(Tick(), 10)
+    life.handle(Imported(over=True), 11)
+    assert (life.handle(Tick(), 1000), life.why, life.phase) == ([], "", "starting")
 
 
 def test_a_changed_file_is_checked_before_the_old_flow_stops():

@@ -154,6 +154,22 @@ def test_flows_of_the_same_name_have_metrics_of_their_own_by_their_files(serving
     assert set(map(frozenset, by_metric.values())) == {frozenset({"north", "south"})}  # so that they can be joined
 
 
+def test_a_file_whose_import_does_not_end_is_told_and_ended_and_tried_again(serving, alive):
+    serving.write("endless", "import time\ntime.sleep(1000)\n", "import_within = 7.0")
+    serving.start(ready=False)
+    why = lambda: (serving.flow("endless") or {}).get("why") or ""  # noqa: E731
+    serving.until(lambda: why() == "has not started for 5 s: importing endless.py", "a word about it")
+    first = serving.flow("endless")["pid"]
+    serving.until(lambda: serving.flow("endless")["restarts"] == 1, "its end")
+    assert not alive(first)
+    serving.until(lambda: serving.flow("endless")["pid"] not in (None, first), "another try")
+    said = serving.said.read_text()
+    assert "endless: has not started for 5 s: importing endless.py" in said
+    assert "died: did not start within 7 s: importing endless.py does not end" in said
+    serving.process.kill()
+    serving.process.communicate()
+
+
 def test_files_that_come_go_and_are_wrong(serving, tmp_path, alive):
     serving.write("beat", BEAT)
     serving.write("wrong", "from headwater import Flow\n\nflow = Flow(\n")

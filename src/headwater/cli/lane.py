@@ -38,7 +38,7 @@ def main() -> None:
     if not isinstance(task, Task):
         return
     if task.what == "run":
-        code = Lane(to_server, task).live(_begin)
+        code = Lane(to_server, task).live(_made, _begin)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed}[task.what]
@@ -90,13 +90,17 @@ def _options(settings: Settings) -> dict[str, Any]:
     return given
 
 
-def _begin(task: Task) -> Any:
-    """Start the flow, and return the run in progress."""
+def _made(task: Task) -> Flow:
+    """Make the flow, in a process that is to run it."""
     share_arenas()
-    settings, home = task.settings, FlowHome(Path(task.home))
-    if "lanes" in settings.options:
+    if "lanes" in task.settings.options:
         keep_freed()
-    flow = _flow(task)
+    return _flow(task)
+
+
+def _begin(task: Task, flow: Flow) -> Any:
+    """Start the flow, and return the run in progress."""
+    settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(settings)
     take_files(files_of(flow), Path(task.file).absolute(), home.path)
     checkpoint = home.checkpoint if settings.checkpoint else None

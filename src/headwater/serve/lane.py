@@ -21,7 +21,21 @@ from headwater.flow.flow import Flow
 from headwater.io.lock import FILE, Lock
 from headwater.metrics import Sample
 from headwater.serve.lifecycle import ABORT_S
-from headwater.serve.messages import Measured, Metrics, Order, Over, Running, Said, Task, Waits, line, raw, shown, told
+from headwater.serve.messages import (
+    Imports,
+    Measured,
+    Metrics,
+    Order,
+    Over,
+    Running,
+    Said,
+    Task,
+    Waits,
+    line,
+    raw,
+    shown,
+    told,
+)
 from headwater.web.prometheus import families_of
 
 SAMPLE_S = 1.0  #: how often the server hears how the flow fares
@@ -63,8 +77,8 @@ class Lane:
         self._asked = False  #: by the server, to stop
         self._signalled = False
 
-    def live(self, begin: Callable[[Task], Any]) -> int:
-        """Run the flow that `begin` starts until its end, and return the exit code of the process."""
+    def live(self, make: Callable[[Task], Flow], begin: Callable[[Task, Flow], Any]) -> int:
+        """Run the flow that is made, and then begun, until its end, and return the exit code of the process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
         signal.signal(signal.SIGTERM, lambda signum, frame: self._told_by_signal())
         obeys = threading.Thread(target=self._obey, name="obey", daemon=True)
@@ -73,7 +87,10 @@ class Lane:
             obeys.start()
         try:
             self._take_home()
-            self._run = begin(self._task)
+            self._line.say(Imports())
+            made = make(self._task)
+            self._line.say(Imports(over=True))
+            self._run = begin(self._task, made)
             if forks:
                 obeys.start()
             flow: Flow = self._run.flow

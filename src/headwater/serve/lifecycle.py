@@ -14,6 +14,8 @@ FIRST_S, LONGEST_S = 1.0, 60.0  #: how long something that died rests, the first
 STEADY_S = 60.0  #: what has run for so long starts again as if it had not died before
 ABORT_S = 8.0  #: how long one that was told to give up may take to go before it is killed
 
+SLOW_S = 5.0  #: a file that takes longer to import is told, and again each time it has taken twice as long
+
 Phase = Literal["stopped", "starting", "running", "stopping", "waiting", "refused", "ended", "removed"]
 
 
@@ -50,6 +52,13 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """The process has begun to import the flow's file, or is through with it."""
+
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Began:
     """The process runs its flow now."""
 
@@ -74,7 +83,7 @@ class Shut:
     now: bool = False
 
 
-Event = Seen | Gone | Want | Restart | Checked | Began | Ended | Tick | Shut
+Event = Seen | Gone | Want | Restart | Checked | Imported | Began | Ended | Tick | Shut
 Command = Literal["start", "check", "stop", "abort", "kill"]
 
 
@@ -83,7 +92,9 @@ class Lifecycle:
     """One flow's; it tells `why` it is what it is, where there is something to tell."""
 
     wanted: bool = True
+    file: str = "its file"
     stop_within_s: float = 30.0
+    import_within_s: float = 120.0
     phase: Phase = "stopped"
     why: str = ""
     since_s: float = 0.0
@@ -96,6 +107,8 @@ class Lifecycle:
     _again: bool = False  #: start when it has stopped
     _shut: bool = False
     _gone: bool = False
+    _importing_s: float | None = None  #: since when, while it does
+    _slow_s: float = SLOW_S
     _escalate: list[tuple[float, Command]] = field(default_factory=list)
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
@@ -114,6 +127,10 @@ class Lifecycle:
                 return self._over(now_s) if self._has_process else self._start(now_s)
             case Checked(print, why):
                 return self._checked(print, why, now_s)
+            case Imported(over):
+                if self.phase == "starting":
+                    self._importing_s, self._slow_s, self.why = None if over else now_s, SLOW_S, ""
+                return []
             case Began():
                 if self.phase == "starting":
                     self._to("running", now_s)
@@ -131,7 +148,7 @@ class Lifecycle:
 
     def _to(self, phase: Phase, now_s: float, why: str = "") -> None:
         self.phase, self.since_s, self.why = phase, now_s, why
-        self.next_s = None
+        self.next_s = self._importing_s = None
         self._escalate = []
 
     def _seen(self, print: str, now_s: float) -> list[Command]:
@@ -199,14 +216,29 @@ class Lifecycle:
         return commands
 
     def _tick(self, now_s: float) -> list[Command]:
+        if self._importing_s is not None:
+            return self._import(now_s - self._importing_s)
         if self._escalate and now_s >= self._escalate[0][0]:
             return [self._escalate.pop(0)[1]]
         if self.next_s is not None and now_s >= self.next_s and self.wanted:
             return self._start(now_s)
         return []
 
+    def _import(self, taken_s: float) -> list[Command]:
+        """Tell of an import that takes long, and end one that does not end."""
+        if taken_s >= self.import_within_s:
+            self._importing_s = None
+            self.why = f"did not start within {self.import_within_s:g} s: importing {self.file} does not end"
+            return ["kill"]
+        if taken_s >= self._slow_s:
+            self.why = f"has not started for {self._slow_s:g} s: importing {self.file}"
+            self._slow_s *= 2
+        return []
+
     def _ended(self, how: str, why: str, now_s: float) -> list[Command]:
         ran_s = now_s - self.since_s if self.phase == "running" else 0.0
+        if self.phase == "starting" and how == "died" and self.why and self._importing_s is None:
+            why = self.why  # it was killed for that
         if self._gone:
             self._to("removed", now_s, why)
             return []

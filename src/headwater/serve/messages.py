@@ -40,6 +40,12 @@ class Waits(msgspec.Struct, tag="waits"):
     why: str
 
 
+class Imports(msgspec.Struct, tag="imports"):
+    """The flow's file is being imported, or has been."""
+
+    over: bool = False
+
+
 class Measured(msgspec.Struct, tag="measured"):
     """A sample, once a second."""
 
@@ -69,7 +75,7 @@ class Answer(msgspec.Struct, tag="answer"):
 
 
 Told = Task | Order
-Said = Running | Waits | Measured | Metrics | Over | Answer
+Said = Running | Waits | Imports | Measured | Metrics | Over | Answer
 
 _told = msgspec.json.Decoder(Told)
 _said = msgspec.json.Decoder(Said)

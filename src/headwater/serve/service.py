@@ -26,6 +26,7 @@ from headwater.serve.lifecycle import (
     Ended,
     Event,
     Gone,
+    Imported,
     Lifecycle,
     Restart,
     Seen,
@@ -33,7 +34,7 @@ from headwater.serve.lifecycle import (
     Tick,
     Want,
 )
-from headwater.serve.messages import Measured, Metrics, Order, Over, Running, Said, Task, Waits
+from headwater.serve.messages import Imports, Measured, Metrics, Order, Over, Running, Said, Task, Waits
 from headwater.serve.notify import Notifier
 from headwater.serve.settings import Settings, read_settings, settings_beside
 from headwater.web.prometheus import Family, exposition
@@ -367,7 +368,7 @@ class Service:
             starts = read_settings(settings_beside(found.file)).start
         except FlowError:
             starts = True  # so that it is told
-        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic())
+        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=found.file.name)
         return Served(found, home, life)
 
     def _turn(self) -> None:
@@ -418,6 +419,8 @@ class Service:
             log.error("%s: died: %s; it is started again", name, life.why)
         elif life.phase == "refused":
             log.error("%s: cannot be run: %s", name, life.why)
+        elif life.phase == "starting" and life.why:
+            log.warning("%s: %s", name, life.why)
         elif life.phase != before[0]:
             log.info("%s: %s%s", name, life.phase, f": {life.why}" if life.why else "")
         if life.change is not None and life.change != before[2]:
@@ -431,7 +434,8 @@ class Service:
             threading.Thread(target=self._check, args=(served, served.found.print), daemon=True).start()
         elif child is not None:
             if command == "kill":
-                log.error("%s: did not stop in time, and is killed", served.found.name)
+                late = "start" if served.lifecycle.phase == "starting" else "stop"
+                log.error("%s: did not %s in time, and is killed", served.found.name, late)
                 child.kill()
             else:
                 if command == "abort":
@@ -448,6 +452,7 @@ class Service:
     def _start(self, served: Served) -> None:
         try:
             served.settings = self._settings(served)
+            served.lifecycle.import_within_s = served.settings.import_within
             served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
             task = Task("run", *self._place(served), served.settings)
             name = served.found.name
@@ -475,6 +480,9 @@ class Service:
                 case Waits(why):
                     served.waits = why
                     log.warning("%s: waits: %s", served.found.name, why)
+                case Imports(over):
+                    served.waits = ""
+                    self._handle(served, Imported(over))
                 case Measured(sample):
                     served.sample = bytes(sample)
                     served.history.add(time.monotonic(), served.sample)

@@ -31,14 +31,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     above: str | None = None
     burst: float | None = None
     best_effort: bool = False
+    import_within: float = (
+        120.0  #: seconds that importing the file may take before its process is ended, and started again
+    )
     stop_within: float = 30.0  #: seconds that stopping may take before what is left is given up
     master: str | None = None  #: where Spark runs
     #: other options of the engine: policy, workers, lanes, linger, when_full, queue_records, queue_bytes, hang, on_hang …
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        if not 0 < self.stop_within <= 3600:
-            raise ValueError(f"stop_within is a number of seconds, above 0 and up to 3600; got {self.stop_within:g}")
+        for name in ("import_within", "stop_within"):
+            value = getattr(self, name)
+            if not 0 < value <= 3600:
+                raise ValueError(f"{name} is a number of seconds, above 0 and up to 3600; got {value:g}")
 
 
 def settings_beside(file: Path) -> Path:
