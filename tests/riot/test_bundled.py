@@ -14,7 +14,7 @@ from headwater.cli.rewire import rewired
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Text
 from headwater.data.schema import Schema
-from headwater.errors import FlowError, InputError
+from headwater.errors import FlowError
 from headwater.flow import draw
 from headwater.io import Collect
 from headwater.models.model import LinearModel, TreeModel, load
@@ -119,8 +119,8 @@ def test_train_and_pred_meet_in_the_folder_that_the_environment_names(tmp_path, 
 def test_an_unknown_flow_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(FlowError, match=r"there is no bundled flow 'elt'; flows are .*; did you mean 'etl'"):
         flow_named("elt")
-    with pytest.raises(InputError, match=r"cannot read .*gone\.csv: there is no such file"):
-        engine.run(rewired(flow_named("etl"), inputs=[str(tmp_path / "gone.csv")]))
+    with pytest.raises(FlowError, match=r"--input names .*gone\.csv': there is no such file"):
+        rewired(flow_named("etl"), inputs=[str(tmp_path / "gone.csv")])
 
 
 def test_records_of_several_writers_come_out_sorted_and_otherwise_as_they_came():
