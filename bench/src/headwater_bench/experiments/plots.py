@@ -90,6 +90,6 @@ def over_time(
         first.annotate(phase.name, (middle, 1.02), xycoords=("data", "axes fraction"), ha="center", fontsize=9)
     if level is not None:
         first.axhline(level[1], color="#444444", linestyle=":", linewidth=1.2, label=level[0])
-    first.legend(loc="lower right" if phases else "best", fontsize=8)
+    first.legend(loc="upper left" if phases else "best", fontsize=8)
     fig.suptitle(title)
     fig.savefig(path, dpi=110)
