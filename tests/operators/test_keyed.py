@@ -1,3 +1,4 @@
+import json
 from types import MappingProxyType
 
 import numpy as np
@@ -90,6 +91,31 @@ def test_a_scan_may_give_fewer_results_than_records():
     rows = [{"key": "a", "x": 1.0}] * 7
     out = drive(build(step_of(EveryThird)), [Batch.of_rows(rows, SCHEMA)])
     assert out.main == [{"key": "a", "x": x} for x in (1.0, 4.0, 7.0)]
+
+
+class Fussy(RunningSum):
+    """Adds up, and breaks at what is infinite when it has added that."""
+
+    def run(self, batch, slots, state):
+        made = super().run(batch, slots, state)
+        if np.isinf(batch["x"]).any():
+            raise ValueError("too much")
+        return made
+
+
+@pytest.mark.parametrize("large", [0, 2**17], ids=["large cells", "small cells"])
+@pytest.mark.parametrize("keys", [3, 1000], ids=["each key often", "many more keys than records"])
+def test_a_batch_that_breaks_a_scan_leaves_its_cells_as_they_were(keys, large, monkeypatch):
+    monkeypatch.setattr("headwater.operators.keyed._LARGE", large)
+    monkeypatch.setattr("headwater.operators.keyed._MANY", 16)
+    operator = build(step_of(Fussy))
+    names = [f"k{i}" for i in range(keys)]
+    drive(operator, [Batch.of_rows([{"key": name, "x": 1.0} for name in names], SCHEMA)], end=False)
+    rows = [{"key": names[i % 3], "x": float("inf") if i == 17 else 1.0} for i in range(30)]
+    said = drive(operator, [Batch.of_rows(rows, SCHEMA)])
+    assert [json.loads(letter["record"])["key"] for letter in said.dead] == ["k2"]
+    assert [row["x"] for row in said.main if row["key"] == "k0"] == [2.0 + i for i in range(10)]
+    assert [row["x"] for row in said.main if row["key"] == "k2"] == [2.0 + i for i in range(9)]
 
 
 def test_a_record_that_breaks_a_process_function_leaves_the_state_as_it_was():

@@ -20,6 +20,7 @@ from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.stateless import fitted, records_batch
 
 _LARGE = 2**17  #: bytes of cells that are copied before a batch without a second thought
+_MANY = 256  #: slots to a record, from which on looking through all slots takes longer than copying some twice
 NO_KEY = "the key is missing or not a number"
 
 
@@ -190,9 +191,8 @@ class ScanOperator(Operator):
         """Run the scan; when it fails, the cells are what they were before."""
         slots = self._keys.slots_of(batch)
         self._grow()
-        # a slot per record is quicker to copy than to count, unless cells are large
-        touched = slots if len(slots) * self._cell_bytes < _LARGE else np.unique(slots)
-        before = {name: array[touched] for name, array in self._state.items()}
+        touched = self._once_each(slots)
+        before = {name: array.take(touched, axis=0) for name, array in self._state.items()}
         if self._touched is not None:
             self._touched[slots] = True
         try:
@@ -209,6 +209,14 @@ class ScanOperator(Operator):
                 self._state[name][touched] = values
             raise
         return out if out is not None and out.length else None
+
+    def _once_each(self, slots: Array) -> Array:
+        """Return the slots without those that come again; as they are where copying those is quicker than finding them."""
+        if len(slots) * self._cell_bytes < _LARGE or self._capacity > _MANY * len(slots):
+            return slots
+        there = np.zeros(self._capacity, np.bool_)
+        there[slots] = True
+        return np.flatnonzero(there)
 
     def _grow(self) -> None:
         capacity = self._capacity
