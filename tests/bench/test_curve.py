@@ -6,10 +6,23 @@ import pytest
 
 from headwater import engine
 from headwater.errors import RunError
-from headwater_bench.experiments.curve import LOADS, Point, climbed, copies_of, rise, run
+from headwater_bench.experiments import sustained
+from headwater_bench.experiments.curve import LOADS, rise, run
 from headwater_bench.experiments.footprint import install_bytes
+from headwater_bench.experiments.sustained import (
+    FLOWS,
+    Point,
+    climbed,
+    copies_of,
+    measured,
+    together,
+    when_done_with,
+)
+from headwater_bench.experiments.warmed import Warmed
 from headwater_bench.riot.etl import etl
-from headwater_bench.riot.sources import generated
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.sources import generated, repeated
+from headwater_bench.riot.stats import stats
 
 
 def point(**fields):
@@ -43,13 +56,48 @@ def test_one_bad_moment_does_not_end_the_climb():
 
 def test_what_was_left_in_queues_is_not_taken_for_lost():
     running = engine.start(etl(generated("CITY", 1e9)))
+    before = running.sample()
     while not running.sample().records_in:
         assert running.wait(0.01) is None
     running.abort()  # observations are in queues, six of them for each message
     report = running.wait()
     assert report.left
     with pytest.raises(AssertionError, match="left"):
-        copies_of(report)
+        copies_of(report, before)
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_results_of_windows_that_are_still_filling_are_not_missed(on):
+    texts = messages(stream("CITY"), 0, 128)
+    source = Warmed(repeated(texts, 1e6, count=1280 + 50), 1280)
+    running = engine.start(stats(source), on=on)
+    warm = when_done_with(running, 1280)
+    source.go.set()
+    report = running.wait()
+    assert report.last.records_in == 1330
+    assert copies_of(report, warm) == 15  # five observations, three results of each
+    assert sum(warm.records_out.values()) < 15 * 1280  # of which the first nine of a sensor have two
+
+
+def test_a_flow_that_ends_before_it_is_warm_is_told():
+    running = engine.start(etl(generated("CITY", 1e9, count=10)))
+    with pytest.raises(AssertionError, match="before it was warm, at 10 of 20"):
+        when_done_with(running, 20)
+
+
+def test_a_point_is_of_a_warm_flow_at_its_rate(monkeypatch):
+    monkeypatch.setattr(sustained, "ROUND", 128)
+    found = measured("stats", "engine", 0.1, 500.0, FLOWS["stats"], 0.3)
+    assert (found.flow, found.on, found.load, found.offered_hz) == ("stats", "engine", 0.1, 500.0)
+    assert found.out_hz > 0
+    assert found.cpu_us > 0
+    assert 0 < found.p50_ms <= found.p99_ms
+
+
+def test_visits_are_put_together_so_that_one_bad_moment_costs_what_it_did_not_deliver_alone():
+    visits = [point(), point(out_hz=70.0, p99_ms=900.0, cpu_us=9.0), point()]
+    found = together(visits)
+    assert (found.out_hz, found.p99_ms, found.cpu_us) == (90.0, 2, 3.0)
 
 
 def test_a_flow_that_there_is_not_is_told():

@@ -20,8 +20,8 @@ from headwater.io.rates import step
 from headwater.metrics import Report, Sample
 from headwater.run import Run
 from headwater_bench.experiments.broker import broker
-from headwater_bench.experiments.curve import highest_sustained
 from headwater_bench.experiments.plots import Phase, over_time
+from headwater_bench.experiments.sustained import FLOWS, highest_sustained
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import MESSAGES, generated
@@ -135,7 +135,7 @@ def _told(report: Report) -> dict[str, Any]:
 
 def under_overload(output: Path) -> dict[str, Any]:
     """Drive ETL through calm, load, overload and calm again, on the engine and on threads."""
-    capacity = highest_sustained(lambda rate_hz: etl(generated("city", rate_hz)), _TRIAL_S).rate_hz or _LEAST_HZ
+    capacity = highest_sustained(FLOWS["etl"], _TRIAL_S) or _LEAST_HZ
     rates = step([(at, share * capacity) for at, share in ACT])
     samples: dict[str, list[Sample]] = {}
     told: dict[str, Any] = {"capacity_hz": round(capacity)}

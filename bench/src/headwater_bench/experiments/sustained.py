@@ -1,0 +1,197 @@
+"""The highest rate that a flow sustains: what it does at one rate, and the search.
+
+A flow is measured when it is warm. STATS says nothing of a sensor before ten of its observations; as long as some are that
+young, there are fewer results to a message than later, and a flow that keeps up looks like one that does not. So the
+messages, made once and repeated, are first given as often as it takes, and all that comes of them is worked off; only then
+does time begin.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import NamedTuple
+
+from headwater import engine
+from headwater.data.column import Text
+from headwater.data.jit import wait_until_compiled
+from headwater.engine import EngineRun
+from headwater.flow import Flow
+from headwater.flow.endpoints import Source
+from headwater.metrics import Report, Sample
+from headwater_bench.experiments.trial import BOUND_MS
+from headwater_bench.experiments.warmed import Warmed
+from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.pred import pred
+from headwater_bench.riot.sources import generated, repeated
+from headwater_bench.riot.stats import stats
+
+ROUND = 2**14  #: messages that are made, and repeated
+#: of full speed, at which a flow works off what is always there: tried in turn, in search of the highest sustained rate
+SHARES = (0.4, 0.6, 0.75, 0.85, 0.92, 0.97)
+_FULL_HZ, _FULL_S = 1e9, 1.0  #: more than any flow can take, and how long it is offered
+_KEPT = 0.99  #: of what is offered, that is delivered at a sustained rate
+_SETTLE, _LONGEST_S = 0.3, 0.7  #: of the measured time, at the rate before it, and how long that is at most
+_LOOKS, _LOOK_S = 15, 0.002  #: how often, and how far apart, results are counted for one count of them
+
+
+class Subject(NamedTuple):
+    """A flow, and how often it must have had each message before its results are as many as they will be."""
+
+    make: Callable[[Source], Flow]
+    rounds: int = 1
+
+
+#: the regression of STATS takes ten observations of a sensor, of which some have one in a round
+FLOWS: dict[str, Subject] = {
+    "etl": Subject(etl),
+    "etl_wide": Subject(partial(etl, wide=True)),
+    "stats": Subject(stats, rounds=10),
+    "stats_wide": Subject(partial(stats, wide=True), rounds=10),
+    "pred": Subject(pred),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a flow did at one rate."""
+
+    flow: str
+    on: str
+    load: float  #: offered, of the highest sustained rate; 0 in search of it
+    offered_hz: float
+    out_hz: float  #: messages taken into the flow and out again, per second
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float  #: processor time per message
+
+    @property
+    def delivered(self) -> float:
+        """The share of what was offered that came out."""
+        return self.out_hz / self.offered_hz
+
+    @property
+    def is_kept(self) -> bool:
+        """Say whether the rate was sustained."""
+        return self.delivered >= _KEPT and self.p99_ms <= BOUND_MS
+
+
+def together(points: Sequence[Point]) -> Point:
+    """Return what a flow did at one rate in several visits: all that came out, and the median of the rest.
+
+    What others on the machine did during one visit is not the flow's; but what it did not deliver then, it did not deliver.
+    """
+    told = {
+        name: statistics.median(getattr(point, name) for point in points) for name in ("p50_ms", "p99_ms", "cpu_us")
+    }
+    return replace(points[0], out_hz=statistics.fmean(point.out_hz for point in points), **told)
+
+
+def compile_kernels(subject: Subject) -> None:
+    """Run a flow for a moment, and wait until what it needs is compiled."""
+    engine.run(subject.make(generated("CITY", 500)), seconds=0.5)
+    wait_until_compiled()
+
+
+def highest_sustained(subject: Subject, seconds: float) -> float:
+    """Return the highest rate that was kept, of rates tried from low to high, below which every rate was kept too."""
+    full_hz = max(full_speed(subject) for _ in range(2))  # others only slow it down
+    return climbed(lambda rate_hz: measured("", "engine", 0.0, rate_hz, subject, seconds).is_kept, full_hz)
+
+
+def full_speed(subject: Subject) -> float:
+    """Return how many messages a second a flow works off that all wait: more than it sustains, by how much is open."""
+    return measured("", "engine", 0.0, _FULL_HZ, subject, _FULL_S).out_hz
+
+
+def climbed(is_kept: Callable[[float], bool], full_hz: float) -> float:
+    """Try higher and higher shares of full speed until one is not kept, even when tried again; return the last kept.
+
+    Where not even the first is, go down by halves; 0 where no rate is kept.
+    """
+    best = 0.0
+    for share in SHARES:
+        if not (is_kept(share * full_hz) or is_kept(share * full_hz)):
+            break
+        best = share * full_hz
+    rate_hz = SHARES[0] * full_hz / 2
+    while not best and rate_hz >= 1:
+        best = rate_hz if is_kept(rate_hz) else 0.0
+        rate_hz /= 2
+    return best
+
+
+def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, seconds: float) -> Point:
+    """Warm a flow up, run it at a rate, measure, and check that nothing was lost."""
+    source = Warmed(repeated(_texts(ROUND), rate_hz), subject.rounds * ROUND)
+    running = engine.start(subject.make(source), on=on)
+    warm = when_done_with(running, source.first)
+    source.go.set()
+    time.sleep(min(_SETTLE * seconds, _LONGEST_S))
+    began, first, began_s = _counted(running), running.sample(), time.process_time()
+    time.sleep(seconds)
+    last, spent_s, ended = running.sample(), time.process_time() - began_s, _counted(running)
+    running.stop()  # what is in the queues, bounded, is still worked off
+    report = running.wait()
+    assert report is not None
+    out_hz = (ended.results - began.results) / (ended.at_s - began.at_s) / copies_of(report, warm)
+    latency = last.latency.minus(first.latency)
+    return Point(
+        name,
+        on,
+        load,
+        rate_hz,
+        out_hz,
+        p50_ms=latency.percentile(50) / 1e6,
+        p99_ms=latency.percentile(99) / 1e6,
+        cpu_us=1e6 * spent_s / max(1.0, out_hz * (last.at_s - first.at_s)),
+    )
+
+
+def copies_of(report: Report, warm: Sample) -> float:
+    """Return how many results a message has had since a flow was warm, and raise if any was lost on the way."""
+    if report.dead_letters or report.shed or report.left:
+        raise AssertionError(
+            f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}, {report.left} left"
+        )
+    taken = report.last.records_in - warm.records_in
+    return (sum(report.last.records_out.values()) - sum(warm.records_out.values())) / max(1, taken) or 1.0
+
+
+def when_done_with(running: EngineRun, count: int) -> Sample:
+    """Wait until so many messages were taken and all that came of them is out."""
+    looks = 0  # in a row at which that was so: a single one may fall between two hands
+    while True:
+        sample = running.sample()
+        done = sample.records_in == count and not any(step.left for step in sample.steps.values())
+        looks = looks + 1 if done else 0
+        if looks == 2:
+            return sample
+        report = running.wait(0.01)
+        if report is not None:
+            taken = report.last.records_in
+            raise AssertionError(f"{running.flow.name} ended before it was warm, at {taken} of {count} messages")
+
+
+@cache
+def _texts(count: int) -> Text:
+    return messages(stream("CITY"), 0, count)
+
+
+class _Count(NamedTuple):
+    at_s: float
+    results: float
+
+
+def _counted(running: EngineRun) -> _Count:
+    """Count results, as the mean of looks: they come by batches, and where among these a single look falls is chance."""
+    sinks = [task.counters for task in running.tasks if task.instance.step.is_sink]
+    looks = []
+    for _ in range(_LOOKS):
+        looks.append((time.perf_counter(), sum(each.records_out for each in sinks)))
+        time.sleep(_LOOK_S)
+    return _Count(*(statistics.fmean(values) for values in zip(*looks, strict=True)))
