@@ -24,6 +24,8 @@ def test_both_say_the_same_and_both_are_measured(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["pred"]["two_over_one"] > 0
     assert len(answer["stats wide"]["two_us"]) == 2
+    assert answer["stats wide"]["apart"] > 0
+    assert answer["stats wide"]["messages"] == 3000
     assert "stats wide" in lanes.table(answer)
     assert (tmp_path / "lanes.csv").read_text().count("pred") == 2
 

@@ -13,6 +13,7 @@ from headwater.io.senml.columns import SenmlParser
 from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.datasets import DATASETS, dataset
 from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.sources import repeated
 from headwater_bench.riot.taxi import TaxiStream
 
 
@@ -26,6 +27,16 @@ def test_a_record_is_the_same_in_whatever_piece_it_is_asked_for(name, start, ski
     whole = stream(name, seed=3).columns(start, skip + count)
     part = stream(name, seed=3).columns(start + skip, count)
     assert all(equal(whole[column][skip : skip + count], part[column]) for column in whole)
+
+
+@given(st.lists(st.text("ab", max_size=3), min_size=1, max_size=9), st.integers(0, 40), st.integers(0, 20))
+def test_messages_are_repeated_in_turn_however_many_are_asked_for(texts, start, count):
+    make = repeated(Text.of(texts), 1000).make
+    run, strides = np.arange(start, start + count), np.arange(start, start + 3 * count, 3)
+    for numbers in (run, strides):
+        made = make(numbers)
+        assert made["message"].tolist() == [texts[number % len(texts)] for number in numbers]
+        assert made["msg"].tolist() == numbers.tolist()
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))

@@ -2,7 +2,8 @@
 
 Before that both are given the same messages, and must say the same of them. On a machine that others use, what time on
 the wall says is mostly about them; so processor time is told too: that of one lane over that of the busier of two is what
-two cores of one's own would gain.
+two cores of one's own would gain. And what the machine has to give is told: two programs with one lane each, side by side,
+over one of them alone.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import os
 import resource
 import statistics
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 from headwater import engine, io
@@ -32,6 +36,8 @@ from headwater_bench.riot.stats import stats
 #: those with a row for each message are as RIoTBench has them but for that, and give the same results
 FLOWS = ("etl", "stats", "pred", "etl wide", "stats wide")
 _COMPARED = 20_000  #: messages that both must say the same of
+_TRIED = 100_000  #: messages by which the speed of a flow is estimated
+_QUICK_S, _LAP_S = 1.5, 3.0  #: how long one lane takes for a lap: lanes take a fortieth of a second to start and end
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Lap:
 
     flow: str
     lanes: int
+    messages: int
     rate_hz: float
     #: processor time of a message, in this process and in the one forked from it
     own_us: float
@@ -61,15 +68,16 @@ def run(
             raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
     share_arenas()  # as `headwater run --lanes` does, here for one lane too
     keep_freed()
-    count, times = messages or (500_000 if quick else 2_000_000), repeats or (1 if quick else 5)
+    times = repeats or (2 if quick else 5)
     laps: list[Lap] = []
     answer: dict[str, Any] = {}
     for name in chosen:
-        _check_same(name, min(_COMPARED, count))
-        mine = [_lap(name, lanes, count) for _ in range(times) for lanes in (1, 2)]
+        _check_same(name, min(_COMPARED, messages or _COMPARED))
+        count = messages or round(lap(name, 1, _TRIED).rate_hz * (_QUICK_S if quick else _LAP_S))
+        mine = [lap(name, lanes, count) for _ in range(times) for lanes in (1, 2)]
         laps += mine
-        answer[name] = _answer(mine)
-    answer |= {"machine": machine(), "load": round(os.getloadavg()[0], 1), "messages": count, "repeats": times}
+        answer[name] = {**_answer(mine), "apart": round(apart(name, count, times), 3)}
+    answer |= {"machine": machine(), "load": round(os.getloadavg()[0], 1), "repeats": times}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         write_rows([asdict(lap) for lap in laps], output / "lanes.csv")
@@ -113,13 +121,50 @@ def _by_sensor(rows: list[dict[str, Any]]) -> dict[Any, list[Any]]:
     return found
 
 
-def _lap(name: str, lanes: int, count: int) -> Lap:
+def lap(name: str, lanes: int, count: int) -> Lap:
+    """Run a flow on so many messages, and check that all of them were taken and none was lost."""
     before = _spent_s()
     report = engine.run(_flow(name, count, None), lanes=lanes)
     own, forked = (1e6 * (after - early) / count for early, after in zip(before, _spent_s(), strict=True))
     if report.dead_letters or report.left or report.last.records_in != count:
         raise AssertionError(f"{name}: {report.last.records_in} in, {report.dead_letters} dead, {report.left} left")
-    return Lap(name, lanes, round(count / report.seconds, 1), round(own, 4), round(forked, 4))
+    return Lap(name, lanes, count, round(count / report.seconds, 1), round(own, 4), round(forked, 4))
+
+
+#: a program that runs laps when it is told to, and tells how fast each was
+_PROGRAM = """
+import sys
+from headwater.engine.memory import keep_freed, share_arenas
+from headwater_bench.experiments.lanes import lap
+share_arenas(), keep_freed()
+name, count = sys.argv[1], int(sys.argv[2])
+lap(name, 1, count // 10)
+print("ready", flush=True)
+for _ in sys.stdin:
+    print(lap(name, 1, count).rate_hz, flush=True)
+"""
+
+
+def apart(name: str, count: int, times: int) -> float:
+    """Return what two programs with one lane each do side by side over one of them alone: the machine's own bound."""
+    start = [sys.executable, "-c", _PROGRAM, name, str(count)]
+    with ExitStack() as stack:
+        both = [stack.enter_context(Popen(start, stdin=PIPE, stdout=PIPE, text=True)) for _ in range(2)]
+        for each in both:
+            assert each.stdout is not None
+            if each.stdout.readline() != "ready\n":
+                raise RunError(f"a program that was to run {name} beside this one did not start; see what it wrote")
+        rates = [(_told(both[:1]), _told(both)) for _ in range(times)]
+    return statistics.median(beside for _, beside in rates) / statistics.median(alone for alone, _ in rates)
+
+
+def _told(programs: Sequence[Popen[str]]) -> float:
+    """Let programs run a lap at the same time; return their rates together."""
+    for each in programs:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    return sum(float(each.stdout.readline()) for each in programs if each.stdout is not None)
 
 
 def _spent_s() -> tuple[float, float]:
@@ -137,6 +182,7 @@ def _answer(laps: list[Lap]) -> dict[str, Any]:
     return {
         "two_over_one": round(rates[1] / rates[0], 3),
         "by_processor_time": round(cost / max(own, forked), 3),
+        "messages": one[0].messages,
         "one_hz": round(rates[0]),
         "two_hz": round(rates[1]),
         "one_us": round(cost, 3),
@@ -155,6 +201,7 @@ def table(answer: dict[str, Any]) -> str:
         "µs one",
         "µs two, lane 0 and 1",
         "over one by processor time",
+        "two programs over one",
     )
     rows = [
         (
@@ -165,8 +212,9 @@ def table(answer: dict[str, Any]) -> str:
             found["one_us"],
             " ".join(map(str, found["two_us"])),
             found["by_processor_time"],
+            found["apart"],
         )
         for name, found in ((name, answer[name]) for name in FLOWS if name in answer)
     ]
-    said = f"{answer['messages']:,} messages, {answer['repeats']} times; {answer['machine']}; load {answer['load']}"
+    said = f"each {answer['repeats']} times, by turns; {answer['machine']}; load {answer['load']}"
     return "\n".join([*text_table(head, rows), said])
