@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.spark import java
+from ports import free_port
 
 JARS = Path(os.environ.get("HEADWATER_KAFKA_JARS") or Path.home() / ".cache" / "headwater" / "kafka")
 PATIENCE_S = 120
@@ -29,10 +30,7 @@ transaction.state.log.min.isr=1
 @contextmanager
 def broker(folder):
     """Run a broker while the context lasts; gives its address."""
-    with socket.socket() as one, socket.socket() as two:
-        for probe in (one, two):
-            probe.bind(("127.0.0.1", 0))
-        port, control = one.getsockname()[1], two.getsockname()[1]
+    port, control = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(port=port, control=control, folder=folder))
     command = [java.find().home / "bin" / "java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]

@@ -30,7 +30,6 @@ def main(folder, role, port, certificates):
         flow.read("numbers", io.Items(rows, SCHEMA)).map("slowly", slowly).write("out", outlet)
     else:
         links = Links(("127.0.0.1", port), server=Identity.of(certificates, "cloud").server())
-        (folder / "port").write_text(str(links.port))
         flow.read("numbers", Inlet("numbers", SCHEMA, links)).write("out", io.JsonLines(folder / "out.jsonl"))
     engine.run(flow, checkpoint=folder / role, every="100 ms", chunk=20)
     links.close()

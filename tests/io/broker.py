@@ -8,16 +8,16 @@ import warnings
 from contextlib import suppress
 from unittest.mock import patch
 
-PATIENCE_S = 20
+from ports import free_port
+
+PATIENCE_S = 60
 
 
 class Broker:
     """Runs amqtt in a thread; every wait has an end."""
 
     def __init__(self, *, passwords=None, certificate=None):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._passwords, self._certificate = passwords, certificate
         self._thread = None
 
@@ -115,9 +115,7 @@ class Link:
         self._pairs = []
         self._lock = threading.Lock()
         self._server = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"mqtt://127.0.0.1:{self.port}"
 
     def mend(self):
@@ -172,7 +170,7 @@ class ScriptedBroker:
         self.subscriptions = 0
         self.acknowledged = []
         self._client = None
-        self._port = 0
+        self._port = free_port()
         self.start()
 
     @property
@@ -181,7 +179,6 @@ class ScriptedBroker:
 
     def start(self):
         self._server = socket.create_server(("127.0.0.1", self._port))
-        self._port = self._server.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
 
     def stop(self):

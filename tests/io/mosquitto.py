@@ -7,9 +7,12 @@ import socket
 import subprocess
 import time
 
+import psutil
 import pytest
 
-PATIENCE_S = 20
+from ports import free_port
+
+PATIENCE_S = 60
 PROGRAM = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
@@ -19,9 +22,7 @@ class Mosquitto:
     def __init__(self, folder, *lines, scheme="mqtt"):
         if PROGRAM is None:
             pytest.skip("mosquitto is not installed")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"{scheme}://127.0.0.1:{self.port}"
         os.chmod(folder, 0o777)  # started by root, mosquitto makes itself a nobody
         self._file, self._process = folder / "mosquitto.conf", None
@@ -56,6 +57,10 @@ class Mosquitto:
         if process is not None:
             process.send_signal(how)
             process.wait(PATIENCE_S)
+
+    def is_waiting(self):
+        """Say whether it sleeps until something comes, rather than that nobody lets it work."""
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_SLEEPING
 
     def published(self, topic, *payloads, qos=1, retain=False, version="311"):
         """Publish lines with mosquitto's own client."""

@@ -3,12 +3,13 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from ports import free_port
 
 PATIENCE_S = 60
 
@@ -31,9 +32,7 @@ class Postgresql:
         if os.getuid() == 0:
             self._user = next((name for name in ("postgres", "nobody") if _is_user(name)), None)
             shutil.chown(self._folder, self._user)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"postgresql://headwater@127.0.0.1:{self.port}/postgres"
         self._run("initdb", "-U", "headwater", "-A", "trust", "-E", "UTF8", "--no-sync")
 

@@ -19,6 +19,7 @@ from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.io.log import Reader
+from ports import free_port
 
 SCHEMA = Schema.of({"n": int})
 
@@ -250,7 +251,7 @@ def test_a_sink_that_raises_what_no_sink_should_is_tried_again(tmp_path, caplog)
 
 def test_a_rate_bounds_how_fast_records_leave(tmp_path):
     uplink = Uplink()
-    writer = io.forward(uplink, tmp_path, rate="1 kB/s", linger="1 us").open(SCHEMA)
+    writer = io.forward(uplink, tmp_path, rate="100 B/s", linger="1 us").open(SCHEMA)
     for n in range(200):
         writer.write(numbers(n))
     writer.close()
@@ -303,7 +304,7 @@ class Web:
     def open(self, schema): return self
     def write(self, batch):
         body = json.dumps(batch["n"].tolist()).encode()
-        urllib.request.urlopen(urllib.request.Request(self.url, body), timeout=5).close()
+        urllib.request.urlopen(urllib.request.Request(self.url, body), timeout=60).close()
     def close(self): pass
 
 url, folder, first, count, rate = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
@@ -320,7 +321,7 @@ print("ended", flush=True)
 class Server:
     """A web server that keeps the numbers posted to it."""
 
-    def __init__(self, port=0):
+    def __init__(self, port):
         self.arrived = arrived = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -333,7 +334,7 @@ class Server:
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.port = self._server.server_port
+        self.port = port
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self):
@@ -357,9 +358,7 @@ def in_log(folder):
 
 
 def test_all_arrives_though_the_process_is_killed_while_the_server_is_down(tmp_path):
-    server = Server()
-    port = server.port
-    server.close()
+    port = free_port()
     process = start(port, tmp_path, 0, 10**6, 5000)
     wait_until(lambda: len(in_log(tmp_path)) > 2000)  # what a power cut would leave
     process.send_signal(signal.SIGKILL)
@@ -377,7 +376,7 @@ def test_all_arrives_though_the_process_is_killed_while_the_server_is_down(tmp_p
 
 
 def test_all_arrives_though_the_process_is_killed_while_it_sends(tmp_path):
-    server = Server()
+    server = Server(free_port())
     process = start(server.port, tmp_path, 0, 10**6, 20_000)
     wait_until(lambda: len(server.arrived) > 3000)
     process.send_signal(signal.SIGKILL)

@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 30
+from ports import free_port
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+PATIENCE_S = 60
 
 
 class Taking:
