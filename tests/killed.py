@@ -6,7 +6,7 @@ import signal
 import time
 import traceback
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def killed_until(complete, run, *, kills=5, longest_s=0.3, seed=1, ends=False):

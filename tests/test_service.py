@@ -23,6 +23,7 @@ from headwater_bench.experiments.broker import broker
 ROOT = Path(__file__).parents[1]
 SERVICE = ROOT / "examples" / "service"
 PAGE = (ROOT / "docs" / "service.md").read_text()
+NAMES = set(re.findall(r"headwater_\w+", PAGE))  #: of metrics
 PATIENCE_S = 60
 #: what may stand in a container file, one instruction to a line
 INSTRUCTIONS = {
@@ -94,7 +95,10 @@ def test_sigterm_drains_the_service_and_its_metrics_have_the_names_of_the_page(u
         service = subprocess.Popen(words_of(unit), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         try:
             publish_until_taken(url, tmp_path / "state")
-            seen = answer(tmp_path / "state", "/metrics")
+            until, seen = time.monotonic() + PATIENCE_S, ""
+            while not all(name in seen for name in NAMES) and time.monotonic() < until:
+                seen = answer(tmp_path / "state", "/metrics")
+                time.sleep(0.1)
             service.send_signal(signal.SIGTERM)
             _, said = service.communicate(timeout=PATIENCE_S)
         finally:
@@ -102,7 +106,7 @@ def test_sigterm_drains_the_service_and_its_metrics_have_the_names_of_the_page(u
             service.communicate()
     assert service.returncode == 0, said
     assert any((tmp_path / "state" / "flows" / "levels" / "checkpoint").glob("*.checkpoint"))
-    for name in set(re.findall(r"headwater_\w+", PAGE)):
+    for name in NAMES:
         assert name in seen
 
 

@@ -37,7 +37,7 @@ def test_a_clock_that_is_set_changes_neither_pace_nor_windows_nor_latency(on, of
     windows = generated.event_time("t", "at").key_by().window("w", Tumbling("50 ms"), n=agg.count())
     windows.write("out", out)
     run = engine.start(flow, on=on)
-    report = run.wait(20)
+    report = run.wait(60)
     if report is None:
         run.abort()
         run.wait()

@@ -66,7 +66,7 @@ def accounted(report):
 
 def wait_until(condition):
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(12_000):
         if condition():
             return
         pause.wait(0.005)
@@ -205,7 +205,7 @@ def test_after_an_abort_all_that_was_spilled_is_counted_as_left(on, tmp_path):
     opened, source = threading.Event(), Endless(limit=50_000)
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500, when_full="spill", spill_dir=str(tmp_path))
-    wait_until(lambda: source.given == 50_000)
+    wait_until(lambda: run.sample().records_in == 50_000)
     run.abort()
     opened.set()
     report = run.wait()
@@ -273,7 +273,7 @@ def test_what_a_reader_had_no_room_for_is_shed_with_a_reason(on):
 def test_a_run_stops_reading_when_its_time_is_up():
     flow, out = Flow("timed"), io.Collect()
     flow.read("r", io.Generate(lambda n: {"n": n}, SCHEMA, rate=5000)).write("w", out)
-    report = engine.run(flow, seconds=0.3)
+    report = engine.run(flow, seconds=1)
     assert 0 < len(out.records) == report.last.records_in
 
 

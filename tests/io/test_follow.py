@@ -13,6 +13,7 @@ from headwater.errors import FlowError, InputError
 from killed import killed_until
 
 FIELDS = {"n": int}
+PATIENCE_S = 60
 
 
 def add(path, numbers, end="\n"):
@@ -35,7 +36,7 @@ def copy_and_cut(path):
 
 
 def taken(reader, count):
-    rows, end = [], time.monotonic() + 20
+    rows, end = [], time.monotonic() + PATIENCE_S
     while len(rows) < count:
         assert time.monotonic() < end, f"only {len(rows)} of {count} came"
         rows += [row["n"] for row in reader.read(7, 0.1).rows()]
@@ -114,25 +115,29 @@ def test_runs_that_are_killed_while_a_file_is_rotated_have_every_line_once(path,
     out, count = tmp_path / "out.jsonl", 4000
 
     def write():
-        for start in range(0, count, 100):
+        for start in range(100, count, 100):
             add(path, range(start, start + 100))
             time.sleep(0.01)
             if start % 800 == 700 and start + 100 < count:
                 rename(path)
 
-    def run(seconds=None):
+    def run():
         flow = Flow("following")
         flow.read("in", io.JsonLines(path, FIELDS, follow=True)).write("out", io.JsonLines(out))
-        engine.run(flow, checkpoint=tmp_path / "checkpoint", every="20 ms", seconds=seconds)
+        return engine.start(flow, checkpoint=tmp_path / "checkpoint", every="20 ms")
 
     def numbers():
         text = out.read_text() if out.exists() else ""
         return [json.loads(line)["n"] for line in text.splitlines() if line.endswith("}")]
 
-    path.touch()
-    run(seconds=0.2)  # from now on it is known which file is read
+    add(path, range(100))
+    first, end = run(), time.monotonic() + PATIENCE_S
+    while len(numbers()) < 100 and time.monotonic() < end:
+        time.sleep(0.01)
+    first.stop()
+    first.wait()  # from now on it is known which file is read
     writing = threading.Thread(target=write)
     writing.start()
-    killed_until(lambda: len(set(numbers())) >= count, run, kills=6)
+    killed_until(lambda: len(set(numbers())) >= count, lambda: run().wait(), kills=6)
     writing.join()
     assert numbers() == list(range(count))

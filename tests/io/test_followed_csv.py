@@ -11,6 +11,7 @@ from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 
 FIELDS = {"n": int, "said": str}
+PATIENCE_S = 60
 
 
 def add(path, text):
@@ -19,7 +20,7 @@ def add(path, text):
 
 
 def taken(reader, count):
-    rows, end = [], time.monotonic() + 20
+    rows, end = [], time.monotonic() + PATIENCE_S
     while len(rows) < count:
         assert time.monotonic() < end, f"only {len(rows)} of {count} came"
         rows += [(row["n"], row["said"]) for row in reader.read(5, 0.1).rows()]
@@ -87,17 +88,22 @@ def test_a_row_that_a_file_ends_in_is_told_and_the_next_file_is_read(path):
 def test_a_flow_goes_on_with_a_file_that_was_rotated_while_no_run_was_there(path, tmp_path):
     out = tmp_path / "out.jsonl"
 
-    def run():
+    def run(count):
         flow = Flow("rows")
         flow.read("in", io.Csv(path, FIELDS, follow=True)).write("out", io.JsonLines(out))
-        engine.run(flow, checkpoint=tmp_path / "checkpoint", every="50 ms", seconds=0.7)
+        running = engine.start(flow, checkpoint=tmp_path / "checkpoint", every="50 ms")
+        end = time.monotonic() + PATIENCE_S
+        while running.sample().records_in < count and time.monotonic() < end:
+            time.sleep(0.01)
+        running.stop()
+        running.wait()
 
     add(path, "n,said\n1,a\n2,b\n")
-    run()
+    run(2)
     add(path, "3,c\n")
     path.rename(path.with_name("app.csv.1"))
     add(path, "n,said\n4,d\n")
-    run()
+    run(2)
     assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == [1, 2, 3, 4]
 
 

@@ -14,7 +14,7 @@ from headwater.errors import InputError
 from headwater.io import Mqtt
 from headwater.io.mqtt import packets
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 SCHEMA = Schema.of({"n": int})
 
 

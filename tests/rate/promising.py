@@ -33,7 +33,7 @@ class Lane:
         return self
 
     def report(self):
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=300)
         assert self.process.returncode == 0, err
         return json.loads(out.splitlines()[-1])
 
@@ -44,7 +44,7 @@ def supervisor_pid(home) -> int:
         return struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
-def until(what, seconds=30):
+def until(what, seconds=120):
     """Wait until something is true, and return it."""
     end = time.monotonic() + seconds
     while not (found := what()):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,16 @@ def test_a_promise_holds_beside_busy_neighbours_and_is_broken_without_protection
         pytest.skip("no cpu control group can be made here (not root, and none was handed down)")
     unprotected = tmp_path / "unprotected"
     supervisor = subprocess.Popen([sys.executable, "-c", SHARED, str(unprotected)])
-    hogs = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-        for _ in range(4 * len(os.sched_getaffinity(0)))
-    ]
+    hogs: list[subprocess.Popen] = []
     try:
         until(lambda: board(unprotected))
         lanes = [lane(1000, 25_000, 0.75, 5), lane(1000, 25_000, 0.75, 5, at=unprotected)]
+        for each in lanes:
+            each.started()
+        hogs += [
+            subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+            for _ in range(4 * len(os.sched_getaffinity(0)))
+        ]
         kept, without = (each.report() for each in lanes)
     finally:
         for each in (*hogs, supervisor):
@@ -77,7 +81,8 @@ def policies(pid) -> dict[str, int]:
     found = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         number = int(thread.name)
-        found[(thread / "comm").read_text().strip() + f" {number}"] = os.sched_getscheduler(number)
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may have ended meanwhile
+            found[(thread / "comm").read_text().strip() + f" {number}"] = os.sched_getscheduler(number)
     return found
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import threading
+import time
 
 import pytest
 
@@ -34,11 +35,12 @@ def server(tmp_path_factory):
         with Server(service, "127.0.0.1", 0, TOKEN, ["gateway.local"]) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             service.start()
-            while not service.ready:
-                pass
+            end = time.monotonic() + 60
+            while not service.ready and time.monotonic() < end:
+                time.sleep(0.01)
             yield server
             service.shut()
-            assert service.ended.wait(30)
+            assert service.ended.wait(60)
             server.shutdown()
         home.leave()
 

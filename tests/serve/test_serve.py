@@ -78,8 +78,13 @@ def lines(path):
 
 def written(serving, path):
     """Wait until a file has more lines than it has now."""
-    before = len(lines(path))
-    serving.until(lambda: path.read_text().count("\n") > before if path.exists() else False, f"more in {path.name}")
+    before = whole_lines(path)
+    serving.until(lambda: whole_lines(path) > before, f"more in {path.name}")
+
+
+def whole_lines(path):
+    """Count the lines of a file to which somebody writes: the last one may be half there."""
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def check_all_there(folder):
@@ -103,7 +108,7 @@ def test_a_flow_loses_and_doubles_nothing_whoever_is_killed_and_whatever_changes
     written(serving, out)
 
     os.kill(first, signal.SIGKILL)  # a flow
-    serving.until(lambda: "SIGKILL" in serving.flow("numbers")["why"], "the reason")
+    serving.until(lambda: "numbers: died: killed by SIGKILL" in serving.said.read_text(), "the reason")
     second = serving.until_running("numbers", but=first)
     assert (serving.flow("numbers")["restarts"], serving.flow("beat")["pid"]) == (1, beat)
     written(serving, out)
@@ -160,7 +165,7 @@ def test_a_file_whose_import_does_not_end_is_told_and_ended_and_tried_again(serv
     why = lambda: (serving.flow("endless") or {}).get("why") or ""  # noqa: E731
     serving.until(lambda: why() == "has not started for 5 s: importing endless.py", "a word about it")
     first = serving.flow("endless")["pid"]
-    serving.until(lambda: serving.flow("endless")["restarts"] == 1, "its end")
+    serving.until(lambda: serving.flow("endless")["restarts"] >= 1, "its end")
     assert not alive(first)
     serving.until(lambda: serving.flow("endless")["pid"] not in (None, first), "another try")
     said = serving.said.read_text()
@@ -266,11 +271,12 @@ def test_what_can_be_read_of_a_flow(serving, tmp_path):
     serving.write("numbers", numbers(tmp_path), QUICK)
     serving.start()
     serving.until_running("numbers")
-    serving.until(lambda: serving.ask("/api/v1/flows/numbers/metrics")[0] == 200, "a sample")
-    sample = serving.ask("/api/v1/flows/numbers/metrics")[1]
+    sampled = lambda: serving.ask("/api/v1/flows/numbers/metrics")  # noqa: E731
+    serving.until(lambda: (told := sampled())[0] == 200 and told[1]["last"]["records_in"] > 0, "a sample")
+    sample = sampled()[1]
     assert sample["total"]["records_in"] >= sample["last"]["records_in"] > 0
     assert {step["name"] for step in sample["last"]["steps"]} >= {"numbers", "all", "sevens", "out", "tops"}
-    assert serving.ask("/api/v1/flows/numbers/metrics/history")[1][0]["total"]["records_in"] > 0
+    assert serving.ask("/api/v1/flows/numbers/metrics/history")[1][-1]["total"]["records_in"] > 0
     graph = serving.ask("/api/v1/flows/numbers/graph")[1]
     columns = {step["name"]: step["column"] for step in graph["steps"]}
     assert (columns["numbers"], columns["all"], columns["out"]) == (0, 1, 2)
@@ -285,7 +291,7 @@ def test_what_can_be_read_of_a_flow(serving, tmp_path):
     assert 'headwater_flow_up{flow="numbers",state="running"} 1.0' in metrics
 
     at = urlsplit(serving.note["url"])
-    line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+    line = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
     line.request("GET", "/api/v1/flows/numbers/metrics/stream", headers={"Authorization": f"Bearer {serving.token}"})
     answer = line.getresponse()
     assert answer.headers["Content-Type"] == "text/event-stream"
@@ -370,7 +376,7 @@ def test_the_process_of_a_flow_that_does_not_notice_that_its_server_is_gone_is_e
     serving.process.kill()
     serving.process.communicate()
     serving.start(ready=False)
-    serving.until(lambda: f"process {first}" in serving.flow("numbers").get("why", ""), "that it waits")
+    serving.until(lambda: f"in use by process {first} since" in serving.said.read_text(), "that it waits")
     assert serving.until_running("numbers") != first
     assert not alive(first)
     written(serving, tmp_path / "out.jsonl")

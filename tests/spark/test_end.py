@@ -71,7 +71,10 @@ def test_a_java_that_hangs_does_not_keep_a_user_from_ending_the_run(running):
     process, java, said = running
     os.kill(java, signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)  # two signals at once would be one
+    until = time.monotonic() + PATIENCE_S
+    while "once more to stop now" not in said.read_text():  # two signals at once would be one
+        assert time.monotonic() < until, said.read_text()
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 1
     assert said.read_text().endswith("error: Spark did not stop within 15 s, and was ended\n")

@@ -44,8 +44,9 @@ def test_a_stopped_run_goes_on_where_it_was(spark, tmp_path):
     written(tmp_path / "in.jsonl", 0, 600)
     source = io.JsonLines(tmp_path / "in.jsonl", SCHEMA)
     out, windows = io.JsonLines(tmp_path / "out.jsonl"), io.Csv(tmp_path / "windows.csv")
-    options = {"checkpoint": tmp_path / "kept", "sizes": SMALL}
-    first = on_spark.start(counting(source, out, windows), **options)
+    options = {"checkpoint": tmp_path / "kept"}
+    tiny = Sizes(parallel=2, batch_bytes=1200, batch_records=30, piece_bytes=600)  # far from the end when it is stopped
+    first = on_spark.start(counting(source, out, windows), sizes=tiny, **options)
     while first.wait(0.05) is None:
         if first.sample().records_in:
             first.stop()

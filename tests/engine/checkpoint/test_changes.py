@@ -121,20 +121,20 @@ def test_a_run_that_is_cut_off_between_whole_checkpoints_goes_on(tmp_path):
         total = (state[0] if state else 0) + record["x"]
         return (total, "x" * 500_000), {"k": record["k"], "total": total}
 
-    def flow():
+    def flow(rate):
         made = Flow("padded")
-        read = made.read("read", io.Replay(io.JsonLines(source, GIVEN), rate=4000, loop=False))
+        read = made.read("read", io.Replay(io.JsonLines(source, GIVEN), rate=rate, loop=False))
         read.key_by("k").process("sum", padded, out=OUT).write("write", io.JsonLines(out))
         return made
 
     for _ in range(3):
-        run = engine.start(flow(), checkpoint=checkpoint, every="10 ms")
+        run = engine.start(flow(200), checkpoint=checkpoint, every="10 ms")
         while run.checkpointer.to_json()["complete"] < 5 and not run.done.is_set():
             time.sleep(0.01)
         run.abort()
         run.wait()
     assert any(not task["whole"] for task in Store(checkpoint).latest().content["tasks"]["sum"])
-    engine.run(flow(), checkpoint=checkpoint)
+    engine.run(flow(1e6), checkpoint=checkpoint)
     totals, expected = [0, 0, 0], []
     for i in range(4000):
         totals[i % 3] += i

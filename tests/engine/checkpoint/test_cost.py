@@ -32,7 +32,7 @@ class Slow:
             safe = cut(number)
 
             def slow_safe():
-                self.waited.append(self.written.wait(20))
+                self.waited.append(self.written.wait(60))
                 safe()
 
             return slow_safe
@@ -48,7 +48,7 @@ class Slow:
 def test_records_are_written_while_a_part_is_made_safe(tmp_path):
     sink = Slow(tmp_path / "out.jsonl")
     flow = Flow("slow")
-    numbers = io.Generate(lambda at: {"n": at}, {"n": int}, rate=2_000, count=4_000)
+    numbers = io.Generate(lambda at: {"n": at}, {"n": int}, rate=2_000)
     flow.read("read", numbers).write("write", sink)
     run = engine.start(flow, checkpoint=tmp_path / "kept", every="100 ms")
     while len(sink.waited) < 3 and not run.done.is_set():

@@ -70,8 +70,10 @@ def test_a_run_that_is_stopped_again_and_again(files, on, parallel):
     for _ in range(60):
         paced = io.Replay(io.JsonLines(source, FIELDS), rate=6000, loop=False)
         flow = sums(paced, io.JsonLines(out), parallel)
-        if engine.run(flow, on=on, checkpoint=checkpoint, every="20 ms", seconds=0.06).last.records_in == 0:
+        engine.run(flow, on=on, checkpoint=checkpoint, every="20 ms", seconds=0.06)
+        if len(written(out)) == 3000:
             break
+    engine.run(flow, on=on, checkpoint=checkpoint)  # on a busy machine, so many short runs may not come to the end
     assert written(out) == expected(3000)
 
 
@@ -86,7 +88,7 @@ def test_a_stop_leaves_windows_open_and_a_later_run_closes_them(tmp_path):
         window.select("result", "k", "n").write("write", io.Csv(out))
         return made
 
-    engine.run(flow(200), checkpoint=tmp_path / "checkpoint", seconds=0.2)  # stops within the first minute
+    engine.run(flow(20), checkpoint=tmp_path / "checkpoint", seconds=0.2)  # stops long before the first minute is over
     assert out.read_text().split() == ["k,n"]
     engine.run(flow(1e6), checkpoint=tmp_path / "checkpoint")
     assert sorted(out.read_text().split()[1:]) == sorted([f"{k},{n}" for k in "abc" for n in (20, 10)])
@@ -122,7 +124,10 @@ def test_a_full_queue_is_saved_rather_than_waited_for(files):
         return made
 
     run = engine.start(flow(slow), checkpoint=checkpoint, every="20 ms", take=1)
-    while not run.checkpointer.to_json()["complete"]:
+    while run.sample().records_in < 1000:  # all wait for the slow step
+        time.sleep(0.02)
+    before = run.checkpointer.to_json()["complete"]
+    while run.checkpointer.to_json()["complete"] < before + 2:
         time.sleep(0.02)
     done = run.sample().steps["slow"].records_in
     run.abort()
@@ -248,7 +253,7 @@ def test_a_folder_that_is_deleted_while_running_is_made_again(files):
         time.sleep(0.01)
     checkpoint.rename(checkpoint.with_name("away"))
     before = run.checkpointer.to_json()["complete"]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while run.checkpointer.to_json()["complete"] < before + 2 and time.monotonic() < until:
         time.sleep(0.02)
     run.stop()

@@ -64,7 +64,7 @@ def test_a_run_goes_on_while_checkpoints_cannot_be_written_and_makes_them_again(
     wait_for("complete", 2)
     failing["now"] = True
     wait_for("failed", 5)
-    assert not list(folder.glob("*.new")) or len(list(folder.glob("*.new"))) == 1
+    assert len(list(folder.glob("*.new"))) <= 1
     failing["now"] = False
     wait_for("complete", 2)
     run.stop()

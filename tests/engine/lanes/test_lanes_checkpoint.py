@@ -71,12 +71,17 @@ def whole(tmp_path_factory):
 
 
 def test_lanes_with_checkpoints_give_what_one_lane_gives(tmp_path, whole):
-    report = engine.run(flow(tmp_path, rate=20_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
-    assert held(tmp_path) == whole
+    for rate in (20_000, 4_000, 800):  # until there is time for two checkpoints
+        folder = tmp_path / str(rate)
+        folder.mkdir()
+        report = engine.run(flow(folder, rate=rate), lanes=2, checkpoint=folder / "kept", every="20 ms")
+        assert held(folder) == whole
+        assert report.extra["checkpoints"]["failed"] == 0
+        if report.extra["checkpoints"]["complete"] > 1:
+            break
     assert report.extra["checkpoints"]["complete"] > 1
-    assert report.extra["checkpoints"]["failed"] == 0
-    again = engine.run(flow(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
-    assert held(tmp_path) == whole
+    again = engine.run(flow(folder), lanes=2, checkpoint=folder / "kept")
+    assert held(folder) == whole
     assert sum(again.last.records_out.values()) == 0
 
 
@@ -105,7 +110,7 @@ def test_a_run_in_lanes_that_is_killed_goes_on_and_leaves_no_process(tmp_path, w
         time.sleep(life_s)
         os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while lives(group=child) and time.monotonic() < until:
             time.sleep(0.02)
         assert not lives(group=child), "a lane outlived the process that forked it"
@@ -126,7 +131,7 @@ def lives(group):
 
 
 def test_a_lane_that_is_killed_ends_the_run_with_a_word_and_the_next_goes_on(tmp_path, whole):
-    run = engine.start(flow(tmp_path, rate=5_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     while not run.report().extra["checkpoints"]["complete"]:
         time.sleep(0.02)
     os.kill(run._children[0].pid, signal.SIGKILL)
@@ -165,7 +170,7 @@ def thirteen(record):
 def test_sinks_and_dead_letters_of_all_lanes_have_each_record_once(tmp_path):
     options = {"lanes": 2, "checkpoint": tmp_path / "kept", "dead": tmp_path / "letters"}
     for _ in range(3):
-        run = engine.start(spread_out(tmp_path, rate=20_000), every="20 ms", **options)
+        run = engine.start(spread_out(tmp_path, rate=500), every="20 ms", **options)  # the end is far
         while not run.report().extra["checkpoints"]["complete"] and not run.done.is_set():
             time.sleep(0.01)
         os.kill(run._children[0].pid, signal.SIGKILL)
