@@ -33,9 +33,14 @@ class Linger:
         self.comes_by_itself = self.comes_by_itself or got == 0 or oldest_ns < called_ns
         self._behind = now_ns - oldest_ns > _BEHIND * self._linger_ns
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether there is no point in waiting for more: what is there can be had, and does not become more by itself."""
+        return not self.comes_by_itself or self._behind
+
     def pause_s(self, now_ns: int) -> float:
         """Return how long to leave the source alone before it is read again."""
-        if not self.comes_by_itself or self._behind or not 0 < self._got < self._asked:
+        if self.reads_on or not 0 < self._got < self._asked:
             return 0.0
         linger_ns = self._crowd_ns if self._got >= _MANY else self._linger_ns
         return max(0, self._read_ns + linger_ns - now_ns) / 1e9
