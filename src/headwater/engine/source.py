@@ -143,7 +143,8 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self.inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0) if self.inner else Linger(options.linger_s, options.crowd_linger_s)
+        lingers = (0.0,) if self.inner else (options.linger_s, options.crowd_linger_s, options.least_linger_s)
+        linger = Linger(*lingers)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
         gathering = Gathering(reader)
         committed = gathering.position
