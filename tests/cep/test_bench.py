@@ -36,6 +36,10 @@ STATED = {
 }
 
 
+#: records for shapes with which the interpreter tries every pair of them
+FEWER = {"and": 600, "or": 600, "absence and": 600}
+
+
 def test_every_query_has_the_selectivity_that_the_table_states(tmp_path: Path) -> None:
     answer = cep.run(output=tmp_path, records=24_000, only=list(STATED))
     found = {name: row["selectivity"] for name, row in answer["queries"].items()}
@@ -80,12 +84,12 @@ def test_keys_that_come_and_go_are_forgotten() -> None:
     assert found["state_mb"] == found["state_mb_first_half"] < 100
 
 
-def test_other_shapes_find_what_the_interpreter_finds() -> None:
-    found = cep._shapes(1_200)
-    assert sum(row["results"] > 0 for row in found.values()) >= 6
-    for name, row in found.items():
-        fast: Any = cep._operator(f"from {cep._SHAPES[name]}", "a", cep._SHAPED)
-        slow = replace(fast._plan, interpreted=True)()
-        results = [slow.process(batch, 0) for at in range(0, 1_200, 120) for batch in cep._shaped(at, at + 120)]
-        assert row["results"] == sum(batch.length for batch in results if batch is not None), name
-        assert row["partial_matches"] == slow.partial_matches
+@pytest.mark.parametrize("name", cep._SHAPES)
+def test_other_shapes_find_what_the_interpreter_finds(name: str) -> None:
+    query, n = f"from {cep._SHAPES[name]}", FEWER.get(name, 1_200)
+    found = cep._shape(query, n)
+    fast: Any = cep._operator(query, "a", cep._SHAPED)
+    slow = replace(fast._plan, interpreted=True)()
+    results = [slow.process(batch, 0) for at in range(0, n, n // 10) for batch in cep._shaped(at, at + n // 10)]
+    assert found["results"] == sum(batch.length for batch in results if batch is not None) > 0
+    assert found["partial_matches"] == slow.partial_matches
