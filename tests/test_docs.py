@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: a page whose code has a test of its own, which reads back what the page publishes
 OWN = {"queries.md": "tests/cep/test_docs.py"}
+#: a page of which Spark's workers read a file beside it: they look where Spark was started
+ALONE = {"README.md"}
+NEEDS_SPARK = re.compile(r"^from headwater(\.spark| import .*\bspark|_bench\.mllib)\b", re.M)
 EXAMPLES = sorted(set((ROOT / "examples").rglob("*.py")) - {ROOT / "examples" / "tour" / "tanks.py"})
 
 
@@ -35,21 +38,35 @@ def with_code():
         code = "\n".join(text for kind, text in blocks if kind == "python")
         if code and page.name not in OWN:
             told = "".join(text for kind, text in blocks if kind == "text")
-            marks = (
-                [pytest.mark.spark] if re.search(r"^from headwater(\.spark| import .*\bspark)\b", code, re.M) else []
-            )
+            marks = [pytest.mark.spark] if NEEDS_SPARK.search(code) else []
             yield pytest.param(page, code, told, id=page.name, marks=marks)
 
 
 @pytest.mark.parametrize(("page", "code", "told"), list(with_code()))
-def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, code, told, tmp_path):
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, code, told, tmp_path, request):
     with broker() if "mqtt://broker" in code else nullcontext("") as url:  # a page's broker is a real one here
         if page.name == "README.md":  # it shows a flow of the examples, which has readings beside it
             shutil.copy(ROOT / "examples" / "tour" / "levels.jsonl", tmp_path)
         (tmp_path / "page.py").write_text(code.replace("mqtt://broker", url))
-        printed = ran("page.py", tmp_path, where=page.name)
+        if request.node.get_closest_marker("spark") and page.name not in ALONE:
+            printed = request.getfixturevalue("ran_beside_spark")("page.py")
+        else:
+            printed = ran("page.py", tmp_path, where=page.name)
     if told:
         assert printed == told
+
+
+@pytest.fixture
+def ran_beside_spark(spark, tmp_path, monkeypatch, capsys):
+    """Run a script in this process, whose Spark is warm; return what it prints."""
+
+    def run(script):
+        monkeypatch.chdir(tmp_path)
+        names = {"__name__": "page"}  # no module: its functions travel to Spark's workers whole
+        exec(compile(Path(script).read_text(), script, "exec"), names)
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
