@@ -40,8 +40,37 @@ def test_where_many_gather_they_wait_less_for_each_other():
     linger = Linger(0.015, 0.010)
     assert read(linger, got=10, asked=2000, at=50 * MS, created=49 * MS) == pytest.approx(0.015)
     assert read(linger, got=300, asked=2000, at=90 * MS, created=89 * MS) == pytest.approx(0.010)
-    assert (Options().linger_s, Options().crowd_linger_s) == (0.015, 0.010)
-    assert (Options(linger="20 ms").linger_s, Options(linger="20 ms").crowd_linger_s) == (0.02, 0.02)
+    options, given = Options(), Options(linger="20 ms")
+    assert (options.linger_s, options.crowd_linger_s, options.least_linger_s) == (0.015, 0.010, 0.006)
+    assert (given.linger_s, given.crowd_linger_s, given.least_linger_s) == (0.02, 0.02, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "expected_s"), [(5_000, 0.015), (50_000, 0.010), (125_000, 0.008), (500_000, 0.006), (3_000_000, 0.006)]
+)
+def test_the_more_come_the_shorter_they_gather_and_it_settles(rate_hz, expected_s):
+    """A flow that takes no time; a read hands out 2,000 at most."""
+    linger, at, taken = Linger(0.015, 0.010, 0.006), 0, 0
+    for _ in range(20):
+        pause = 0.0
+        while not pause:
+            due = at * rate_hz // 10**9
+            got = min(2000, due - taken)
+            linger.read(2000, got, (taken + 1) * 10**9 // rate_hz, at, at)
+            taken += got
+            pause = linger.pause_s(at)
+            at += 0 if got else MS
+        at += round(pause * 1e9)
+    assert pause == pytest.approx(expected_s, rel=0.02)
+
+
+def test_what_was_read_in_several_pieces_gathered_together():
+    linger = Linger(0.015, 0.010, 0.002)
+    assert read(linger, got=2000, asked=2000, at=10 * MS, created=0) == 0
+    assert read(linger, got=500, asked=2000, at=10 * MS, created=8 * MS) == pytest.approx(0.004)  # 1,000 of 2,500
+    assert read(linger, got=500, asked=2000, at=20 * MS, created=16 * MS) == pytest.approx(
+        0.008
+    )  # a gathering of its own
 
 
 def test_what_the_flow_did_meanwhile_counts():

@@ -58,7 +58,7 @@ def run(
     output: Annotated[Path | None, typer.Option(help="write each sink to a file in this folder")] = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     linger: Annotated[
-        str, typer.Option(help="how long records gather before they are read, by default 10 to 15 ms; 0s for none")
+        str, typer.Option(help="how long records gather before they are read, by default 6 to 15 ms; 0s for none")
     ] = LINGER,
     hang: Annotated[str, typer.Option(help="a step that is at the same records for longer hangs")] = HANG,
     on_hang: Annotated[str, typer.Option(help="what is done about a step that hangs: warn or stop")] = "warn",

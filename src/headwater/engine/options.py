@@ -15,7 +15,7 @@ from headwater.flow.duration import Duration, above_zero, microseconds
 LINGER: Literal["auto"] = "auto"
 #: RIoTBench ETL at 1,000 messages/s takes two thirds of the processor time that it takes with 10 ms, a third of what it
 #: takes with 5. Where many records gather, a longer pause saves little, and they wait for each other to be processed too.
-_FEW_S, _MANY_S = 0.015, 0.010
+_FEW_S, _MANY_S, _PLENTY_S = 0.015, 0.010, 0.006
 HANG = "10 s"
 _LONGEST_LINGER_S = 1.0  #: a source must see within reason that the run is stopping
 
@@ -43,7 +43,7 @@ class Options:
     #: records that a source hands over at once, at most; up to 2,000 where more wait to be read
     chunk: int = 256
     #: how long records that come by themselves are left to gather before they are read; 0 s for the lowest latency,
-    #: 'auto' for 15 ms where few come and 10 ms where many do
+    #: 'auto' for 15 ms where few come and 10 down to 6 ms where many do
     linger: Duration | Literal["auto"] = LINGER
     #: stop reading after this long; None reads to the end
     seconds: float | None = None
@@ -70,6 +70,11 @@ class Options:
     def crowd_linger_s(self) -> float:
         """`linger` in seconds, where many records come."""
         return _MANY_S if self.linger == "auto" else self.linger_s
+
+    @property
+    def least_linger_s(self) -> float:
+        """`linger` in seconds, where more records come than large batches need."""
+        return _PLENTY_S if self.linger == "auto" else self.linger_s
 
     @property
     def hang_s(self) -> float:

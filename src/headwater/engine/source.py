@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
+from headwater.engine.gathering import Gathering
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
@@ -142,23 +143,28 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self.inner else self.run.stopping
         assert reader is not None
-        linger = Linger(0.0) if self.inner else Linger(options.linger_s, options.crowd_linger_s)
+        lingers = (0.0,) if self.inner else (options.linger_s, options.crowd_linger_s, options.least_linger_s)
+        linger = Linger(*lingers)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
-        committed = position_of(reader)
+        gathering = Gathering(reader)
+        committed = gathering.position
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()
             called_ns = now_ns()
-            batch = reader.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
+            batch = gathering.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
+            if batch is not None:
+                oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
+                linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
+                if linger.reads_on and not self.inner:
+                    batch = gathering.gathered(batch, chunk, called_ns)
             self._note_dropped(reader)
-            place = _Place(position_of(reader), self._rejected)
+            place = _Place(gathering.position, self._rejected)
             self._rejected = []
             if batch is None:
                 self._pass(place)
                 self._acknowledge(reader, place.position)
                 return True
-            oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
-            linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
             if batch.length:
                 self.held += batch.length
                 self.task.took(batch.length)

@@ -101,14 +101,16 @@ def _processors(count: Recount) -> list[Violation]:
             out.append(Violation("rate", name, count.rate[i], most, text))
     for d in count.hosts:
         at = problem.net.device_name(d)
-        able = all(count.work_s[i] < float("inf") for i in count.on(d))
+        hosted = count.on(d)
+        able = all(count.work_s[i] < float("inf") for i in hosted)
         used = count.busy(d) if able else 0.0
         if used > 1 + SLACK:
             text = f"device '{at}' would be {100 * used:.1f} % busy; 100 % is all it has"
             out.append(Violation("cpu", at, used, 1.0, text))
-        works = able and any(count.work_s[i] > 0 for i in count.on(d))
+        if problem.model is not Model.ROUND_ROBIN or not able or not any(count.work_s[i] > 0 for i in hosted):
+            continue
         turn, fastest = count.turn_s(d), count.fastest_hz(d)
-        if problem.model is Model.ROUND_ROBIN and works and not fastest * turn < 1:
+        if not fastest * turn < 1:
             text = (
                 f"device '{at}' needs {turn * 1e6:.2f} µs for a turn of its steps; "
                 f"its busiest one brings a record every {1e6 / fastest:.2f} µs"

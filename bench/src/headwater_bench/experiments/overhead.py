@@ -24,7 +24,7 @@ from headwater.operators.task import Task
 from headwater_bench.experiments.prepared import Prepared
 
 STEPS, BATCH = 10, 50
-_SPAN = 100  #: batches between switching measurements on and off
+_SPAN = 1_000  #: batches between switching measurements on and off; the engine puts some forty together
 _SCHEMA = Schema.of({"x": float, "y": float})
 
 
@@ -65,10 +65,8 @@ class _Switching(Prepared):
 
 def run(quick: bool = False, output: Path | None = None, *, repeats: int = 15) -> dict[str, Any]:
     """Time loop and engine in turn, and the engine with its measurements switched on and off."""
-    batches = [
-        Batch.of({"x": np.arange(BATCH, dtype=float), "y": np.zeros(BATCH)}, _SCHEMA)
-        for _ in range(4_000 if quick else 20_000)
-    ]
+    batch = Batch.of({"x": np.arange(BATCH, dtype=float), "y": np.zeros(BATCH)}, _SCHEMA)
+    batches = [batch] * (40_000 if quick else 200_000)
     repeats = 3 if quick else repeats
     _loop(batches[:100]), _engine(batches[:100])
     times: dict[str, list[float]] = {"loop": [], "engine": []}
