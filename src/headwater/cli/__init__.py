@@ -42,6 +42,14 @@ _COMMANDS = {
     "simulate": "Play a placement in virtual time and report it like a run; the same seed gives the same trace.",
     "net": "Make and show nets: where steps could run.",
     "serve": "Run every flow of a folder, look after them, and answer for them over HTTP.",
+    "site": "Run the parts of flows that a coordinator hands to this machine, until stopped.",
+    "up": "Start all sites of a net on this machine, as processes, for trials and tests; until stopped.",
+    "deploy": (
+        "Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends."
+    ),
+    "stop": (
+        "Stop the flow that is deployed at sites, each part with a checkpoint; `headwater deploy` goes on from there."
+    ),
     "status": "Show the flows of servers on this machine, and what is promised here: rates, cores, windows kept and broken.",
     "supervisor": "Keep the ledger of promised rates for this machine, until stopped; root does, in a service.",
     "checkpoint": "List the checkpoints of the engine in a folder: how far each source was read, and what each step keeps.",

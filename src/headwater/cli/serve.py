@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from headwater.cli.address import address_of
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.errors import HeadwaterError, RunError
@@ -71,7 +73,7 @@ def serve(
         return
     if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
         log.setLevel(logging.INFO)  # unless warnings are not wanted either
-    host, port = _address(listen)
+    host, port = address_of("--listen", listen, f"{LISTEN} or [::1]:8470")
     home = Home(kept)
     try:
         token_path = default_token(kept) if token_file is None else token_file.absolute()
@@ -83,7 +85,7 @@ def serve(
             pid = os.getpid()
             home.announce(Note(server.url, pid, began(pid) or 0, str(flows.path), str(home.path), str(token_path)))
             log.info("the flows of %s are served at %s; the token is in %s", flows.path, server.url, token_path)
-            _run(service)
+            run_until_stopped(service)
             server.shutdown()
         statuses = service.statuses()
     finally:
@@ -94,8 +96,8 @@ def serve(
         raise typer.Exit(1)
 
 
-def _run(service: Service) -> None:
-    """Serve until signals have ended it."""
+def run_until_stopped(service: Service, over: Callable[[], bool] = lambda: False) -> None:
+    """Serve until signals have ended it, or it is `over`."""
     times = 0
 
     def heard(signum: int, frame: Any) -> None:
@@ -111,7 +113,9 @@ def _run(service: Service) -> None:
     try:
         service.start()
         while not service.ended.wait(0.2):
-            pass  # a signal that the system gives to another thread is heard when this one wakes
+            if over():
+                service.shut()
+            # a signal that the system gives to another thread is heard when this one wakes
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -120,13 +124,6 @@ def _run(service: Service) -> None:
 def _state(flows: Folder, given: Path | None) -> Path:
     systemd = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     return given or (Path(systemd) if systemd else flows.path / ".headwater")
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise RunError(f"--listen takes an address and a port, such as {LISTEN} or [::1]:8470; got {listen!r}")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:

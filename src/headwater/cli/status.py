@@ -12,6 +12,7 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json
+from headwater.cli.sites import STATE, print_sites
 from headwater.errors import RunError, one_line
 from headwater.rate import board
 from headwater.rate.messages import Board
@@ -21,26 +22,52 @@ from headwater.serve.home import note_in, servers
 
 def status(
     state: Annotated[
-        Path | None, typer.Option(help="of the server with this state folder [default: of all servers of this machine]")
+        Path | None,
+        typer.Option(
+            help="of the server, or the coordinator of sites, with this state folder [default: of all servers]"
+        ),
     ] = None,
     as_json: JSON = False,
 ) -> None:
     """Show the flows of servers on this machine, and what is promised here: rates, cores, windows kept and broken.
 
     Servers (`headwater serve`) and the supervisor, which runs as long as there are promises, are found by the runtime folder
-    (`HEADWATER_RUNTIME`; /run/headwater for root), servers of systemd by their state folder too.
+    (`HEADWATER_RUNTIME`; /run/headwater for root), servers of systemd by their state folder too; the coordinator of sites
+    (`headwater deploy`) by its state folder, .headwater/deploy where none is named.
     """
+    sites = _sites(state)
+    if sites is not None and state is not None:
+        print_json({"deployed": sites}) if as_json else print_sites(sites)
+        return
     found, served = board(), _servers(state)
     if as_json:
         promised = {} if found is None else msgspec.to_builtins(found)
-        print_json({"supervisor": found is not None, **promised, "servers": served})
+        print_json({"supervisor": found is not None, **promised, "servers": served, "deployed": sites})
         return
+    if sites is not None:
+        print_sites(sites)
     for server in served:
         _print_server(server)
     if found is None:
         console.print("nothing is promised here: no supervisor runs")
     else:
         _print(found)
+
+
+def _sites(state: Path | None) -> dict[str, Any] | None:
+    """Return what a coordinator says of its flow and its sites; None where the folder is none of a coordinator's."""
+    from headwater.deploy.coordinator.asking import NobodyError, ask
+    from headwater.deploy.coordinator.state import StateFolder
+
+    folder = StateFolder(STATE if state is None else state)
+    if not folder.exists:
+        return None
+    try:
+        return ask(folder, "status")
+    except NobodyError:
+        if state is not None:
+            raise
+        return None
 
 
 def _servers(state: Path | None) -> list[dict[str, Any]]:

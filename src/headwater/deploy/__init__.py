@@ -2,7 +2,12 @@
 
 cut             a flow and the site of each step → the flow that each site runs, and the streams that cross
 bridge/         how a stream crosses: `memory` within a process, `outlet` and `inlet` over a network
-certificates    who may talk to whom: an authority of one's own, and mutual TLS
+certificates    who may talk to whom: an authority of one's own, and mutual TLS; `token` admits a site by name
+part            what one site runs, as it travels there: source files and a description (`bundle`), signed
+joined          the ends of a part's bridges, in its own process
+control/        what sites and the coordinator say to each other
+site/           the agent of a site: runs its part, and goes on by itself
+coordinator/    hands each site its part, and knows how all of them fare
 """
 
 from headwater.deploy.bridge.inlet import Inlet

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +78,25 @@ def issue(folder: str | Path, site: str) -> Identity:
     return Identity.of(folder, site)
 
 
+def sign(identity: Identity, data: bytes) -> bytes:
+    """Return the signature of some bytes by the key of an identity."""
+    return _openssl("dgst", "-sha256", "-sign", identity.key, given=data)
+
+
+def check_signature(authority: Path, certificate: Path, signer: str, data: bytes, signature: bytes) -> None:
+    """Raise RunError unless `signer` signed these very bytes, with a certificate of this authority."""
+    name = tls_name(signer)
+    try:
+        _openssl("verify", "-CAfile", authority, "-verify_hostname", name, certificate)
+        with tempfile.TemporaryDirectory() as folder:
+            key, signed = Path(folder, "key"), Path(folder, "signature")
+            key.write_bytes(_openssl("x509", "-in", certificate, "-pubkey", "-noout"))
+            signed.write_bytes(signature)
+            _openssl("dgst", "-sha256", "-verify", key, "-signature", signed, given=data)
+    except RunError as error:
+        raise RunError(f"it is not signed by '{signer}', or was altered since: {error}") from None
+
+
 def tls_name(site: str) -> str:
     """Return a site's name in the form that TLS compares.
 
@@ -86,11 +106,13 @@ def tls_name(site: str) -> str:
     return "".join(c if c.isalnum() and c.isascii() else "-" for c in site.lower()).strip("-") or "site"
 
 
-def _openssl(*arguments: object) -> None:
+def _openssl(*arguments: object, given: bytes = b"") -> bytes:
     command = ["openssl", *map(str, arguments)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
     except FileNotFoundError:
         raise RunError("certificates are made with the program 'openssl', which is not installed") from None
     if done.returncode:
-        raise RunError(f"openssl {arguments[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr else ''}")
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        raise RunError(f"openssl {arguments[0]} failed: {said[-1] if said else ''}")
+    return done.stdout

@@ -344,11 +344,16 @@ class Service:
             self._told_ready = True
             self._notifier.ready(f"looking after {len(self._flows)} flows of {self.folder.path}")
 
-    def _scan(self) -> None:
-        found = self.folder.look(first=self._scanned_s is None)
-        if found is None:
-            return
+    def look(self) -> None:
+        """Look at the folder now, for whoever has changed whole files in it and does not want to wait."""
+        if not self._shut:
+            self._scan(whole=True)
+
+    def _scan(self, *, whole: bool = False) -> None:
         with self._lock:
+            found = self.folder.look(first=whole or self._scanned_s is None)
+            if found is None:
+                return
             for name, each in found.items():
                 served = self._flows.get(name)
                 if served is None:

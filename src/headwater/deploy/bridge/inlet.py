@@ -7,7 +7,7 @@ from typing import Any
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.deploy.bridge.inbound import WINDOW, Inbound
-from headwater.deploy.bridge.links import Links
+from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.errors import InputError
 from headwater.flow.endpoints import Reject, Resume
 from headwater.flow.identity import Identity
@@ -26,8 +26,8 @@ class Inlet:
         self,
         bridge: str,
         schema: Schema,
-        links: Links,
-        dial: tuple[str, int] | None = None,
+        links: Attaching,
+        dial: Dial | None = None,
         *,
         window: int = WINDOW,
         peer: str | None = None,
@@ -58,7 +58,7 @@ class Inlet:
 class InletReader:
     """An open inlet."""
 
-    def __init__(self, inbound: Inbound, links: Links) -> None:
+    def __init__(self, inbound: Inbound, links: Attaching) -> None:
         self._inbound, self._links = inbound, links
 
     @property

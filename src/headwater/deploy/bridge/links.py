@@ -26,6 +26,10 @@ _FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
 _QUIET_S = 30.0  #: between two warnings about one bridge
 _HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
 
+Address = tuple[str, int]  #: host and port
+#: where the other site is; asked before each attempt where it may change, and None while it is not known
+Dial = Address | Callable[[], Address | None]
+
 
 class End(Protocol):
     """An end of a bridge: what `Outbound` and `Inbound` have for the network."""
@@ -41,6 +45,16 @@ class End(Protocol):
 
     def next(self) -> list[Message]:
         """Return what there is to say."""
+
+
+class Attaching(Protocol):
+    """What connects the ends of bridges: `Links`, or what makes them when they are first needed."""
+
+    def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
+        """Connect an end."""
+
+    def detach(self, end: End) -> None:
+        """Hang up."""
 
 
 class Links:
@@ -71,7 +85,7 @@ class Links:
                 raise
             self.port = self._server.sockets[0].getsockname()[1]
 
-    def attach(self, end: End, dial: tuple[str, int] | None = None, *, name: str | None = None) -> None:
+    def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
         """Connect an end: dial the other site, or wait for it to call. `name` is whom its certificate must be for."""
         self._call(self._attach(end, dial, name))
 
@@ -108,11 +122,11 @@ class Links:
     def _handshake_s(self) -> float | None:
         return None if self._server_tls is None else _GREET_S
 
-    async def _attach(self, end: End, dial: tuple[str, int] | None, name: str | None) -> None:
+    async def _attach(self, end: End, dial: Dial | None, name: str | None) -> None:
         attached = _Attached(self._loop, end)
         self._ends[end.machine.bridge, end.machine.role] = attached
         if dial is not None:
-            attached.task = self._loop.create_task(self._keep_dialing(attached, *dial, name))
+            attached.task = self._loop.create_task(self._keep_dialing(attached, dial, name))
 
     async def _detach(self, end: End) -> None:
         attached = self._ends.pop((end.machine.bridge, end.machine.role), None)
@@ -132,9 +146,14 @@ class Links:
             connection.hang_up()
         await self._loop.shutdown_default_executor()  # which looks up names
 
-    async def _keep_dialing(self, attached: _Attached, host: str, port: int, name: str | None) -> None:
+    async def _keep_dialing(self, attached: _Attached, dial: Dial, name: str | None) -> None:
         pause_s, warned_s = _FIRST_S / 2, -_QUIET_S
         while not attached.is_over:
+            at = dial() if callable(dial) else dial
+            if at is None:
+                await asyncio.sleep(_FIRST_S)
+                continue
+            host, port = at
             pause_s = min(_MOST_S, pause_s * 2)
             try:
                 connection = await self._connect(attached, host, port, name)

@@ -13,7 +13,7 @@ from headwater.data.batch import END, Batch
 from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
-from headwater.deploy.bridge.links import Links
+from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound
 from headwater.errors import InputError
 from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
@@ -55,8 +55,8 @@ class Outlet:
     def __init__(
         self,
         bridge: str,
-        links: Links,
-        dial: tuple[str, int] | None = None,
+        links: Attaching,
+        dial: Dial | None = None,
         *,
         folder: str | Path | None = None,
         room: Room | None = None,

@@ -1,0 +1,35 @@
+"""Makes the flow that the process of a part runs, at its site; the file that stands for a part there calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwater.cli.locate import find_flow
+from headwater.cli.rewire import rewired
+from headwater.deploy.cut import Cut
+from headwater.deploy.joined import Joined
+from headwater.deploy.part import Part, file_of, read_part
+from headwater.deploy.site.folder import SiteFolder
+from headwater.flow.flow import Flow
+
+
+def flow_of(file: str) -> Flow:
+    """Return a part's flow, with bridges at its ends, if the coordinator has signed it."""
+    site = SiteFolder.around(Path(file))
+    folder = site.sources(Path(file).stem)
+    identity = site.identity()
+    part = read_part(folder, site.name, identity.authority)
+    whole = whole_flow(part, folder)
+    return Cut(whole, part.sites).part(part.site, Joined(part, folder, identity, site.listen))
+
+
+def whole_flow(part: Part, folder: Path) -> Flow:
+    """Return the flow that a part is of, as it would run on one engine."""
+    path, colon, name = part.flow.rpartition(":")
+    at = path or part.flow
+    if at in part.files:
+        flow = find_flow(f"{file_of(folder, at)}{colon}{name}" if path else str(file_of(folder, at)))
+    else:
+        flow = find_flow(part.flow)
+    output = None if part.output is None else Path(part.output)
+    return rewired(flow, inputs=part.inputs, output=output, rate=part.rate, may_come=True)

@@ -1,0 +1,119 @@
+"""`headwater site`, `headwater site token`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.address import address_of
+from headwater.cli.serve import run_until_stopped
+from headwater.cli.sites import STATE, Coordinators
+from headwater.deploy.certificates import Identity
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.site.folder import SiteFolder
+from headwater.deploy.site.link import Link
+from headwater.deploy.site.work import Work
+from headwater.deploy.token import make_token, use_token
+from headwater.errors import RunError
+from headwater.flow.duration import microseconds_of
+from headwater.serve.folder import Folder
+from headwater.serve.home import Home
+from headwater.serve.notify import Notifier
+from headwater.serve.service import Service
+
+log = logging.getLogger("headwater.site")
+
+app = typer.Typer(help="Run the parts of flows that a coordinator hands to this machine, until stopped.")
+
+
+@app.callback(invoke_without_command=True)
+def site(
+    called: typer.Context,
+    join: Annotated[str, typer.Option(metavar="HOST:PORT", help="where the coordinator is")] = "",
+    token: Annotated[
+        Path | None, typer.Option(help="a file with this site's token; needed the first time ('-' is standard input)")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="the site's name in the net [default: that of the token]")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="where the site keeps its parts and their checkpoints [default: .headwater/site-NAME]"),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="where other sites reach this one, a port for each part from PORT on; without it, this site only dials",
+        ),
+    ] = None,
+    stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
+) -> None:
+    """Run the parts of flows that a coordinator hands to this machine, until stopped.
+
+    The site dials the coordinator, and goes on by itself while that is away, or after its own restart. Ctrl-C or SIGTERM
+    stops all parts with a checkpoint. `headwater site token NAME` makes the token, where the coordinator's state is.
+    """
+    if called.invoked_subcommand is not None:
+        return
+    if not join:
+        raise RunError("where is the coordinator? say --join HOST:PORT")
+    address = address_of("--join", join, "192.0.2.1:8471")
+    listening = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
+    folder = _folder(name, token, state)
+    folder.settle(_name(folder, name, token), listening)
+    if log.getEffectiveLevel() == logging.WARNING:
+        log.setLevel(logging.INFO)
+        logging.getLogger("headwater.serve").setLevel(logging.INFO)
+    home = Home(folder.path)
+    try:
+        within_s = microseconds_of("--stop-within", stop_within) / 1e6
+        service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
+        link = Link(Work(folder, service), address)
+        link.start()
+        run_until_stopped(service, lambda: link.refused is not None)
+    finally:
+        home.leave()
+    if link.refused is not None:
+        raise RunError(f"the coordinator at {join} does not admit this site: {link.refused}")
+
+
+@app.command("token")
+def _token(
+    name: Annotated[str, typer.Argument(help="the site's name, as the net has it")], state: Coordinators = STATE
+) -> None:
+    """Print the token by which a site is admitted; it holds the site's key, so keep it as you would keep a password.
+
+    The first time, this makes the authority and the coordinator's own certificate in the state folder too.
+    """
+    folder = StateFolder(state)
+    folder.identity()
+    typer.echo(make_token(folder.certificates, name))
+
+
+def _folder(name: str | None, token: Path | None, state: Path | None) -> SiteFolder:
+    if state is not None:
+        return SiteFolder(state)
+    if name is None:
+        raise RunError("which site is this? say --name NAME, or --state FOLDER")
+    return SiteFolder(Path(".headwater", f"site-{name}"))
+
+
+def _name(folder: SiteFolder, name: str | None, token: Path | None) -> str:
+    """Return the site's name, and see to it that its certificate is there."""
+    if token is not None:
+        try:
+            text = typer.get_text_stream("stdin").read() if str(token) == "-" else token.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"cannot read the token {token}: {getattr(error, 'strerror', None) or error}") from None
+        return use_token(text, folder.identity_folder, name)
+    known = folder.name if name is None else name
+    try:
+        Identity.of(folder.identity_folder, known)
+    except RunError:
+        raise RunError(
+            f"site '{known}' has no certificate in {folder.identity_folder}; give --token FILE once, with what "
+            f"'headwater site token {known}' prints where the coordinator is"
+        ) from None
+    return known

@@ -1,0 +1,1 @@
+"""How the coordinator and the sites talk: `messages` says what, `wire` carries it over TLS."""

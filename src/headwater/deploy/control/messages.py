@@ -1,0 +1,127 @@
+"""What sites and the coordinator say to each other: MessagePack, checked as it is read. Sites dial; both say that they live.
+
+A site is told what it should run, not what to do about it: the same word twice, or one more after a cut, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from headwater.deploy.part import Sealed
+from headwater.errors import RunError
+
+PROTOCOL = 1
+BEAT_S = 0.5  #: how often either says that it is there
+SILENT_S = 1.5  #: after which the other is taken for gone
+
+
+class PartState(msgspec.Struct, frozen=True):
+    """How a part fares at its site; the phases are those of a flow of `headwater serve`."""
+
+    id: str
+    phase: str
+    why: str = ""
+    port: int | None = None  #: at which its process listens
+    pid: int | None = None
+    restarts: int = 0
+    records_in: int = 0
+    records_out: int = 0
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The first word of a site."""
+
+    name: str
+    version: str  #: of Headwater
+    protocol: int
+    host: str | None  #: where other sites reach it; None for one that only dials
+    cores: float
+    memory_bytes: int
+
+
+class Report(msgspec.Struct, frozen=True, tag="report"):
+    """How a site fares; each half second."""
+
+    parts: list[PartState]
+    load: float  #: of the machine: processes that want a core, over the last minute
+    clock_s: float  #: what time it is there
+    free_bytes: int  #: on the disk of its state
+    heard: int = 0  #: the last `Want` of this connection that is done
+
+
+class Unfit(msgspec.Struct, frozen=True, tag="unfit"):
+    """A site does not take a part, and why."""
+
+    id: str
+    why: str
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The site is admitted."""
+
+
+class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
+    """The site is not admitted, and why."""
+
+    why: str
+
+
+class Install(msgspec.Struct, frozen=True, tag="install"):
+    """A part to be kept, not to be started yet."""
+
+    id: str
+    sealed: Sealed
+
+
+class Want(msgspec.Struct, frozen=True, tag="want"):
+    """What should be of a part that is kept: that it runs, and where the other sites are."""
+
+    id: str
+    running: bool
+    addresses: dict[str, tuple[str, int]] = {}
+    word: int = 0  #: counts them, so that a report from before this one is known as such
+
+
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    """Parts that are over: they are stopped, and what was kept of them is removed."""
+
+    ids: list[str]
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Nothing is new, and somebody is there."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """A question, or a wish, of whoever has the coordinator's own certificate."""
+
+    what: Literal["status", "stop", "forget"]
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """What the coordinator says to it: a document, or why not."""
+
+    document: dict[str, Any] = {}
+    why: str | None = None
+
+
+Message = Hello | Report | Unfit | Welcome | Refuse | Install | Want | Forget | Ping | Ask | Answer
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def packed(message: Message) -> bytes:
+    """Return a message as bytes."""
+    return _encoder.encode(message)
+
+
+def unpacked(data: bytes) -> Message:
+    """Return the message that bytes are; RunError for what is none."""
+    try:
+        found: Message = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise RunError(f"what came is no message of this version: {error}") from None
+    return found

@@ -1,0 +1,70 @@
+"""One connection between a site and the coordinator: messages both ways, each with its length before it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from contextlib import suppress
+
+from headwater.deploy.control.messages import Message, packed, unpacked
+from headwater.errors import RunError
+
+_MOST_BYTES = 2**30
+_PIECE = 2**16
+
+
+class Wire:
+    """Says and hears messages; `heard_s` is when something came last, be it a piece of a long message."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.heard_s = time.monotonic()
+
+    @property
+    def other(self) -> str:
+        """The name in the other's certificate."""
+        shown = self._writer.get_extra_info("peercert") or {}
+        return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
+
+    @property
+    def address(self) -> str:
+        """From where the other has called."""
+        return str(self._writer.get_extra_info("peername", ("?",))[0])
+
+    def say(self, message: Message) -> None:
+        """Send a message; one to somebody who is gone is lost."""
+        body = packed(message)
+        with suppress(OSError, RuntimeError):
+            self._writer.write(len(body).to_bytes(4, "big") + body)
+
+    async def hear(self) -> Message | None:
+        """Wait for a message; None when the other has hung up. RunError for what is no message."""
+        try:
+            size = int.from_bytes(await self._exactly(4), "big")
+            if size > _MOST_BYTES:
+                raise RunError("what came is no message; is something else at that address?")
+            return unpacked(await self._exactly(size))
+        except (asyncio.IncompleteReadError, OSError, ssl.SSLError):
+            return None
+
+    async def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            piece = await self._reader.read(min(_PIECE, size - len(found)))
+            if not piece:
+                raise asyncio.IncompleteReadError(bytes(found), size)
+            self.heard_s = time.monotonic()
+            found += piece
+        return bytes(found)
+
+    async def close(self) -> None:
+        """Hang up once all is said; not for ever."""
+        with suppress(OSError, ssl.SSLError, TimeoutError):
+            self._writer.close()
+            async with asyncio.timeout(1.0):
+                await self._writer.wait_closed()
+
+    def cut(self) -> None:
+        """Hang up at once."""
+        self._writer.transport.abort()

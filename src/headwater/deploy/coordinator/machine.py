@@ -1,0 +1,367 @@
+"""What a coordinator does about what sites say and people ask for: events in, commands out; no socket, file or clock.
+
+A deployment is handed to all its sites first. Once each has its part, that is kept, and all are told to run; from then on a
+site that comes back is told the same again. Whatever is lost on the way, each is told until it reports what was wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headwater import __version__
+from headwater.deploy.control.messages import PROTOCOL, Forget, Hello, Message, PartState, Report, Unfit, Want
+from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.joined import dials
+from headwater.errors import RunError, listed, suggestion
+
+_OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
+_SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A site has called; `address` is where it called from."""
+
+    site: str
+    hello: Hello
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A site is not to be heard any more."""
+
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A site has said something."""
+
+    site: str
+    message: Message
+    clock_s: float = 0.0  #: what time it is here
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Somebody wants a flow to run."""
+
+    deployed: Deployed
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Somebody wants the flow to stop, with checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Somebody wants a flow that was stopped to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Somebody wants a flow that has stopped, and all that sites keep of it, to be gone."""
+
+
+Event = Joined | Left | Heard | Deploy | Stop | Resume | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Tell a site something."""
+
+    site: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Sign a site's part, and send it."""
+
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Have what is kept safe on disk before anything else is done."""
+
+
+Command = Say | Hand | Keep
+
+
+@dataclass(slots=True)
+class Site:
+    """A site, as far as it is known since the coordinator started."""
+
+    hello: Hello
+    address: str
+    here: bool = True
+    parts: dict[str, PartState] | None = None  #: None before it has reported
+    report: Report | None = None
+    skew_s: float = 0.0
+    handed: bool = False  #: whether its part was sent by this connection
+    told: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
+    words: int = 0  #: how often it was told what it should run, by this connection
+    unfit: str = ""  #: why it does not take its part
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether its report is of what it was told last: one that was on its way then may be of before."""
+        return self.here and self.words > 0 and self.report is not None and self.report.heard == self.words
+
+
+class Coordinator:
+    """Decides; `kept` is to be on disk whenever `Keep` says so."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.sites: dict[str, Site] = {}
+
+    def why_not(self, name: str, hello: Hello) -> str | None:
+        """Say why a site that calls is not admitted; None if it is. `name` is that in its certificate."""
+        if hello.name != name:
+            return f"it calls itself '{hello.name}', and its certificate is for '{name}'"
+        if hello.protocol != PROTOCOL or hello.version != __version__:
+            return (
+                f"it runs Headwater {hello.version} (protocol {hello.protocol}), and the coordinator {__version__} "
+                f"(protocol {PROTOCOL}); install the same at both"
+            )
+        deployed = self.kept.deployed
+        if deployed is not None and name not in deployed.known:
+            slip = suggestion(name, deployed.known) or f"; its sites are {listed(deployed.known)}"
+            return f"the net of flow '{deployed.name}' has no site '{name}'{slip}"
+        there = self.sites.get(name)
+        if there is not None and there.here:
+            return f"a site '{name}' is here already, from {there.address}; does another machine have the same token?"
+        return None
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take note of something, and return what is to be done about it, in order."""
+        commands: list[Command] = []
+        match event:
+            case Joined(name, hello, address):
+                self.sites[name] = Site(hello, address)
+            case Left(name):
+                if name in self.sites:
+                    self.sites[name].here = False
+            case Heard(name, message, clock_s):
+                self._hear(self.sites[name], message, clock_s)
+            case Deploy(deployed):
+                self._deploy(deployed)
+                commands.append(Keep())
+            case Stop():
+                if self._flow.phase in ("installing", "running"):
+                    self._flow.phase = "stopping"
+                    commands.append(Keep())
+            case Resume():
+                if self._flow.phase in ("stopping", "stopped"):
+                    self._flow.phase = "installing"  # a site may have lost its part meanwhile
+                    commands.append(Keep())
+            case Drop():
+                self._drop()
+                commands.append(Keep())
+        return [*commands, *self._decide()]
+
+    @property
+    def _flow(self) -> Deployed:
+        if self.kept.deployed is None:
+            raise RunError("nothing is deployed")
+        return self.kept.deployed
+
+    def _hear(self, site: Site, message: Message, clock_s: float) -> None:
+        match message:
+            case Report(parts):
+                site.report, site.parts = message, {part.id: part for part in parts}
+                site.skew_s = message.clock_s - clock_s
+            case Unfit(id, why):
+                if self.kept.deployed is not None and id == self.kept.deployed.id:
+                    site.unfit = why
+
+    def _deploy(self, deployed: Deployed) -> None:
+        if self.kept.deployed is not None:
+            raise RunError(
+                f"flow '{self.kept.deployed.name}' is deployed with this state already; headwater stop --forget ends it"
+            )
+        self.kept.deployed = deployed
+        for site in self.sites.values():
+            site.handed, site.unfit = False, ""
+
+    def _drop(self) -> None:
+        if self._flow.phase not in (*_OVER, "installing"):
+            raise RunError(f"flow '{self._flow.name}' is {self._flow.phase}; stop it first")
+        self.kept.forgotten.append(self._flow.id)
+        self.kept.deployed = None
+
+    # -- what should be ---------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> list[Command]:
+        commands = self._forget()
+        deployed = self.kept.deployed
+        if deployed is None:
+            return commands
+        if deployed.phase == "installing":
+            commands += self._install(deployed)
+        if deployed.phase in ("running", "stopping"):
+            commands += self._note_ends(deployed)
+        return commands + self._tell(deployed)
+
+    def _note_ends(self, deployed: Deployed) -> list[Command]:
+        """Take note of parts that are through, each for good, and of the end of all."""
+        before = list(deployed.ended), deployed.phase
+        states = {name: self._state(deployed, name) for name in deployed.needed}
+        for name, state in states.items():
+            if state is not None and state.phase == "ended" and name not in deployed.ended:
+                deployed.ended.append(name)
+        if set(deployed.ended) == set(states):
+            deployed.phase = "ended"
+        elif deployed.phase == "stopping" and self._have_stopped(deployed):
+            deployed.phase = "stopped"
+        return [] if before == (deployed.ended, deployed.phase) else [Keep()]
+
+    def _have_stopped(self, deployed: Deployed) -> bool:
+        """Say whether nothing is at work at any site, and nobody is about to begin."""
+        for name in deployed.needed:
+            site, state = self.sites.get(name), self._state(deployed, name)
+            if site is None or not site.is_up_to_date or state is None or state.phase not in _OVER:
+                return False
+        return True
+
+    def _forget(self) -> list[Command]:
+        commands: list[Command] = []
+        for name, site in self.sites.items():
+            over = [id for id in self.kept.forgotten if site.here and site.parts is not None and id in site.parts]
+            if over:
+                commands += self._say(name, Forget(over))
+        return commands
+
+    def _install(self, deployed: Deployed) -> list[Command]:
+        """Hand parts to those that have none, once all are here: only then is it known who can be dialed."""
+        commands: list[Command] = []
+        views = {name: self.sites.get(name) for name in deployed.needed}
+        if not all(site is not None and site.here and site.parts is not None for site in views.values()):
+            return []
+        if deployed.listens is None:
+            deployed.listens = [
+                name for name, site in views.items() if site is not None and site.hello.host is not None
+            ]
+            commands.append(Keep())
+        if self.trouble() is not None:
+            return commands
+        for name, site in views.items():
+            if site is not None and deployed.id not in (site.parts or {}) and not site.handed:
+                site.handed = True
+                commands.append(Hand(name))
+        if all(site is not None and deployed.id in (site.parts or {}) for site in views.values()):
+            deployed.phase, deployed.ran = "running", True
+            commands.append(Keep())
+        return commands
+
+    def _tell(self, deployed: Deployed) -> list[Command]:
+        commands: list[Command] = []
+        found = self.addresses(deployed)
+        for name in deployed.needed:
+            site = self.sites.get(name)
+            if site is None or not site.here or deployed.id not in (site.parts or {}):
+                continue
+            others = {other: at for other, at in found.items() if other != name}
+            running = deployed.phase == "running" and name not in deployed.ended
+            commands += self._say(name, Want(deployed.id, running, others))
+        return commands
+
+    def _say(self, name: str, message: Message) -> list[Command]:
+        """Tell a site what should be, unless that was the last of its kind that it was told."""
+        site = self.sites[name]
+        if message in site.told:
+            return []
+        site.told = [each for each in site.told if type(each) is not type(message)] + [message]
+        if isinstance(message, Want):
+            site.words += 1
+            message = msgspec.structs.replace(message, word=site.words)
+        return [Say(name, message)]
+
+    def addresses(self, deployed: Deployed) -> dict[str, tuple[str, int]]:
+        """Return where the parts listen that are known to."""
+        found: dict[str, tuple[str, int]] = {}
+        for name in deployed.needed:
+            site, state = self.sites.get(name), self._state(deployed, name)
+            if site is not None and site.hello.host is not None and state is not None and state.port:
+                host = site.address if site.hello.host in ("0.0.0.0", "::") else site.hello.host
+                found[name] = host, state.port
+        return found
+
+    def _state(self, deployed: Deployed, name: str) -> PartState | None:
+        site = self.sites.get(name)
+        return None if site is None or site.parts is None else site.parts.get(deployed.id)
+
+    # -- what is known ----------------------------------------------------------------------------------------------------
+
+    def trouble(self) -> str | None:
+        """Say why a deployment can never begin; None while it may."""
+        deployed = self.kept.deployed
+        if deployed is None:
+            return None
+        for name, site in self.sites.items():
+            if site.unfit:
+                return f"site '{name}' does not take its part: {site.unfit}"
+        listens = deployed.listens
+        if listens is not None:
+            for one, other in deployed.joined:
+                if not dials(one, other, listens) and not dials(other, one, listens):
+                    return (
+                        f"a stream crosses between sites '{one}' and '{other}', and neither can be dialed; "
+                        "start one of them with --listen HOST"
+                    )
+        return None
+
+    def missing(self) -> list[str]:
+        """Return the sites that should run something, and are not here."""
+        deployed = self.kept.deployed
+        if deployed is None:
+            return []
+        return [name for name in deployed.needed if name not in self.sites or not self.sites[name].here]
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the deployment and all sites, for `headwater status`."""
+        deployed = self.kept.deployed
+        names = dict.fromkeys([*(deployed.needed if deployed else ()), *self.sites])
+        flow = None if deployed is None else {"name": deployed.name, "id": deployed.id, "phase": deployed.phase}
+        return {"flow": flow, "sites": [self._described(name, deployed) for name in names]}
+
+    def _phase(self, name: str, site: Site, state: PartState | None) -> str:
+        if self.kept.deployed is not None and name in self.kept.deployed.ended:
+            return "ended"
+        if not site.here:
+            return "away"
+        return "no part" if state is None else state.phase
+
+    def _described(self, name: str, deployed: Deployed | None) -> dict[str, Any]:
+        steps = [] if deployed is None else [step for step, at in deployed.sites.items() if at == name]
+        site = self.sites.get(name)
+        if site is None:
+            return {"name": name, "here": False, "steps": steps, "state": "away", "why": "it has not joined"}
+        state = None if deployed is None else self._state(deployed, name)
+        why = site.unfit or ("" if state is None else state.why)
+        if abs(site.skew_s) > _SKEW_S:
+            why = f"{why}; " * bool(why) + f"its clock is off by {site.skew_s:,.0f} s"
+        return {
+            "name": name,
+            "here": site.here,
+            "steps": steps,
+            "state": self._phase(name, site, state),
+            "why": why,
+            "address": site.address,
+            "cores": site.hello.cores,
+            "memory_bytes": site.hello.memory_bytes,
+            "load": None if site.report is None else site.report.load,
+            "free_bytes": None if site.report is None else site.report.free_bytes,
+            "pid": None if state is None else state.pid,
+            "restarts": 0 if state is None else state.restarts,
+            "records_in": 0 if state is None else state.records_in,
+            "records_out": 0 if state is None else state.records_out,
+            "others": [id for id in site.parts or {} if deployed is None or id != deployed.id],
+        }

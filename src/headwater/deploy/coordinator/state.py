@@ -1,0 +1,144 @@
+"""What a coordinator keeps: which flow is deployed, where each step of it runs, and how far that has come."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from headwater.deploy.certificates import Identity, issue
+from headwater.deploy.part import Part, checksum
+from headwater.deploy.token import COORDINATOR
+from headwater.errors import RunError
+from headwater.io.lock import Lock
+
+_STATE, _ADDRESS, _CERTIFICATES = "deployment.json", "address", "certificates"
+
+#: handed to all sites first, and started once each has it; ended is the flow's own end, stopped is somebody's wish
+Phase = Literal["installing", "running", "stopping", "stopped", "ended"]
+
+
+class Deployed(msgspec.Struct, kw_only=True):
+    """A flow that runs at sites, or should."""
+
+    id: str  #: of this deployment, in which no other is called so
+    name: str  #: of the flow
+    flow: str  #: as a part names it
+    known: list[str]  #: all sites of the net: no other is admitted
+    sites: dict[str, str]  #: step → site
+    files: dict[str, bytes] = {}  #: the flow's source files
+    inputs: list[str] = []
+    output: str | None = None
+    rate: float | None = None
+    every: str = "250 ms"
+    phase: Phase = "installing"
+    joined: list[tuple[str, str]] = []  #: pairs of sites between which a stream crosses
+    listens: list[str] | None = None  #: sites that others can dial; None before all have joined
+    ran: bool = False  #: whether it was started at any time: what sites keep of it is worth something
+    ended: list[str] = []  #: sites whose part has come to its end
+
+    @property
+    def needed(self) -> list[str]:
+        """The sites that run a part."""
+        return list(dict.fromkeys(self.sites.values()))
+
+    def same_as(self, other: Deployed) -> bool:
+        """Say whether it is the same flow, cut and run in the same way."""
+        said = ("name", "flow", "sites", "files", "inputs", "output", "rate", "every")
+        return all(getattr(self, each) == getattr(other, each) for each in said)
+
+    def part(self, site: str) -> Part:
+        """Return what a site runs."""
+        return Part(
+            id=self.id,
+            site=site,
+            flow=self.flow,
+            sites=self.sites,
+            listens=self.listens or [],
+            files={path: checksum(content) for path, content in self.files.items()},
+            inputs=self.inputs,
+            output=self.output,
+            rate=self.rate,
+            every=self.every,
+        )
+
+
+class Kept(msgspec.Struct, kw_only=True):
+    """All that a coordinator keeps."""
+
+    deployed: Deployed | None = None
+    forgotten: list[str] = []  #: deployments that are over: a site that still has a part of one is to remove it
+
+
+class StateFolder:
+    """The folder of a coordinator."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def certificates(self) -> Path:
+        """Where the authority is, and the certificates that it has given."""
+        return self.path / _CERTIFICATES
+
+    def identity(self) -> Identity:
+        """Return what the coordinator shows to others; it is made the first time."""
+        try:
+            return Identity.of(self.certificates, COORDINATOR)
+        except RunError:
+            return issue(self.certificates, COORDINATOR)
+
+    @property
+    def exists(self) -> bool:
+        """Whether this is the folder of a coordinator."""
+        return (self.path / _STATE).exists() or (self.path / _ADDRESS).exists()
+
+    def lock(self) -> Lock:
+        """Have the folder for this process; RunError names the one that has it."""
+        return Lock(self.path, "the state of a coordinator,")
+
+    def read(self) -> Kept:
+        """Return what is kept; nothing, in a new folder."""
+        try:
+            return msgspec.json.decode((self.path / _STATE).read_bytes(), type=Kept)
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, msgspec.DecodeError) as error:
+            raise RunError(f"the coordinator's state {self.path / _STATE} cannot be read: {error}") from None
+
+    def write(self, kept: Kept) -> None:
+        """Keep something; it is there after any crash once this returns."""
+        _replace(self.path / _STATE, msgspec.json.encode(kept))
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where the coordinator listens, or is to listen; None before it was ever said."""
+        try:
+            host, _, port = (self.path / _ADDRESS).read_text().strip().rpartition(":")
+            return host, int(port)
+        except (OSError, ValueError):
+            return None
+
+    def note_address(self, host: str, port: int) -> None:
+        """Note where the coordinator listens, for commands on this machine and for its next start."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(self.path / _ADDRESS, f"{host}:{port}\n".encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,122 @@
+"""The state folder of a site: who it is, the parts that it has, and what they keep; all that it goes on with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from headwater.deploy.bridge.links import Address
+from headwater.deploy.certificates import Identity
+from headwater.errors import RunError
+from headwater.serve.home import FlowHome, flow_home
+from headwater.serve.settings import settings_beside
+
+_SITE, _IDENTITY, _PARTS, _SOURCES = "site.json", "identity", "parts", "sources"
+_PROGRAM = """from headwater.cli.part import flow_of
+
+flow = flow_of(__file__)
+"""
+#: a part whose bridges wait for another site does not drain: it is given up soon, and its checkpoint has all
+_SETTINGS = 'every = "{every}"\nstop_within = 5.0\n'
+
+
+class _Site(msgspec.Struct, frozen=True):
+    name: str
+    listen: tuple[str, int] | None
+
+
+class SiteFolder:
+    """A part is a flow's file in `parts`, with its sources and its state in folders of the same name beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._read: _Site | None = None
+
+    @classmethod
+    def around(cls, part: Path) -> SiteFolder:
+        """Return the folder that a part's file is in."""
+        return cls(part.absolute().parent.parent)
+
+    def settle(self, name: str, listen: Address | None) -> None:
+        """Note who this site is; a folder of another site is refused."""
+        try:
+            self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (self.path / _SITE).exists() and self.name != name:
+                raise RunError(
+                    f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
+                )
+            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen)))
+        except OSError as error:
+            raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
+        self._read = None
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self._site.name
+
+    @property
+    def listen(self) -> Address | None:
+        """Where other sites may reach the parts of this one."""
+        return self._site.listen
+
+    @property
+    def _site(self) -> _Site:
+        if self._read is None:
+            try:
+                self._read = msgspec.json.decode((self.path / _SITE).read_bytes(), type=_Site)
+            except (OSError, msgspec.DecodeError) as error:
+                raise RunError(f"{self.path} is no state folder of a site: {error}") from None
+        return self._read
+
+    @property
+    def identity_folder(self) -> Path:
+        """Where the site's key and certificates are."""
+        return self.path / _IDENTITY
+
+    def identity(self) -> Identity:
+        """Return what the site shows to others."""
+        return Identity.of(self.identity_folder, self.name)
+
+    @property
+    def parts(self) -> Path:
+        """The folder of flows that the site serves."""
+        return self.path / _PARTS
+
+    def sources(self, id: str) -> Path:
+        """Return the folder of a part's sources, its signature, and where the other sites are."""
+        return self.path / _SOURCES / id
+
+    def home(self, id: str) -> FlowHome:
+        """Return what is kept of a part: its checkpoints above all."""
+        return flow_home(self.path, id)
+
+    def ids(self) -> list[str]:
+        """Return the parts that are here, whole."""
+        return sorted(file.stem for file in self.parts.glob("*.py"))
+
+    def add(self, id: str, every: str) -> None:
+        """Have the part served whose sources are here; it is not started by itself."""
+        self.home(id).note_stopped(True)
+        file = self._file(id)
+        settings_beside(file).write_text(_SETTINGS.format(every=every))
+        new = file.with_suffix(".new")
+        new.write_text(_PROGRAM)
+        new.replace(file)
+
+    def drop(self, id: str) -> None:
+        """Have a part served no more; what is kept of it stays until it has stopped."""
+        self._file(id).unlink(missing_ok=True)
+        settings_beside(self._file(id)).unlink(missing_ok=True)
+
+    def sweep(self, served: set[str]) -> None:
+        """Remove what is left of parts that are neither here nor at work any more."""
+        for folder in (self.path / _SOURCES, self.path / "flows"):
+            for path in folder.glob("*") if folder.is_dir() else ():
+                if path.is_dir() and path.name not in served and not self._file(path.name).exists():
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _file(self, id: str) -> Path:
+        return self.parts / f"{id}.py"

@@ -1,0 +1,126 @@
+"""The line from a site to the coordinator: dialed, kept, and dialed anew; the site goes on by itself meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+import threading
+import time
+
+from headwater.deploy.bridge.links import Address
+from headwater.deploy.certificates import tls_name
+from headwater.deploy.control.messages import BEAT_S, SILENT_S, Message, Ping, Refuse, Want, Welcome
+from headwater.deploy.control.wire import Wire
+from headwater.deploy.site.work import Work
+from headwater.deploy.token import COORDINATOR
+from headwater.errors import RunError
+
+log = logging.getLogger("headwater.site")
+
+_FIRST_S, _MOST_S = 0.1, 5.0  #: between two attempts to connect
+_GREET_S = 5.0
+_QUIET_S = 30.0  #: between two warnings of the same kind
+
+
+class Link:
+    """Keeps a site in touch with the coordinator, by a thread of its own."""
+
+    def __init__(self, work: Work, join: Address) -> None:
+        self._work, self._join = work, join
+        self.refused: str | None = None  #: why the coordinator does not admit the site, which has nothing else to do
+        self._warned_s = -_QUIET_S
+        self._pause_s = _FIRST_S
+        self._heard = 0  #: the last word about what should run that is done, of this connection
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._keep()), name="link", daemon=True)
+
+    def start(self) -> None:
+        """Dial."""
+        self._thread.start()
+
+    async def _keep(self) -> None:
+        while self.refused is None:
+            try:
+                await self._talk()
+            except (OSError, TimeoutError, ssl.SSLError, RunError) as error:
+                self._warn(_told(error))
+            await asyncio.sleep(self._pause_s * (0.5 + random.random()))
+            self._pause_s = min(_MOST_S, self._pause_s * 2)
+
+    async def _talk(self) -> None:
+        host, port = self._join
+        async with asyncio.timeout(_GREET_S):
+            context = self._work.folder.identity().client()
+            opened = await asyncio.open_connection(host, port, ssl=context, server_hostname=tls_name(COORDINATOR))
+        wire, self._heard = Wire(*opened), 0
+        try:
+            wire.say(self._work.hello())
+            async with asyncio.timeout(_GREET_S):
+                answer = await wire.hear()
+            if isinstance(answer, Refuse):
+                self._refuse(answer.why)
+                return
+            if not isinstance(answer, Welcome):
+                raise RunError("the coordinator hung up; does it know this site's certificate?")
+            log.info("%s: joined the coordinator at %s:%d", self._work.folder.name, host, port)
+            self._pause_s, self._warned_s = _FIRST_S, -_QUIET_S
+            beat = asyncio.create_task(self._beat(wire))
+            beat.add_done_callback(lambda task: _end(task, wire))
+            try:
+                while (message := await wire.hear()) is not None:
+                    if not isinstance(message, Ping):
+                        await self._hear(wire, message)
+            finally:
+                beat.cancel()
+            self._warn("the line was cut; the parts go on")
+        finally:
+            await wire.close()
+
+    async def _hear(self, wire: Wire, message: Message) -> None:
+        """Do what is asked for, apart: it may take a while, and nobody should think that the site is gone."""
+        loop = asyncio.get_running_loop()
+        for said in await loop.run_in_executor(None, self._work.told, message):
+            wire.say(said)
+        if isinstance(message, Want):
+            self._heard = message.word
+        wire.say(await loop.run_in_executor(None, self._work.report, self._heard))
+
+    async def _beat(self, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            heard = self._heard  # before it is looked at how things are
+            wire.say(await loop.run_in_executor(None, self._work.report, heard))
+            await asyncio.sleep(BEAT_S)
+            if time.monotonic() - wire.heard_s > SILENT_S:
+                wire.cut()
+                return
+
+    def _refuse(self, why: str) -> None:
+        """Give up where the site has nothing else to do; one that has parts goes on with them, and asks again."""
+        if not self._work.has_parts:
+            self.refused = why
+        self._pause_s = _MOST_S
+        self._warn(f"it does not admit this site: {why}")
+
+    def _warn(self, what: str) -> None:
+        if time.monotonic() - self._warned_s > _QUIET_S:
+            self._warned_s = time.monotonic()
+            host, port = self._join
+            log.warning("%s: the coordinator at %s:%d: %s", self._work.folder.name, host, port, what)
+
+
+def _end(beat: asyncio.Task[None], wire: Wire) -> None:
+    """Hang up when reports have broken off; that is a bug of ours, and the next connection may do better."""
+    if not beat.cancelled() and (error := beat.exception()) is not None:
+        log.error("reports broke off", exc_info=error)
+        wire.cut()
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"its certificate is none of this site's authority ({error.verify_message})"
+        return f"{why}; is the token of this coordinator?"
+    if isinstance(error, ssl.SSLError):
+        return f"it does not take this site's certificate ({error.reason}); is the token of this coordinator?"
+    return str(error) or type(error).__name__

@@ -1,0 +1,222 @@
+"""The coordinator and its agents as they decide, over a network that loses words, with crashes of all: by seeds."""
+
+import random
+
+import msgspec
+import pytest
+
+from headwater import __version__
+from headwater.deploy.control.messages import PROTOCOL, Hello, Install, PartState, Report, Unfit, packed, unpacked
+from headwater.deploy.coordinator.machine import Coordinator, Deploy, Drop, Hand, Heard, Joined, Keep, Left, Say, Stop
+from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.part import Sealed
+from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Unpack
+from headwater.deploy.site.agent import Stop as StopPart
+from headwater.errors import RunError
+
+SEALED = Sealed(b"", b"", b"", {})
+
+
+def deployed(**given):
+    sites = {"levels": "barn", "means": "cloud", "archive": "office"}
+    known = ["barn", "cloud", "office", "attic"]
+    return Deployed(id="tanks-1", name="tanks", flow="tanks.py", known=known, sites=sites, **given)
+
+
+def hello(name, *, version=__version__, host="127.0.0.1"):
+    return Hello(name, version, PROTOCOL, host, 2.0, 2**30)
+
+
+def report(*parts, heard=0):
+    return Report(list(parts), 0.1, 0.0, 10**9, heard)
+
+
+def test_nothing_is_started_before_every_site_has_its_part():
+    machine = Coordinator(Kept())
+    machine.handle(Deploy(deployed()))
+    for name in ("barn", "cloud"):
+        machine.handle(Joined(name, hello(name)))
+        assert machine.handle(Heard(name, report())) == []  # it is not known yet who can be dialed
+    machine.handle(Joined("office", hello("office")))
+    commands = machine.handle(Heard("office", report()))
+    assert [each.site for each in commands if isinstance(each, Hand)] == ["barn", "cloud", "office"]
+    stopped = PartState("tanks-1", "stopped", port=4000)
+    for name in ("barn", "cloud"):
+        commands = machine.handle(Heard(name, report(stopped)))
+        assert not any(isinstance(each, Say) and each.message.running for each in commands)
+    *kept, barn, cloud, office = machine.handle(Heard("office", report(stopped)))
+    assert kept == [Keep()]  # before anybody is told
+    assert [each.message.running for each in (barn, cloud, office)] == [True, True, True]
+    assert cloud.message.addresses == {"barn": ("127.0.0.1", 4000), "office": ("127.0.0.1", 4000)}
+
+
+def test_a_site_that_comes_back_is_told_again_and_one_that_moved_its_port_is_told_of():
+    machine = Coordinator(Kept(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
+    for name in ("barn", "cloud", "office"):
+        machine.handle(Joined(name, hello(name)))
+        machine.handle(Heard(name, report(PartState("tanks-1", "running", port=4000))))
+    machine.handle(Left("cloud"))
+    assert machine.missing() == ["cloud"]
+    machine.handle(Joined("cloud", hello("cloud")))
+    said = machine.handle(Heard("cloud", report(PartState("tanks-1", "running", port=4001))))
+    assert {each.site: each.message.addresses.get("cloud") for each in said} == {
+        "barn": ("127.0.0.1", 4001),
+        "office": ("127.0.0.1", 4001),
+        "cloud": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "why"),
+    [
+        ("bran", hello("bran"), "the net of flow 'tanks' has no site 'bran'; did you mean 'barn'"),
+        ("barn", hello("cloud"), "it calls itself 'cloud', and its certificate is for 'barn'"),
+        ("barn", hello("barn", version="0.0.1"), "it runs Headwater 0.0.1 .* install the same at both"),
+        ("cloud", hello("cloud"), "a site 'cloud' is here already, from 192.0.2.1"),
+    ],
+)
+def test_who_does_not_belong_here_is_told_why(name, said, why):
+    machine = Coordinator(Kept(deployed=deployed()))
+    machine.handle(Joined("cloud", hello("cloud"), "192.0.2.1"))
+    with pytest.raises(RunError, match=why):
+        raise RunError(machine.why_not(name, said))
+    assert machine.why_not("attic", hello("attic")) is None
+
+
+def test_sites_of_which_none_can_be_dialed_are_told_before_anything_is_handed_out():
+    machine = Coordinator(Kept())
+    machine.handle(Deploy(deployed(joined=[("barn", "cloud"), ("cloud", "office")])))
+    commands = []
+    for name in ("barn", "cloud", "office"):
+        machine.handle(Joined(name, hello(name, host="192.0.2.9" if name == "office" else None)))
+        commands = machine.handle(Heard(name, report()))
+    assert not any(isinstance(each, Hand) for each in commands)
+    assert "between sites 'barn' and 'cloud', and neither can be dialed" in machine.trouble()
+
+
+def test_a_part_that_a_site_does_not_take_is_told_and_taken_back():
+    machine = Coordinator(Kept())
+    machine.handle(Deploy(deployed()))
+    for name in ("barn", "cloud", "office"):
+        machine.handle(Joined(name, hello(name)))
+        machine.handle(Heard(name, report()))
+    machine.handle(Heard("barn", report(PartState("tanks-1", "stopped"))))
+    machine.handle(Heard("cloud", Unfit("tanks-1", "its disk is full")))
+    assert machine.trouble() == "site 'cloud' does not take its part: its disk is full"
+    assert [(each.site, each.message.ids) for each in machine.handle(Drop()) if isinstance(each, Say)] == [
+        ("barn", ["tanks-1"])
+    ]
+
+
+def test_one_flow_at_a_time_and_none_is_dropped_while_it_runs():
+    machine = Coordinator(Kept(deployed=deployed(phase="running")))
+    with pytest.raises(RunError, match="flow 'tanks' is deployed with this state already"):
+        machine.handle(Deploy(deployed()))
+    with pytest.raises(RunError, match="flow 'tanks' is running; stop it first"):
+        machine.handle(Drop())
+
+
+class World:
+    """A coordinator and three agents in one thread; words are lost, and anybody may crash between any two of them."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.disk = msgspec.json.encode(Kept())
+        self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
+        self.heard = {}
+        self.start()
+        self.agents = {name: Agent({}) for name in self.parts}
+        self.lines = {}  # site → words on their way to it, while it is connected
+
+    def start(self):
+        self.machine = Coordinator(msgspec.json.decode(self.disk, type=Kept))
+
+    def handle(self, event):
+        for command in self.machine.handle(event):
+            if isinstance(command, Keep):
+                self.disk = msgspec.json.encode(self.machine.kept)
+            elif isinstance(command, Hand):
+                self.say(command.site, Install("tanks-1", SEALED))
+            else:
+                self.say(command.site, command.message)
+
+    def say(self, site, message):
+        if site in self.lines:
+            self.lines[site].append(unpacked(packed(message)))
+
+    def connect(self, site):
+        if site not in self.lines:
+            self.lines[site] = []
+            self.heard[site] = 0
+            self.handle(Joined(site, hello(site)))
+
+    def cut(self, site):
+        if self.lines.pop(site, None) is not None:
+            self.handle(Left(site))
+
+    def report(self, site):
+        if site in self.lines:
+            told = [PartState(id, "running" if on else "stopped", port=1) for id, on in self.parts[site].items()]
+            self.handle(Heard(site, report(*told, heard=self.heard[site])))
+
+    def deliver(self, site):
+        if self.lines.get(site):
+            message = self.lines[site].pop(0)
+            for deed in self.agents[site].told(message):
+                self.do(site, deed)
+            self.heard[site] = getattr(message, "word", self.heard[site])
+
+    def do(self, site, deed):
+        match deed:
+            case Unpack(id):
+                self.parts[site][id] = False
+                self.agents[site].has(id)
+            case Start(id):
+                assert all(id in has for has in self.parts.values()), "started before all had their part"
+                self.parts[site][id] = True
+            case StopPart(id):
+                self.parts[site][id] = False
+            case Remove(id):
+                assert not self.parts[site].pop(id) or self.machine.kept.forgotten
+            case Locate():
+                pass
+
+    def crash_agent(self, site):
+        self.cut(site)
+        self.agents[site] = Agent(self.parts[site])
+
+    def crash_coordinator(self):
+        self.lines.clear()
+        self.start()
+
+    def step(self, *, faults):
+        site = self.chance.choice(list(self.parts))
+        acts = [self.connect, self.report, self.report, self.deliver, self.deliver]
+        if faults and self.chance.random() < 0.2:
+            acts = [self.cut, self.crash_agent, lambda site: self.crash_coordinator()]
+        self.chance.choice(acts)(site)
+
+    def settle(self, met):
+        for _ in range(3000):
+            if met():
+                return True
+            self.step(faults=False)
+        return False
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_crashes_all_run_in_the_end_and_all_stop_in_the_end(seed):
+    world = World(seed)
+    world.handle(Deploy(deployed()))
+    for _ in range(200):
+        world.step(faults=True)
+    assert world.settle(lambda: all(has == {"tanks-1": True} for has in world.parts.values()))
+    world.handle(Stop())
+    for _ in range(100):
+        world.step(faults=True)
+    assert world.settle(lambda: world.machine.kept.deployed.phase == "stopped")
+    assert all(has == {"tanks-1": False} for has in world.parts.values())
+    world.handle(Drop())
+    for _ in range(100):
+        world.step(faults=True)
+    assert world.settle(lambda: not any(world.parts.values()))

@@ -1,0 +1,249 @@
+"""A plan that runs: sites and a coordinator as processes, joined by TLS; what sinks have is read back."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from headwater import engine
+from headwater.cli.locate import find_flow
+from headwater.deploy.coordinator.asking import NobodyError, ask
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.token import make_token
+from sites_of import Commands, wait_for
+
+PLANT = Path(__file__).parents[2] / "examples" / "plant"
+HALLS = ("press hall", "paint hall", "server room", "cloud")
+PLACED = {
+    "presses": "press-1",
+    "painters": "paint-1",
+    "machines": "press-1",
+    "sound": "press-1",
+    "clock": "press-1",
+    "second": "press-1",
+    "shaking": "press-1",
+    "nameless": "rack",
+    "stop": "press-1",
+    "vendor": "rack",
+}
+
+
+@pytest.fixture
+def commands(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    made = Commands(tmp_path)
+    yield made
+    made.close()
+
+
+def shakes(path, seed, count=3000):
+    """Write readings of less than two seconds: none is late, whichever of two sources is read first."""
+    rows = ({"machine": f"m{n % 97}", "shake": (n * seed % 120) / 10, "at": n * 600} for n in range(count))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def planned(folder, **placed):
+    shutil.copytree(PLANT, folder / "plant", dirs_exist_ok=True)
+    plan = {"flow": "plant/plant.py:plant", "net": "plant/plant.toml", "placement": PLACED | placed}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder / "plan.json"
+
+
+def given(folder):
+    inputs = {name: shakes(folder / f"{name}.jsonl", seed) for name, seed in (("presses", 7), ("painters", 11))}
+    return [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
+
+
+def lines(folder):
+    return {path.name: sorted(path.read_text().splitlines()) for path in folder.glob("*.csv")}
+
+
+def test_the_plant_over_three_sites_writes_what_one_engine_writes(commands, tmp_path):
+    plan, inputs = planned(tmp_path), given(tmp_path)
+    commands.run("run", "plant/plant.py:plant", *inputs, "--output", tmp_path / "one")
+    sites = [word for name in HALLS[:3] for word in ("--site", name)]
+    commands.start("up", "plant/plant.toml", *sites)
+    said = commands.json("deploy", plan, *inputs, "--output", tmp_path / "three")
+    assert said["flow"]["phase"] == "ended"
+    assert [site["state"] for site in said["sites"]] == ["ended", "ended", "ended"]
+    expected = lines(tmp_path / "one")
+    assert len(expected["vendor.csv"]) > 50
+    assert len(expected["stop.csv"]) > 10
+    assert lines(tmp_path / "three") == expected
+
+
+#: counts in windows; it does not come to its end before a file is there: nothing that a test does comes too late
+SLOW = """
+import time
+from pathlib import Path
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater.data.batch import NO_WATERMARK, Batch
+from scale import SCALE
+
+ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
+
+
+class Slow(io.Items):
+    def open(self, reject, position=None):
+        reader = super().open(reject, position)
+        read = reader.read
+
+        def slowly(limit, timeout_s):
+            if Path("{folder}/hurry").exists():
+                return read(limit, timeout_s)
+            time.sleep(0.02)
+            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read(20, timeout_s)
+
+        reader.read = slowly
+        return reader
+
+
+def scaled(record):
+    return record | {{"n": record["n"] * SCALE}}
+
+
+def tanks(out="many"):
+    flow = Flow("tanks")
+    levels = flow.read("levels", Slow(ROWS, {{"n": int, "tank": str, "at": "time"}})).event_time("time", "at")
+    sound = levels.map("scaled", scaled).filter("sound", col.n >= 0)
+    means = sound.key_by("tank").window("means", Tumbling("1 s"), n=agg.sum("n"), records=agg.count())
+    means.filter("some", col.records > 0).write("archive", io.JsonLines(f"{folder}/{{out}}.jsonl"))
+    return flow
+
+
+def one():
+    return tanks("one")
+"""
+NET = """
+name = "farm"
+[classes.box]
+cpu_ips = 2e9
+memory_bytes = 5e8
+access_bps = 1e8
+[wan]
+kind = "matrix"
+latency_s = [[0.0, 0.01, 0.01], [0.01, 0.0, 0.01], [0.01, 0.01, 0.0]]
+[[zones]]
+name = "barn"
+devices = [{class = "box", name = "b"}]
+[[zones]]
+name = "shed"
+devices = [{class = "box", name = "s"}]
+[[zones]]
+name = "cloud"
+devices = [{class = "box", name = "c"}]
+"""
+TANKS = {"levels": "barn", "time": "barn", "scaled": "barn", "sound": "shed", "means": "cloud", "some": "cloud"}
+
+
+def farm(folder):
+    """Write a flow that takes long, with a module beside it, a net and a plan; return the plan."""
+    (folder / "farm").mkdir()
+    (folder / "farm" / "tanks.py").write_text(SLOW.format(folder=folder))
+    (folder / "farm" / "scale.py").write_text("SCALE = 3\n")
+    (folder / "farm" / "farm.toml").write_text(NET)
+    plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": TANKS | {"archive": "shed"}}
+    (folder / "farm" / "plan.json").write_text(json.dumps(plan))
+    return folder / "farm" / "plan.json"
+
+
+def as_one_engine_has_it(folder):
+    (folder / "hurry").touch()
+    engine.run(find_flow(f"{folder}/farm/tanks.py:one"))
+    return sorted((folder / "one.jsonl").read_text().splitlines()) == sorted(
+        (folder / "many.jsonl").read_text().splitlines()
+    )
+
+
+def running(commands):
+    """Return what a coordinator says once all sites run; the phase of each may be looked at meanwhile."""
+    try:
+        found = ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
+    except NobodyError:
+        return None
+    return found if found["flow"] and all(site["state"] == "running" for site in found["sites"]) else None
+
+
+def test_everybody_is_killed_and_the_flow_goes_on(commands, tmp_path):
+    plan = farm(tmp_path)
+    up = commands.start("up", "farm/farm.toml")
+    first = commands.start("deploy", plan)
+    before = wait_for(lambda: running(commands), commands, "a flow that runs")
+    refused = commands.run("deploy", "--state", ".headwater/deploy", code=2)
+    assert f"is in use by process {first.pid}" in " ".join(refused.split())
+    shown = commands.json("status", "--state", ".headwater/deploy")["deployed"]
+    assert [site["name"] for site in shown["sites"]] == ["barn", "shed", "cloud"]
+    os.kill(first.pid, signal.SIGKILL)  # the coordinator: its sites go on
+    first.wait()
+    second = commands.start("deploy")
+    after = wait_for(lambda: running(commands), commands, "a flow that still runs")
+    assert [site["pid"] for site in after["sites"]] == [site["pid"] for site in before["sites"]]
+    os.kill(after["sites"][0]["pid"], signal.SIGKILL)  # a part: its site starts it again
+    wait_for(lambda: (found := running(commands)) and found["sites"][0]["restarts"], commands, "a part again")
+    agents = Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()
+    os.kill(int(agents[1]), signal.SIGKILL)  # an agent: it is started again, with the part that it had
+    wait_for(lambda: "site 'shed' is away" in second.log.read_text(), commands, "a word about the site")
+    (tmp_path / "hurry").touch()
+    assert second.wait(120) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
+
+
+def test_a_flow_is_stopped_goes_on_and_is_forgotten(commands, tmp_path):
+    plan = farm(tmp_path)
+    commands.start("up", "farm/farm.toml")
+    first = commands.start("deploy", plan)
+    state = tmp_path / ".headwater" / "deploy"
+    kept = state / "deployment.json"
+    wait_for(
+        lambda: kept.exists() and json.loads(kept.read_text())["deployed"]["phase"] == "running", commands, "a start"
+    )
+    assert commands.json("stop")["flow"]["phase"] == "stopped"
+    assert first.wait(60) == 0
+    (tmp_path / "hurry").touch()
+    assert commands.json("deploy", plan)["flow"]["phase"] == "ended"
+    assert as_one_engine_has_it(tmp_path)
+    commands.json("stop", "--forget")
+    (tmp_path / "hurry").unlink()
+    (tmp_path / "many.jsonl").unlink()
+    third = commands.start("deploy", plan)  # begins anew, and has what was before removed
+    wait_for(lambda: running(commands), commands, "a flow that runs anew")
+    for name in ("barn", "shed", "cloud"):
+        folder = state / "sites" / name
+        wait_for(lambda at=folder: len(list((at / "parts").glob("*.py"))) == 1, commands, "one part alone")
+        wait_for(lambda at=folder: len(list((at / "flows").glob("tanks*"))) == 1, commands, "a sweep")
+    third.send_signal(signal.SIGTERM)
+    assert third.wait(60) == 0
+    assert "the sites go on" in third.log.read_text()
+    assert commands.json("stop")["flow"]["phase"] == "stopped"  # without a coordinator
+
+
+def test_wrong_things_are_told(commands, tmp_path):
+    plan = planned(tmp_path)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    (tmp_path / "token").write_text(commands.run("site", "token", "press hall"))  # and makes the authority
+    state = StateFolder(tmp_path / ".headwater" / "deploy")
+    (tmp_path / "attic").write_text(make_token(state.certificates, "attic"))
+    (tmp_path / "stranger").write_text(make_token(tmp_path / "elsewhere", "paint hall"))
+    said = commands.run("deploy", plan, "--listen", listen, "--within", "1s", code=2)
+    assert "sites 'paint hall', 'press hall', 'server room' have not joined within 1 s" in " ".join(said.split())
+    said = commands.run("site", "--name", "paint hall", "--join", listen, "--token", "token", code=2)
+    assert "the token is for site 'press hall', and this one is called 'paint hall'" in said
+    said = commands.run("site", "--name", "attic", "--join", listen, code=2)
+    assert "site 'attic' has no certificate" in said
+    commands.start("deploy", plan, "--listen", listen)
+    said = commands.run("site", "--name", "attic", "--token", "attic", "--join", listen, code=2)
+    assert "the net of flow 'plant' has no site 'attic'; its sites are" in " ".join(said.split())
+    stranger = commands.start("site", "--name", "paint hall", "--token", "stranger", "--join", listen)
+    told = "is the token of this coordinator?"
+    wait_for(lambda: told in stranger.log.read_text(), commands, "a word about the token")
+    said = commands.run("deploy", "plant/plant.py", code=2)
+    assert "make one first: headwater plan FLOW NET --output plan.json" in " ".join(said.split())

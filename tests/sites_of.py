@@ -1,0 +1,67 @@
+"""Sites and coordinators as a user starts them: processes of the command line, ended when the test is over."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WAIT_S = 60.0
+
+
+class Commands:
+    """Starts commands in a folder; `close` ends what still runs, with all that it has started."""
+
+    def __init__(self, folder):
+        self.folder, self.started = folder, []
+
+    def start(self, *words):
+        log: Path = self.folder / f"{len(self.started)}-{words[0]}.log"
+        with open(log, "w") as to:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "headwater", *map(str, words)],
+                cwd=self.folder, stdout=to, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        process.log = log  # type: ignore[attr-defined]
+        self.started.append(process)
+        return process
+
+    def run(self, *words, code=0):
+        process = self.start(*words)
+        process.wait(2 * WAIT_S)
+        said = process.log.read_text()
+        assert process.returncode == code, said
+        return said
+
+    def json(self, *words):
+        done = subprocess.run(
+            [sys.executable, "-m", "headwater", *map(str, words), "--json"],
+            cwd=self.folder, capture_output=True, text=True, timeout=2 * WAIT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def logs(self):
+        return "\n".join(f"== {process.log.name}\n{process.log.read_text()}" for process in self.started)
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.started:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def wait_for(met, commands, what):
+    """Wait for a condition; what all commands have said is shown where it does not come."""
+    until = time.monotonic() + WAIT_S
+    while not (found := met()):
+        assert time.monotonic() < until, f"{what} did not come:\n{commands.logs()}"
+        time.sleep(0.05)
+    return found
