@@ -12,7 +12,7 @@ def test_the_end_is_that_of_an_undisturbed_run_whatever_happens():
     answer = faults.run(seeds=SEEDS)
     assert (answer["seeds"], answer["violations"]) == (SEEDS, 0)
     assert answer["checkpoints"] > SEEDS
-    assert min(answer[name] for name in ("kills", "power_cuts", "stops", "told", "refused")) > 0
+    assert min(answer[name] for name in ("kills", "power_cuts", "stops", "told", "rescaled")) > 0
 
 
 def test_a_seed_does_the_same_each_time():

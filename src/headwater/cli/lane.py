@@ -140,12 +140,12 @@ def _checked(task: Task) -> Answer:
 
 
 def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
-    from headwater.engine.checkpoint.recovery import Recovery
+    from headwater.engine.checkpoint.fitting import Fitting
     from headwater.engine.checkpoint.store import Store, refuse_others
     from headwater.engine.dead import keeping
     from headwater.engine.lanes import lane_count
-    from headwater.engine.lanes.checkpoint import check_fits
-    from headwater.operators.execution_graph import ExecutionGraph
+    from headwater.engine.lanes.layout import laid_out
+    from headwater.engine.lanes.wiring import Wiring
 
     refuse_others(home.checkpoint)
     as_run = keeping(flow, home.dead) if settings.dead else flow
@@ -160,10 +160,8 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
     if found is None:
         return
     lanes = lane_count(as_run, settings.options.get("lanes", 1))
-    if lanes > 1:
-        check_fits(found, as_run, lanes, allow_dropped=settings.allow_dropped_state)
-    else:
-        Recovery(found, ExecutionGraph.of(as_run), allow_dropped=settings.allow_dropped_state)
+    now = Wiring(laid_out(as_run), lanes, share=False).spreading() if lanes > 1 else None
+    Fitting(found, as_run, now, allow_dropped=settings.allow_dropped_state)
     for step in as_run.steps.values():
         if isinstance(step.kind, Write) and step.name in found.content["steps"]:
             check_append(step.kind.sink, step.inputs[0].schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -31,6 +32,22 @@ class Instance:
     channel_ports: list[int] = field(default_factory=list)
 
 
+#: How what an instance sends comes to an input of a step: to which of its instances, by which grouping and keys.
+Way = Callable[[Instance, Step, int, list[Instance]], tuple[list[Instance], Grouping, tuple[str, ...]]]
+
+
+def as_described(
+    sender: Instance, step: Step, port: int, receivers: list[Instance]
+) -> tuple[list[Instance], Grouping, tuple[str, ...]]:
+    """Return the way that the flow itself describes."""
+    given = step.inputs[port]
+    return receivers, given.grouping, given.keys
+
+
+def _as_asked(step: Step) -> int:
+    return step.instances
+
+
 @dataclass(slots=True)
 class ExecutionGraph:
     """All instances of a flow, sources first, and how they are joined."""
@@ -39,14 +56,14 @@ class ExecutionGraph:
     instances: list[Instance]
 
     @classmethod
-    def of(cls, flow: Flow) -> ExecutionGraph:
-        """Check a flow and lay it out."""
+    def of(cls, flow: Flow, count: Callable[[Step], int] = _as_asked, way: Way = as_described) -> ExecutionGraph:
+        """Check a flow and lay it out; `count` and `way` say how it is spread where that is not as described."""
         flow.check()
         order = flow.in_order()
         instances: list[Instance] = []
         of_step: dict[str, list[Instance]] = {}
         for step in order:
-            made = [Instance(len(instances) + number, step, number) for number in range(step.instances)]
+            made = [Instance(len(instances) + number, step, number) for number in range(count(step))]
             of_step[step.name] = made
             instances += made
         for step in order:
@@ -54,13 +71,18 @@ class ExecutionGraph:
                 senders = of_step[given.step]
                 output = list(senders[0].step.outputs).index(given.port)
                 for sender in senders:
-                    _join(sender, output, of_step[step.name], port, given.grouping, given.keys)
+                    receivers, grouping, keys = way(sender, step, port, of_step[step.name])
+                    _join(sender, output, receivers, port, grouping, keys)
         if DEAD_LETTERS in of_step:
             downstream = _reached_from(of_step[DEAD_LETTERS], instances)
             for sender in instances:
                 if sender.index not in downstream:  # a dead-letter sink that fails must not feed itself
                     _join(sender, DEAD, of_step[DEAD_LETTERS], 0, "one", ())
         return cls(flow, instances)
+
+    def of_step(self, name: str) -> list[Instance]:
+        """Return the instances of a step."""
+        return [instance for instance in self.instances if instance.step.name == name]
 
     def sources(self) -> list[int]:
         """Return the instances that read."""

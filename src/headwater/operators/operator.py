@@ -97,15 +97,23 @@ class Operator(ABC):
 
 
 class Select:
-    """Chooses keys by their partition: those whose hash modulo `of` is `part`."""
+    """Chooses keys by their partition: those whose hash modulo `of` is `part`, or with `others` all but those.
 
-    def __init__(self, part: int, of: int) -> None:
-        self.part, self.of = part, of
+    The hash is that of all key columns, or of those at the places `by`, in that order.
+    """
+
+    def __init__(self, part: int, of: int, by: tuple[int, ...] | None = None, *, others: bool = False) -> None:
+        self.part, self.of, self.by, self._others = part, of, by, others
 
     def rows(self, columns: list[Array | Text]) -> Array:
         """Return which rows of these key columns are chosen."""
-        chosen: Array = partitions(columns, self.of) == self.part
+        hashed = columns if self.by is None else [columns[place] for place in self.by]
+        chosen: Array = (partitions(hashed, self.of) == self.part) != self._others
         return chosen
+
+    def others(self) -> Select:
+        """Return what chooses all keys that this does not."""
+        return Select(self.part, self.of, self.by, others=not self._others)
 
 
 def partitions(columns: list[Array | Text], of: int) -> Array:

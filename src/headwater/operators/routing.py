@@ -26,7 +26,7 @@ class Router:
         """Send a batch of one output, and the time that is reached with it."""
         for route in self._routes.get(port, ()):
             if batch.length:
-                self._send_along(route, batch, watermark, deliveries)
+                self.send_along(route, batch, watermark, deliveries)
             elif watermark > NO_WATERMARK:
                 _send_time(route.targets, watermark, deliveries)
 
@@ -46,7 +46,7 @@ class Router:
                 for to, channel in route.targets:
                     deliveries.append(Delivery(to, channel, None, NO_WATERMARK, 1, control))
 
-    def _send_along(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
+    def send_along(self, route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:
         """Send a batch along a route; instances that get no record still learn how far time has come."""
         targets = route.targets
         if len(targets) == 1 or route.grouping == "one":

@@ -19,7 +19,7 @@ from headwater.operators.channels import Channels
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
-from headwater.operators.operator import dead_letters
+from headwater.operators.operator import Select, dead_letters
 from headwater.operators.queue import Control, Delivery, Queue, QueueEntry
 from headwater.operators.routing import Router
 from headwater.operators.saving import Saver
@@ -425,6 +425,12 @@ class Task:
             for each in saved.get("changes", ()):
                 self.operator.change(each)
             self._failures.restored()
+
+    def forget(self, select: Select) -> None:
+        """Drop the state of keys that other tasks of the step have."""
+        assert self.operator is not None
+        self.operator.forget(select)
+        self._failures.restored()
 
     def barrier(self, number: int, *, last: bool = False) -> list[Delivery]:
         """Return the barriers that a source sends behind its records; the last if none follow."""

@@ -11,6 +11,7 @@ from headwater import Flow, agg, col, engine, io
 from headwater.errors import RunError
 from headwater.flow import Tumbling
 from headwater.flow.state import Cell
+from killed import cut_off
 
 FIELDS = {"k": int, "x": int, "t": "time"}
 RECORDS = 1200
@@ -91,6 +92,27 @@ def test_instances_may_change_after_a_stop(tmp_path, make):
         engine.run(
             flow(tmp_path, make, parallel, rate, io.JsonLines(out)), checkpoint=tmp_path / "kept", seconds=seconds
         )
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted(map(plain, found)) == sorted(map(plain, whole.records))
+
+
+@pytest.mark.parametrize("make", [windows, joined, queried])
+def test_instances_may_change_after_a_kill(tmp_path, make):
+    """They have come differently far when they are saved; what was on its way to them brings them to one moment."""
+    for n in range(2):
+        lines = (f'{{"k":{i % 7},"x":{i},"t":{(i + n) * 1_000_000}}}\n' for i in range(RECORDS))
+        (tmp_path / f"{n}.jsonl").write_text("".join(lines))
+    whole = io.Collect()
+    engine.run(flow(tmp_path, make, 1, 1e9, whole))
+    out = tmp_path / "out.jsonl"
+    for parallel in (1, 3, 2):
+
+        def run(parallel=parallel):
+            flow_ = flow(tmp_path, make, parallel, 2000, io.JsonLines(out))
+            engine.run(flow_, checkpoint=tmp_path / "kept", every="20 ms")
+
+        cut_off(run, 0.25)
+    engine.run(flow(tmp_path, make, 4, 1e9, io.JsonLines(out)), checkpoint=tmp_path / "kept")
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert sorted(map(plain, found)) == sorted(map(plain, whole.records))
 

@@ -141,17 +141,6 @@ def test_a_lane_that_is_killed_ends_the_run_with_a_word_and_the_next_goes_on(tmp
     assert held(tmp_path) == whole
 
 
-def test_another_number_of_lanes_is_refused_with_what_would_do(tmp_path):
-    engine.run(flow(tmp_path, count=500), lanes=2, checkpoint=tmp_path / "kept")
-    with pytest.raises(RunError, match=r"made in 2 lanes, and this run has 3.*Run with lanes=2 \(--lanes 2\)"):
-        engine.run(flow(tmp_path, count=500), lanes=3, checkpoint=tmp_path / "kept")
-    with pytest.raises(RunError, match=r"made in 2 lanes.*run with lanes=2 \(--lanes 2\)"):
-        engine.run(flow(tmp_path, count=500), checkpoint=tmp_path / "kept")
-    engine.run(flow(tmp_path, count=500), checkpoint=tmp_path / "single")
-    with pytest.raises(RunError, match=r"made in 1 lane, and this run has 2.*Run with lanes=1"):
-        engine.run(flow(tmp_path, count=500), lanes=2, checkpoint=tmp_path / "single")
-
-
 def spread_out(folder, rate=1e9):
     """Records that break in any lane, a sink that every lane has, and one that only the first has."""
     made = Flow("spread out")

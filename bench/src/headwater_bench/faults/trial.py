@@ -41,7 +41,7 @@ class Trial:
         "stops",
         "ends",
         "told",
-        "refused",
+        "rescaled",
     )  #: what `run` returns counts of
 
     def __init__(self, seed: int) -> None:
@@ -93,11 +93,9 @@ class Trial:
             self.counts["kills"] += 1
             return False
         except RunError as error:
-            if self.peace:
+            if self.peace or "instances" in str(error):  # whatever the moment, they may be others
                 raise
             self.counts["told"] += 1
-            if "instances" in str(error):
-                self.counts["refused"] += 1
             self.disk.kill()
             return False
         finally:
@@ -108,16 +106,9 @@ class Trial:
     def _opened(self, more: int, whole: bool) -> World:
         records = {name: b if whole else b.slice(0, b.length // 2) for name, b in self.shape.records.items()}
         store = _Watched(self.folder, self.disk, self)
-        for instances in dict.fromkeys((more, self.more)):
-            try:
-                world = World(self.random, self.shape.graph(instances), records, self.sinks, store, self._fails)
-            except RunError as error:
-                if instances == self.more or "instances" not in str(error):
-                    raise
-                self.counts["refused"] += 1
-                continue
-            self.more = instances
-            break
+        world = World(self.random, self.shape.graph(more), records, self.sinks, store, self._fails)
+        self.counts["rescaled"] += more != self.more
+        self.more = more
         after = world.checkpointer.after  # type: ignore[union-attr]
         assert after >= self.complete, f"checkpoint {self.complete} was complete, and the run goes on from {after}"
         self.complete = after

@@ -18,12 +18,13 @@ from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain
 from headwater.engine.checkpoint.coordinator import Coordinator
+from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.ledgers import Ledgers, writer_name, writers_of
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Store, refuse_others
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
-from headwater.io.transactions import ledger_of, transaction_of
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.queue import Control, Delivery
 from headwater.operators.task import Task
@@ -71,10 +72,14 @@ class Checkpointer:
         """Look for a checkpoint to go on from; raises RunError when the flow cannot."""
         self.store, self._graph, self._clock = store, graph, clock
         found = store.latest()
+        self.recovery: Recovery | None = None
         try:
-            self.recovery = None if found is None else Recovery(found, graph, allow_dropped=allow_dropped_state)
+            if found is not None:
+                self.recovery = Fitting(found, graph.flow, allow_dropped=allow_dropped_state).recovery(graph)
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {store.folder}: {error}") from None
+        sinks = {instance.step.name: instance.step for instance in graph.instances if instance.step.is_sink}
+        self.ledgers = Ledgers(store.folder, found, (name for step in sinks.values() for name in writers_of(step)))
         self.after = -1 if found is None else found.number  #: the checkpoint that the run goes on from
         self._lock: Lock | None = None
         self._sources = identities(graph.flow)
@@ -105,23 +110,28 @@ class Checkpointer:
 
     def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
         """Open a sink to be written in parts, each of which is there when its checkpoint is complete."""
-        name = _name(instance)
-        known = self.recovery is not None and self.recovery.knows(instance.step.name)
-        return transaction_of(sink, schema, ledger_of(self.store.folder, name, self.after if known else -1))
+        return self.ledgers.transaction(self._name(instance), sink, schema)
 
     def received_folder(self, instance: Instance) -> Path:
         """Return where a source keeps what it was sent, for senders that wait until it is safe."""
-        return self.store.folder / "sources" / quote(_name(instance), safe=" ")
+        return Path(self.made.folder) / "sources" / quote(self._name(instance), safe=" ")
+
+    def _name(self, instance: Instance) -> str:
+        return writer_name(instance.step.name, instance.number, instance.step.instances)
 
     def attach(self, run: EngineRun) -> None:
         """Take up the work for a run: its tasks get their state, and tell when they have saved themselves."""
         self._run = run
+        self._open_retired()
         for task in run.tasks:
             task.saver.saves_whole = self._chain.is_whole
             task.saver.on_saved = partial(self._hear, task.instance.index)
             task.saver.begun = self.after
             if self.recovery is not None:
                 self.recovery.load(task)
+
+    def _open_retired(self) -> None:
+        self.ledgers.open_retired(self._graph.flow)
 
     def restore_queues(self) -> None:
         """Put back what was on its way when the checkpoint was made; before any thread runs."""
@@ -165,6 +175,7 @@ class Checkpointer:
 
     def close(self) -> None:
         """Let others have the folder."""
+        self.ledgers.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -346,14 +357,10 @@ class Checkpointer:
                 tasks.setdefault(instance.step.name, []).append(saved)
         self.store.write(
             number,
-            heading(self._graph.flow, self._sources) | {"positions": positions, "tasks": tasks},
+            heading(self._graph.flow, self._sources)
+            | {"positions": positions, "tasks": tasks, "retired": self.ledgers.retired},
             states,
             since=self._chain.base(number),
         )
         self._chain.complete(number, sum(map(len, states)))
         self.made.completed(self.store.written_bytes, self._clock() - self._began_s)
-
-
-def _name(instance: Instance) -> str:
-    step = instance.step
-    return step.name if step.instances == 1 else f"{step.name} {instance.number}"

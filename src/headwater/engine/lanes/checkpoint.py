@@ -22,19 +22,20 @@ import numpy as np
 
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.codec import decode, encode
-from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import Chain
 from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
 from headwater.engine.checkpoint.coordinator import Coordinator
+from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.ledgers import Ledgers, writer_name
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
+from headwater.engine.checkpoint.spreading import Spreading
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.errors import RunError, SnapshotError
-from headwater.flow.endpoints import Transaction
 from headwater.flow.flow import Flow
 from headwater.io.lock import Lock
-from headwater.io.transactions import ledger_of, transaction_of
+from headwater.io.transactions import ledger_of
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 
 log = logging.getLogger(__name__)
@@ -64,10 +65,12 @@ class Kinds:
 class LaneCheckpointer(Checkpointer):
     """Has the tasks of one lane saved, and does what it is told of checkpoints; who decides is in another process."""
 
-    def __init__(self, graph: ExecutionGraph, folder: Path, lane: int, kinds: Kinds, found: Checkpoint | None) -> None:
-        self.folder, self._graph, self._lane, self._clock = folder, graph, lane, time.monotonic
-        self.recovery = None if found is None else Recovery(_of_lane(found, lane), graph, check=False)
-        self.after = -1 if found is None else found.number
+    def __init__(
+        self, graph: ExecutionGraph, ledgers: Ledgers, lane: int, kinds: Kinds, folder: Path, recovery: Recovery | None
+    ) -> None:
+        self._graph, self.ledgers, self._lane, self._clock = graph, ledgers, lane, time.monotonic
+        self.recovery = recovery
+        self.after = -1 if recovery is None else recovery.number
         self._chain = kinds  # type: ignore[assignment]  # of a chain, tasks ask this alone
         self._coordinator = Coordinator(len(graph.instances), self.after + 1, float("inf"), self._clock())
         self._said = queue.SimpleQueue()
@@ -75,16 +78,13 @@ class LaneCheckpointer(Checkpointer):
         self.made = CheckpointCounts(str(folder))
         self.say: Say = lambda said: None  #: to who decides
 
-    def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
-        """Open a sink to be written in parts; that of each lane has its own notes."""
-        name = instance.step.name if not self._lane else f"{instance.step.name} in lane {self._lane}"
-        name = name if instance.step.instances == 1 else f"{name} {instance.number}"
-        known = self.recovery is not None and self.recovery.knows(instance.step.name)
-        return transaction_of(sink, schema, ledger_of(self.folder, name, self.after if known else -1))
+    def _name(self, instance: Instance) -> str:
+        return writer_name(instance.step.name, instance.number, instance.step.instances, self._lane)
 
-    def received_folder(self, instance: Instance) -> Path:
-        """Return where a source keeps what it was sent."""
-        return self.folder / "sources" / instance.step.name
+    def _open_retired(self) -> None:
+        """Leave to one lane what writers have left that are no more, those of other lanes among them."""
+        if not self._lane:
+            super()._open_retired()
 
     def told(self, word: Word, number: int) -> None:
         """Take a word of who decides, from any thread."""
@@ -177,6 +177,7 @@ class LaneCheckpointer(Checkpointer):
 
     def close(self) -> None:
         """Leave the folder to who decides."""
+        self.ledgers.close()
 
 
 class LanesCheckpointer:
@@ -189,16 +190,19 @@ class LanesCheckpointer:
         refuse_others(folder)
         self._flow, self._lanes = flow, lanes
         self._blocks, self._outlets = wiring.taking_blocks(), wiring.outlets()
+        self._spreading = wiring.spreading()
         self._lock = Lock(folder, "checkpoint")
         try:
             self.store = Store(folder)
-            self._found = self.store.latest()
+            found = self._found = self.store.latest()
+            self._then: Spreading | None = None  # None where each lane has what it had
             if self._found is not None:
-                self._check(self._found, allow_dropped=options.allow_dropped_state)
+                self._fit(self._found, allow_dropped=options.allow_dropped_state)
             ledger_of(folder, "")  # names all runs with this checkpoint, before lanes could do so at once
         except BaseException:
             self._lock.release()
             raise
+        self.ledgers = Ledgers(folder, found, wiring.writers())
         self.after = -1 if self._found is None else self._found.number
         self._kinds, self._chain = Kinds(), Chain()
         self._coordinator = Coordinator(lanes, self.after + 1, options.every_s, time.monotonic())
@@ -209,19 +213,29 @@ class LanesCheckpointer:
         self.made = CheckpointCounts(str(folder), None if self._found is None else self._found.number)
         self.made.restored = None if self._found is None else _waiting(self._found)
 
-    def _check(self, found: Checkpoint, *, allow_dropped: bool) -> None:
+    def _fit(self, found: Checkpoint, *, allow_dropped: bool) -> None:
         try:
-            check_fits(found, self._flow, self._lanes, allow_dropped=allow_dropped)
+            fitting = Fitting(found, self._flow, self._spreading, allow_dropped=allow_dropped)
+            if not fitting.goes_on_as_it_was():
+                self._found, self._then = fitting.at_rest(), fitting.then
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
 
     def of_lane(self, lane: int, graph: ExecutionGraph) -> LaneCheckpointer:
         """Return what saves one lane, to be called where that runs."""
+        return LaneCheckpointer(graph, self.ledgers, lane, self._kinds, self.store.folder, self._recovery(lane, graph))
+
+    def _recovery(self, lane: int, graph: ExecutionGraph) -> Recovery | None:
         found = self._found
-        if found is not None:
-            tasks = {name: [self._anew(name, each) for each in saved] for name, saved in found.content["tasks"].items()}
-            found = Checkpoint(found.number, {**found.content, "tasks": tasks})
-        return LaneCheckpointer(graph, self.store.folder, lane, self._kinds, found)
+        if found is None:
+            return None
+        if self._then is not None:
+            return Recovery(found, graph, self._then, self._spreading, lane)
+        tasks = {
+            name: [self._anew(name, each) for each in saved if each["lane"] == lane]
+            for name, saved in found.content["tasks"].items()
+        }
+        return Recovery(Checkpoint(found.number, {**found.content, "tasks": tasks}), graph)
 
     def _anew(self, name: str, saved: dict[str, Any]) -> dict[str, Any]:
         """Return what was saved of a task without what every run begins anew.
@@ -323,33 +337,13 @@ class LanesCheckpointer:
         self.store.write(
             number,
             heading(self._flow, identities(self._flow))
-            | {"lanes": self._lanes, "positions": of_lanes[0]["positions"], "tasks": tasks},
+            | {"lanes": self._lanes, "layout": self._spreading.to_plain(), "retired": self.ledgers.retired}
+            | {"positions": of_lanes[0]["positions"], "tasks": tasks},
             states,
             since=self._chain.base(number),
         )
         self._chain.complete(number, sum(map(len, states)))
         self.made.completed(self.store.written_bytes, time.monotonic() - self._began_s)
-
-
-def check_fits(found: Checkpoint, flow: Flow, lanes: int, *, allow_dropped: bool = False) -> None:
-    """Raise RunError where a flow in so many lanes cannot go on from a checkpoint."""
-    then = found.content.get("lanes", 1)
-    if then != lanes:
-        raise RunError(
-            f"it was made in {then} {'lane' if then == 1 else 'lanes'}, and this run has {lanes}; what "
-            f"lanes keep is not spread anew yet. Run with lanes={then} (--lanes {then})"
-        )
-    own = _of_lane(found, 0)
-    kept = {name: saved for name, saved in found.content["tasks"].items() if name in found.content["steps"]}
-    content = {**found.content, "tasks": {name: own.content["tasks"][name] for name in kept}}
-    graph = ExecutionGraph.of(flow)
-    Recovery(Checkpoint(found.number, {**content, "lanes": 1}), graph, allow_dropped=allow_dropped)
-
-
-def _of_lane(found: Checkpoint, lane: int) -> Checkpoint:
-    """Return what a checkpoint has of one lane; its sources are all in lane 0."""
-    tasks = {name: [each for each in saved if each["lane"] == lane] for name, saved in found.content["tasks"].items()}
-    return Checkpoint(found.number, {**found.content, "tasks": tasks})
 
 
 def _waiting(found: Checkpoint) -> dict[str, int]:

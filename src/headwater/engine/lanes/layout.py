@@ -53,6 +53,7 @@ class Layout:
     why_one: dict[str, str]
     #: the columns that streams have where not all of them moved along
     schemas: dict[OutputName, Schema] = field(default_factory=dict)
+    held: dict[OutputName, tuple[str, ...]] = field(default_factory=dict)  #: by which columns streams are spread
 
     def schema(self, given: Input) -> Schema:
         """Return the columns that an input has in lanes."""
@@ -102,7 +103,7 @@ class _Planner:
             if step.is_source and all(self.where[r.name] == "one" for r in self.flow.readers_of(step.name)):
                 self.where[step.name] = "one"
                 self.moves = [move for move in self.moves if move.stream[0] != step.name]
-        return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves))
+        return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves), self.held)
 
     def _place(self, step: Step) -> None:
         place = self.parts[step.name].role

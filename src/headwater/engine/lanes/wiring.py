@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
@@ -16,6 +17,9 @@ from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.ranges import Ranges
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
 from headwater.operators.time import EventTimeOperator
+
+if TYPE_CHECKING:
+    from headwater.engine.checkpoint.spreading import Spreading
 
 
 @dataclass(slots=True)
@@ -131,6 +135,42 @@ class Wiring:
     def outlets(self) -> set[str]:
         """Return the names of all outlets."""
         return {crossing.outlet_name for crossing in self.crossings}
+
+    def spreading(self) -> Spreading:
+        """Return how the flow is spread, for a checkpoint, and for a run that goes on from one."""
+        from headwater.engine.checkpoint.spreading import Spreading
+
+        layout, steps = self._layout, self._flow.steps
+        moves = {reader: (move.to_where, move.keys) for move in layout.moves for reader in move.readers}
+        outlets = {
+            crossing.outlet_name: tuple(move.readers)
+            for move, crossing in zip(layout.moves, self._of_move, strict=True)
+        }
+        by: dict[str, tuple[int, ...]] = {}
+        sinks: dict[str, tuple[str, ...]] = {}
+        for step in steps.values():
+            if layout.where[step.name] != "key":
+                continue
+            names = [
+                moves[step.name, port][1] if (step.name, port) in moves else layout.held.get((given.step, given.port))
+                for port, given in enumerate(step.inputs)
+            ]
+            if step.is_sink and names[0] is not None and len(set(names)) == 1:
+                sinks[step.name] = names[0]
+            elif names[0] and set(names[0]) <= set(step.inputs[0].keys):
+                by[step.name] = tuple(step.inputs[0].keys.index(name) for name in names[0])
+        return Spreading(self.lanes, dict(layout.where), by, sinks, moves, outlets)
+
+    def writers(self) -> list[str]:
+        """Return the names of all writers of sinks, in every lane."""
+        from headwater.engine.checkpoint.ledgers import writers_of
+
+        sinks = [step for step in self._flow.steps.values() if step.is_sink]
+        return [
+            name
+            for step in sinks
+            for name in writers_of(step, 1 if self._layout.where[step.name] == "one" else self.lanes)
+        ]
 
     def connect(self) -> None:
         """Make all paths; before the processes part."""

@@ -1,0 +1,159 @@
+"""Whether a flow can go on from a checkpoint, and from what: what cannot be right is told before anything starts.
+
+The flow may have changed: a step that is new starts empty, one that is gone is named. It may be spread otherwise, over other
+numbers of instances or lanes: state by key then goes where its keys go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.engine.checkpoint.recovery import VERSION, Recovery, described
+from headwater.engine.checkpoint.settling import settled
+from headwater.engine.checkpoint.spreading import Spreading
+from headwater.engine.checkpoint.store import Checkpoint
+from headwater.errors import RunError
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.identity import differs
+from headwater.flow.steps import Read
+from headwater.operators.execution_graph import ExecutionGraph
+
+_BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
+
+
+class Fitting:
+    """A checkpoint, held against the flow that is to go on from it, spread in its way."""
+
+    def __init__(
+        self, found: Checkpoint, flow: Flow, now: Spreading | None = None, *, allow_dropped: bool = False
+    ) -> None:
+        """Raise RunError where the flow cannot go on from the checkpoint, with the reason."""
+        self.found, self._flow, self.now = found, flow, now or Spreading()
+        self._content = found.content
+        if self._content.get("version") != VERSION:
+            raise RunError(
+                f"the checkpoint has version {self._content.get('version')}; this Headwater reads version {VERSION}"
+            )
+        self._check(allow_dropped=allow_dropped)
+
+    def _check(self, *, allow_dropped: bool) -> None:
+        flow = self._flow
+        before, now = self._content["steps"], described(flow)
+        if self._content["flow"] != flow.name:
+            raise RunError(
+                f"the checkpoint belongs to flow {self._content['flow']!r}, not to {flow.name!r}; "
+                "give each flow a folder of its own"
+            )
+        gone = [name for name in before if name not in now and self._keeps(name)]
+        if gone and not allow_dropped:
+            names = ", ".join(map(repr, gone))
+            raise RunError(
+                f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
+                "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
+            )
+        self._check_renamed(now)
+        self.then = Spreading.of(self._content, flow)
+        for name, step in now.items():
+            if name in before:
+                self._check_step(name, before[name], step)
+        for name, identity in self._content["sources"].items():
+            kind = flow.steps[name].kind if name in flow.steps else None
+            if isinstance(kind, Read) and (difference := differs(kind.source, identity)):
+                raise RunError(f"source {name!r} is another: {difference}")
+
+    def _check_renamed(self, now: dict[str, Any]) -> None:
+        """Refuse a source under another name: it would be read from its beginning, into state that has its records."""
+        known: dict[str, Any] = self._content["sources"]
+        gone = {name: identity for name, identity in known.items() if name not in now}
+        for name, step in self._flow.steps.items():
+            if isinstance(step.kind, Read) and name not in known:
+                for before, identity in gone.items():
+                    if not differs(step.kind.source, identity):
+                        raise RunError(
+                            f"source {name!r} was called {before!r} then; under another name it would be read from its "
+                            "beginning, into state that has its records. Name it as before"
+                        )
+
+    def _check_step(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+        if before["kind"] != now["kind"]:
+            raise RunError(
+                f"step {name!r} was of kind {before['kind']} then, and is {now['kind']} now; give it a new name"
+            )
+        keyed = [[given["keys"] for given in step["inputs"]] for step in (before, now)]
+        if keyed[0] != keyed[1]:
+            raise RunError(f"step {name!r} had other inputs or keys then: {_told(keyed[0])}, now {_told(keyed[1])}")
+        if before["outputs"] != now["outputs"] and self._keeps(name):
+            raise RunError(
+                f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
+                "not fit. Give the step a new name, and it starts empty"
+            )
+        if before.get("does") != now["does"] and now["kind"] in _BY_SIZE and self._keeps(name) and "does" in before:
+            raise RunError(
+                f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
+                "Give the step a new name, and it starts empty"
+            )
+        self._check_spread(name)
+        known = len(self._content["positions"].get(name, []))
+        if now["kind"] == "Read" and known not in (0, now["parallel"]):
+            raise RunError(f"source {name!r} was read by another number of instances then; give it as many as it had")
+
+    def _check_spread(self, name: str) -> None:
+        """Refuse to spread anew what is not by key, or by a key that does not say where it belongs."""
+        step, saved = self._flow.steps[name], self._saved(name)
+        if self.is_same(name) or not any(each["state"] for each in saved):
+            return
+        was, now = self.then.told(name, len(saved)), self.now.told(name, step.instances)
+        if step.state == "all":
+            raise RunError(
+                f"step {name!r} had {was} then and has {now} now; its state is not by key, so it cannot be split. Give it "
+                "as many instances as it had"
+            )
+        if step.state == "key" and not self.now.tells_lane(step):
+            given, lanes = step.inputs[0], self.then.lanes
+            raise RunError(
+                f"step {name!r} had {was} then and has {now} now; its state is by {', '.join(given.keys)} alone, and lanes "
+                f"have the records of each {', '.join(given.of) or 'part of a key'}, which the state does not tell. Run "
+                f"with lanes={lanes} (--lanes {lanes}), as then" + ("" if lanes == 1 else ", or with lanes=1")
+            )
+
+    def is_same(self, name: str) -> bool:
+        """Say whether a step is spread as it was, so that each instance has what it had."""
+        step, saved = self._flow.steps[name], self._saved(name)
+        if step.is_source or name == DEAD_LETTERS or not saved:
+            return True
+        return self.then.shares(step, len(saved)) == self.now.shares(step, step.instances)
+
+    def goes_on_as_it_was(self) -> bool:
+        """Say whether every task may take what one had, and what was on its way to it."""
+        blocks = [name for name in self._flow.steps if self.then.takes_blocks(name)]
+        return (
+            self.then.lanes == self.now.lanes
+            and all(map(self.is_same, self._flow.steps))
+            and not any(each["queue"] for name in blocks for each in self._saved(name))  # whose numbers begin anew
+        )
+
+    def recovery(self, graph: ExecutionGraph) -> Recovery:
+        """Return what the tasks of one process that runs all of the flow get."""
+        as_it_was = self.goes_on_as_it_was()
+        return Recovery(self.found, graph) if as_it_was else Recovery(self.at_rest(), graph, self.then, self.now)
+
+    def at_rest(self) -> Checkpoint:
+        """Return the checkpoint with nothing on its way but to sinks, so that what it holds can be spread anew."""
+        return settled(self.found, self._flow, self.then)
+
+    def _saved(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._content["tasks"].get(name, [])
+        return found
+
+    def _keeps(self, name: str) -> bool:
+        """Say whether anything would be lost without a step: state, or records on their way to it."""
+        return any(each["state"] or each["queue"] for each in self._saved(name))
+
+
+def _columns(step: dict[str, Any]) -> str:
+    main: dict[str, str] = next(iter(step["outputs"].values()), {})
+    return "(" + ", ".join(f"{name}: {kind}" for name, kind in main.items()) + ")"
+
+
+def _told(keys: list[list[str]]) -> str:
+    return "; ".join(", ".join(each) or "no key" for each in keys) or "none"

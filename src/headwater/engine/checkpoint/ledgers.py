@@ -1,0 +1,81 @@
+"""Which notes of sinks a checkpoint counts on: one for each writer of the run that made it, and of runs before with more.
+
+What a writer had prepared when the checkpoint was made is there or due, also where no writer of that name is left: a run
+with fewer lanes opens the notes of those that are gone, lets their parts be seen, and delivers what waits there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from headwater.data.schema import Schema
+from headwater.engine.checkpoint.store import Checkpoint
+from headwater.flow.endpoints import Transaction
+from headwater.flow.flow import Flow
+from headwater.flow.steps import Step, Write
+from headwater.io.transactions import ledger_of, transaction_of
+
+log = logging.getLogger(__name__)
+
+
+def writer_name(step: str, number: int, instances: int, lane: int = 0) -> str:
+    """Return what one writer of a sink is called."""
+    name = step if not lane else f"{step} in lane {lane}"
+    return name if instances == 1 else f"{name} {number}"
+
+
+class Ledgers:
+    """The notes of all writers in a checkpoint's folder."""
+
+    def __init__(self, folder: Path, found: Checkpoint | None, writers: Iterable[str]) -> None:
+        """`writers` are the names of those that the run has now."""
+        self._folder = folder
+        self._known = {} if found is None else _known(found)  # the step of each, and the last part that counts
+        has = set(writers)
+        #: the step of each writer that is no more, and its last part that counts; for the checkpoints of this run
+        self.retired = {name: known for name, known in self._known.items() if name not in has}
+        self._open: list[Transaction] = []
+
+    def transaction(self, name: str, sink: Any, schema: Schema) -> Transaction:
+        """Open a sink for a writer; one that is new begins."""
+        after = self._known[name][1] if name in self._known else -1
+        return transaction_of(sink, schema, ledger_of(self._folder, name, after))
+
+    def open_retired(self, flow: Flow) -> None:
+        """Let what writers that are no more had prepared be seen; what is due of it is delivered until `close`."""
+        for name, (step, _) in self.retired.items():
+            kind = flow.steps[step].kind if step in flow.steps else None
+            if isinstance(kind, Write):
+                self._open.append(self.transaction(name, kind.sink, flow.steps[step].inputs[0].schema))
+
+    def close(self) -> None:
+        """Close what was opened of writers that are no more."""
+        while self._open:
+            try:
+                self._open.pop().close()
+            except Exception as error:  # what is not delivered waits for the next run
+                log.warning("what a sink's writer of an earlier run left could not be closed: %s", error)
+
+
+def writers_of(step: Step, lanes: int = 1) -> list[str]:
+    """Return the names of all writers of a sink that so many lanes have."""
+    count = step.instances if lanes == 1 else 1
+    return [writer_name(step.name, number, count, lane) for lane in range(lanes) for number in range(count)]
+
+
+def _known(found: Checkpoint) -> dict[str, tuple[str, int]]:
+    content = found.content
+    known: dict[str, tuple[str, int]] = {
+        name: (step, after) for name, (step, after) in content.get("retired", {}).items()
+    }
+    for step, saved in content["tasks"].items():
+        if content["steps"].get(step, {}).get("kind") != "Write":
+            continue
+        lanes = [each.get("lane", 0) for each in saved]
+        for at, lane in enumerate(lanes):
+            number = at - lanes.index(lane)
+            known[writer_name(step, number, lanes.count(lane), lane)] = step, found.number
+    return known
