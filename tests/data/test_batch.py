@@ -39,6 +39,17 @@ def test_slices_and_gathers_are_those_of_the_rows(given_rows, data):
         assert batch.take(np.array(picks, np.int64)).rows() == [given_rows[i] for i in picks]
 
 
+@given(
+    st.lists(st.text(max_size=5), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), st.integers(1, 9)), max_size=5),
+    st.integers(0, 3),
+)
+def test_texts_are_gathered_in_runs_or_one_by_one(texts, runs, skipped):
+    picks = [at for start, count in runs for at in range(start, start + count) if at < len(texts)]
+    column = Text.of(["x"] * skipped + texts)[skipped:]  # whose bytes begin within those of another
+    assert column.take(np.array(picks, np.int64)).tolist() == [texts[at] for at in picks]
+
+
 @given(st.lists(rows, min_size=1, max_size=4))
 def test_batches_join_end_to_end(parts):
     joined = concat_batches([Batch.of_rows(part, SCHEMA) for part in parts])

