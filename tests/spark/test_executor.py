@@ -204,3 +204,20 @@ def test_a_step_learns_from_one_input_soon_after_what_the_other_told():
     got = inline.run(flow, buckets=2)["out"]  # one micro-batch
     assert [record["n"] for record in got] == list(range(count))
     assert all(0 <= record["n"] - record["x"] <= 600 for record in got)
+
+
+def test_a_source_that_has_ended_holds_nothing_back_when_state_is_loaded_again():
+    def made():
+        flow, sink = Flow("two"), io.Collect()
+        rows = [{"n": i, "key": "ab"[i % 2], "site": "u", "x": 1.0, "at": i * 1_000_000} for i in range(60)]
+        short, long = (
+            flow.read(name, io.Items(given, TIMED)).event_time(f"{name} time", "at")
+            for name, given in (("short", rows[:5]), ("long", rows))
+        )
+        counts = short.union("both", long).key_by("key").window("w", Tumbling("5 s"), n=agg.count())
+        counts.select("shown", "key", "n", "start").write("out", sink)
+        return flow, sink
+
+    flow, sink = made()
+    engine.run(flow)
+    assert multiset(inline.run(made()[0], batching=forever([3]))["out"]) == multiset(sink.records)

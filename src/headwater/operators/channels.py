@@ -69,9 +69,10 @@ class Channels:
         """Return what `load` takes."""
         return {"watermarks": list(self.watermarks), "idle": sorted(self.idle)}
 
-    def load(self, saved: dict[str, Any], *, ended: bool) -> None:
-        """Go on from what was saved; whoever has ended will end once more, perhaps after it has sent what was not there."""
-        self.watermarks = [NO_WATERMARK if at == END else at for at in saved["watermarks"]]
+    def load(self, saved: dict[str, Any], *, ended: bool, ends_again: bool = True) -> None:
+        """Go on from what was saved; where it `ends_again`, whoever has ended may send what was not there before it does."""
+        self.watermarks = [NO_WATERMARK if at == END and ends_again else at for at in saved["watermarks"]]
+        self.closed = {channel for channel, at in enumerate(self.watermarks) if at == END}
         self.idle = set() if ended else set(saved.get("idle", ()))
 
     def _every(self) -> set[int]:

@@ -413,13 +413,15 @@ class Task:
         safe = self.operator.prepare(number)
         return {**self._times(), "state": self.operator.freeze(whole=whole), "safe": safe}
 
-    def load(self, saved: dict[str, Any]) -> None:
-        """Go on from where another task of the same step was saved; its queue is for who puts things there."""
-        self._has_ended = self._has_ended or bool(
-            saved.get("ended")
-        )  # its operator must not say twice what it said then
-        self.channels.load(saved, ended=bool(saved.get("ended")))
-        self.watermark = NO_WATERMARK if saved.get("ended") else saved["watermark"]
+    def load(self, saved: dict[str, Any], *, ends_again: bool = True) -> None:
+        """Go on from where another task of the same step was saved; its queue is for who puts things there.
+
+        Who sends to it says once more that it has ended, perhaps after more records, unless `ends_again` is false.
+        """
+        ended = bool(saved.get("ended"))
+        self._has_ended = self._has_ended or ended  # its operator must not say twice what it said then
+        self.channels.load(saved, ended=ended, ends_again=ends_again)
+        self.watermark = NO_WATERMARK if ended and ends_again else saved["watermark"]
         if self.operator is not None and saved["state"]:
             self.operator.restore(saved["state"])
             for each in saved.get("changes", ()):

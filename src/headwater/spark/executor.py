@@ -201,7 +201,7 @@ class Executor:
     def load(self, data: bytes) -> None:
         """Go on from saved state."""
         for name, saved in msgspec.msgpack.decode(data).items():
-            self.tasks[name].load(saved)
+            self.tasks[name].load(saved, ends_again=False)  # a source that has ended is not read again
 
     def reset_counts(self) -> None:
         """Start counting anew."""
