@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headwater import Flow, engine, io
+from headwater.engine.checkpoint.store import Store
 
 FIELDS = {"k": str, "x": int}
 
@@ -54,3 +55,11 @@ def test_a_folder_without_checkpoints_is_told(tmp_path, typed):
     code, _, said = typed("checkpoint", str(tmp_path))
     assert code != 0
     assert "there is no checkpoint in" in said
+
+
+def test_one_that_a_run_removes_meanwhile_is_left_out(kept, typed, monkeypatch):
+    there = Store.numbers
+    monkeypatch.setattr(Store, "numbers", lambda store: [-1, *there(store)])
+    code, out, _ = typed("checkpoint", str(kept), "--json")
+    assert code == 0
+    assert [each["number"] for each in json.loads(out)] == [0, 1]

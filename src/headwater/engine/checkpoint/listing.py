@@ -35,11 +35,16 @@ def listed(folder: Path) -> list[CheckpointSummary]:
     numbers = store.numbers()
     if not numbers:
         raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
-    return [_kept(store, number) for number in numbers]
+    found = [each for number in numbers if (each := _kept(store, number)) is not None]
+    return found or listed(folder)  # a run has replaced all of them meanwhile
 
 
-def _kept(store: Store, number: int) -> CheckpointSummary:
-    nbytes = store.nbytes(number)
+def _kept(store: Store, number: int) -> CheckpointSummary | None:
+    """Return what a checkpoint holds; None for one that a run has just removed."""
+    try:
+        nbytes = store.nbytes(number)
+    except FileNotFoundError:
+        return None
     try:
         content = store.read(number).content
     except (OSError, ValueError) as error:
