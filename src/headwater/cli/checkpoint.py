@@ -12,6 +12,7 @@ from rich.table import Table
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json
 from headwater.engine.checkpoint.listing import CheckpointSummary, listed
+from headwater.io.moved import moved_to
 
 
 def checkpoint(
@@ -27,6 +28,9 @@ def checkpoint(
         print_json([asdict(each) for each in found])
     else:
         _print(found)
+        said = moved_to(folder)
+        if said is not None:
+            console.print(f"moved to {said['to']} at {said['at']}", markup=False, highlight=False, soft_wrap=True)
     if not any(each.restorable for each in found):
         raise typer.Exit(1)
 

@@ -146,8 +146,10 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
     from headwater.engine.lanes import lane_count
     from headwater.engine.lanes.layout import laid_out
     from headwater.engine.lanes.wiring import Wiring
+    from headwater.io.moved import refuse_moved
 
     refuse_others(home.checkpoint)
+    refuse_moved(home.checkpoint)
     as_run = keeping(flow, home.dead) if settings.dead else flow
     for left in reversed(range(_LOOKS)):
         try:

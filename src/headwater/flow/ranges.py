@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.data.batch import Batch
+from headwater.errors import RunError
 from headwater.flow.endpoints import Reject
 
 Offset = dict[str, Any]  #: a place in a source as plain JSON; `ended` is true when nothing follows it
@@ -58,6 +59,16 @@ class Ranges(ABC):
     def changed(self, at: Offset) -> str:
         """Say how what was read up to an offset is no longer what it was; nothing if it is, or if that cannot be told."""
         return ""
+
+    def offset(self, position: Any) -> Offset:
+        """Return as an offset what a reader of the same source tells as its position, for a run that another takes over."""
+        raise RunError(
+            f"{type(self).__name__} does not say which offset a reader's position is; give it the method offset"
+        )
+
+    def position(self, at: Offset) -> Any:
+        """Return an offset as a reader of the same source tells it, the other way round."""
+        raise RunError(f"{type(self).__name__} does not say which position an offset is; give it the method position")
 
     def forget(self, end: Offset) -> None:  # noqa: B027  most keep nothing
         """Take note that nothing before `end` will be asked for again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,13 @@ from headwater.flow.flow import Flow
 from headwater.flow.identity import differs, identity_of, sink_identity_of
 from headwater.flow.ranges import Offset
 from headwater.flow.steps import Read, Step, Write
+from headwater.io.files import sync
 from headwater.io.lock import FILE as LOCK
 from headwater.io.lock import Lock
+from headwater.io.moved import refuse_moved
 from headwater.spark import sources
 from headwater.spark.native import reads
+from headwater.spark.seeds import Taken
 
 _FILE = "headwater.json"
 _VERSION = 4
@@ -33,9 +38,15 @@ class Checkpoint:
         """The folder for Spark's own files."""
         return self.folder / "query"
 
+    @property
+    def seeds(self) -> Path:
+        """The folder for what was taken over from another runner."""
+        return self.folder / "seeds"
+
     def lock(self) -> None:
         """Keep other runs out until `release`, or until this process is gone."""
         self._read()  # what is no checkpoint stays untouched
+        refuse_moved(self.folder)
         self._lock = Lock(self.folder, "checkpoint")
 
     def release(self) -> None:
@@ -73,7 +84,32 @@ class Checkpoint:
     def claim(self, flow: Flow, buckets: int) -> None:
         """Check it, and write down that it is this flow's from now on."""
         self.check(flow, buckets)
-        self._write(_described(flow, buckets))
+        self._describe(flow, buckets, self.taken())
+
+    def take_over(self, flow: Flow, buckets: int, taken: Taken) -> None:
+        """Write down, in a new one, that it goes on from what another runner left."""
+        self._describe(flow, buckets, taken)
+
+    def taken(self) -> Taken | None:
+        """Return what was taken over from another runner; None if nothing was."""
+        said = (self._read() or {}).get("taken")
+        return None if said is None else Taken(**{**said, "waiting": tuple(said["waiting"])})
+
+    def settle(self) -> None:
+        """Write down that sinks have what had waited for them."""
+        known, taken = self._read(), self.taken()
+        assert known is not None
+        assert taken is not None
+        self._write({**known, "taken": asdict(replace(taken, after=taken.first - 1, waiting=()))})
+
+    def after(self) -> int | None:
+        """Return the part behind which sinks go on, where they do not know it themselves; None where they do."""
+        taken = self.taken()
+        return None if taken is None or self._begun() else taken.after
+
+    def _describe(self, flow: Flow, buckets: int, taken: Taken | None) -> None:
+        known = _described(flow, buckets)
+        self._write(known if taken is None else {**known, "taken": asdict(taken)})
 
     def end(self) -> None:
         """Write down that all sources have ended and all is written: nothing is left to go on with."""
@@ -85,30 +121,37 @@ class Checkpoint:
         """Return the last micro-batch that is done, -1 before the first."""
         return max((int(path.name) for path in (self.query / "commits").glob("[0-9]*")), default=-1)
 
-    def offsets(self, flow: Flow, batch: int | None = None) -> dict[str, Offset]:
+    def offsets(self, flow: Flow, batch: int | None = None) -> Mapping[str, Offset]:
         """Return how far each source was read up to a micro-batch, the last one begun if not said; absent if not at all."""
-        begun = [int(path.name) for path in (self.query / "offsets").glob("[0-9]*")]
+        taken = self.taken()
+        lines = self.lines(flow, batch)
+        found = {name: json.loads(said[-1]) for name, said in lines.items() if said[-1] != "-"}
+        return found if taken is None else {**taken.offsets, **found}
+
+    def lines(self, flow: Flow, batch: int | None = None) -> dict[str, list[str]]:
+        """Return what Spark's log has of each source: a line of our own, behind those of a connector where there is one."""
+        begun = self._begun()
         batch = max(begun, default=-1) if batch is None else batch
         if batch not in begun:
             return {}
         # a version, what Spark notes of the micro-batch, then a line for each source, in the order of the flow
         lines = iter((self.query / "offsets" / str(batch)).read_text().splitlines()[2:])
-        found: dict[str, Offset] = {}
+        found: dict[str, list[str]] = {}
         for name, step in flow.steps.items():
             if isinstance(step.kind, Read):
                 native = reads(step.kind.source)
-                for _ in range(0 if native is None else native.offsets):
-                    next(lines, "-")  # the connector's own come before that of what ends it
-                line = next(lines, "-")
-                if line != "-":
-                    found[name] = json.loads(line)
+                found[name] = [next(lines, "-") for _ in range(1 if native is None else native.offsets + 1)]
         return found
+
+    def _begun(self) -> list[int]:
+        return [int(path.name) for path in (self.query / "offsets").glob("[0-9]*")]
 
     def _write(self, known: dict[str, Any]) -> None:
         fresh = self.folder / f"{_FILE}.new"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             fresh.write_text(json.dumps(known, indent=1))
+            sync(fresh)  # sinks go by what it says of their parts
             fresh.replace(self.folder / _FILE)
         except OSError as error:
             raise RunError(f"cannot write checkpoint {self.folder}: {error.strerror}") from error
@@ -119,8 +162,8 @@ class Checkpoint:
         except FileNotFoundError:
             if any(self.folder.glob("*.checkpoint")):
                 raise RunError(
-                    f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; "
-                    "give each runner a folder of its own"
+                    f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; give a folder of "
+                    f"its own, or take it over: headwater move FLOW --from {self.folder} --to NEW"
                 ) from None
             if self.folder.is_dir() and any(path.name not in (LOCK, f"{_FILE}.new") for path in self.folder.iterdir()):
                 raise RunError(

@@ -48,7 +48,7 @@ class Executor:
         self._exits = Exits(layout, stage)
         is_first = bucket is None or bucket == stage.first_bucket
         wiring = wired(layout, stage, self.operators, self._exits, self._note_dead, is_first=is_first)
-        self.tasks, self._channels, self._learning = wiring.tasks, wiring.channels, wiring.learning
+        self.tasks, self.channels, self._learning = wiring.tasks, wiring.channels, wiring.learning
         self._at = 0  #: the place in the order that is being worked on
         self._given = 0  #: the last place that was given to a record of the source
         self._emitted_ns = 0
@@ -140,11 +140,11 @@ class Executor:
         batch = envelope.taken_up_to(place)
         if batch is not None:
             self._at = int(batch.stamps[-1, EMITTED])
-            self._run([Delivery(*to, batch, NO_WATERMARK, batch.length) for to in self._channels[way]])
+            self._run([Delivery(*to, batch, NO_WATERMARK, batch.length) for to in self.channels[way]])
 
     def _mark(self, way: tuple[int, int], place: int, watermark: int) -> None:
         self._at = place
-        self._run([Delivery(*to, None, watermark, 1) for to in self._channels[way]])
+        self._run([Delivery(*to, None, watermark, 1) for to in self.channels[way]])
 
     # -- records on their way -----------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from headwater.operators import Operator
 from headwater.spark.broadcast import Shipped
 from headwater.spark.envelope import COUNTS, ROW, Row
 from headwater.spark.executor import Executor
+from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout
 
 if TYPE_CHECKING:
@@ -103,6 +105,8 @@ def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
     if saved:
         _check_mark(layout, bytes(token))
         executor.load(bytes(saved))
+    elif layout.seeds:
+        executor.load(seed_of(Path(layout.seeds), bucket))
     return executor
 
 

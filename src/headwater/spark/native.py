@@ -47,6 +47,12 @@ class NativeSource(Protocol):
     def is_read(self, query: StreamingQuery) -> bool:
         """Say whether all has been read that was there when reading began."""
 
+    def begin_at(self, position: Any) -> None:
+        """Have a query that is new begin where a reader on the engine was; raises RunError where there is no such reader."""
+
+    def position_in(self, lines: list[str]) -> Any:
+        """Return what the connector's lines in Spark's log of offsets mean, as a reader on the engine tells it."""
+
 
 class NativeSink(Protocol):
     """A sink that Spark writes itself."""

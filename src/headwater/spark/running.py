@@ -12,8 +12,9 @@ from contextlib import ExitStack, suppress
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import EventTime, Read
@@ -28,6 +29,7 @@ from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import SparkOptions
 from headwater.spark.progress import cause_in, progress
 from headwater.spark.pruning import columns_used
+from headwater.spark.seeds import Taken, waiting_in
 from headwater.spark.session import session
 from headwater.spark.stages import cut
 from headwater.spark.tally import Tally
@@ -62,6 +64,8 @@ class SparkRun:
         self._feeds: dict[str, sources.Feed] = {}
         self._sinks: Sinks | None = None
         self._batches = 0  #: micro-batches that are written
+        self._first_part = 0  #: of what sinks have: the one that micro-batch 0 is
+        self._restored: dict[str, int] = {}  #: records that waited for sinks when the run was taken over
         self._last_batch = -1  #: the micro-batch after which nothing follows
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._aborted = False
@@ -98,8 +102,11 @@ class SparkRun:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
             self.layout = cut(self.flow, cores)
         self.checkpoint.claim(self.flow, cores)
-        self._sinks = Sinks(self.flow, self.checkpoint.folder)
+        self.tally = Tally(self.flow)
+        taken = self.checkpoint.taken()
+        self._sinks = self._opened_sinks(taken)
         self.layout.stagings = self._sinks.stagings()
+        self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)
         shipped = broadcast(spark, self.layout)
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read):
@@ -113,14 +120,29 @@ class SparkRun:
                     sizes=self.options.sizes,
                     columns=columns_used(self.flow, step.name),
                     prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
+                    begin=None if taken is None else taken.offsets[step.name],
                 )
-        self.tally = Tally(self.flow)
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))
         for level in range(1, self.layout.levels + 1):
             rows = with_level(rows, shipped, level)
         self._begin: Callable[[], StreamingQuery] = lambda: self._started(spark, rows)
         return self._begin()
+
+    def _opened_sinks(self, taken: Taken | None) -> Sinks:
+        """Open all sinks; where a run was taken over, behind what it has written, and with what it had not yet."""
+        folder = self.checkpoint.folder
+        if taken is not None:
+            self._first_part = taken.first
+            if taken.waiting:
+                self._sinks = Sinks(self.flow, folder, taken.after)  # closed by whoever closes all, should this break
+                waiting = waiting_in(self.checkpoint.seeds, taken)
+                self._sinks.prepare(taken.first - 1, _as_envelopes(waiting), self.tally)
+                self.checkpoint.settle()  # from here on that part counts
+                self._restored = {sink: sum(each.length for each in batches) for sink, batches in waiting.items()}
+                self._sinks.close()
+                self._sinks = None
+        return Sinks(self.flow, folder, self.checkpoint.after())
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
@@ -150,7 +172,7 @@ class SparkRun:
                     envelopes[self.layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(frame.as_buffer()))
         assert self._sinks is not None
         ordered = {sink: _ordered(found) for sink, found in envelopes.items()}
-        self._sinks.write(batch_id, ordered, self.tally)
+        self._sinks.write(self._first_part + batch_id, ordered, self.tally)
         self._batches = batch_id + 1
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
@@ -345,14 +367,22 @@ class SparkRun:
             shed={f"buffer of {name!r} full": step.shed for name, step in last.steps.items() if step.shed},
             examples=self.tally.examples,
             error=None if self.error is None else str(self.error),
-            extra={"spark": progress(self._query, self.layout, last, self._batches)},
+            extra={"spark": progress(self._query, self.layout, last, self._batches), **self._taken_over()},
         )
+
+    def _taken_over(self) -> dict[str, Any]:
+        """Return what sinks were given that was on its way when the run was taken over, as the engine's report has it."""
+        return {"checkpoints": {"restored": self._restored}} if self._restored else {}
 
 
 def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
     """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
     rest = [envelope for envelope in envelopes if not envelope.said]
     return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])
+
+
+def _as_envelopes(waiting: dict[str, list[Batch]]) -> dict[str, list[Envelope]]:
+    return {sink: [Envelope(0, 0, each) for each in batches] for sink, batches in waiting.items()}
 
 
 def _warn_of_idle(flow: Flow) -> None:

@@ -57,6 +57,8 @@ class Stage:
     steps: list[str] = field(default_factory=list)
     #: why each step runs here
     why: dict[str, str] = field(default_factory=dict)
+    #: by which columns of its own key the records of each keyed step are spread
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Layout:
     sinks: list[str]
     partitionings: dict[str, Partitioning]
     buckets: int  #: into how many parts keys are spread
+    seeds: str = ""  #: the folder with the state that buckets begin with, if any: that of another runner, taken over
     #: how tasks themselves write what goes to a sink, for sinks that let them
     stagings: Mapping[str, Staging] = field(default_factory=dict)
 
@@ -152,6 +155,8 @@ class _Cutter:
         makers = self._makers(step.inputs)
         here = makers[0]
         if len(makers) == 1 and here.level and self._fits(step, partitioning, here):
+            if here.kind == "key":
+                here.places[step.name] = self._places(step, here)[0]
             held = f"by {', '.join(here.keys)}" if here.keys else "in one place"
             self._put(step, here, f"its records are {held} already")
             return
@@ -161,6 +166,7 @@ class _Cutter:
             keys = next(given.keys for given in step.inputs if given.keys)
             stage = self._shared_stage((level, "key", keys), "key", level, keys)
             why = f"keeps state by {', '.join(keys)}"
+            stage.places[step.name] = tuple(range(len(keys)))
         elif partitioning.role == "copied":
             stage = self._shared_stage((level, "even", streams), "even", level)
             why = "every copy of it learns the same from the inputs that go to all"
@@ -181,13 +187,17 @@ class _Cutter:
             return True
         if stage.kind != "key" or partitioning.role != "keyed":
             return False
+        return len(self._places(step, stage)) == 1
+
+    def _places(self, step: Step, stage: Stage) -> list[tuple[int, ...]]:
+        """Return by which columns of their keys a step's inputs are spread in a stage, each way once; none if one is not."""
         places = set()
         for given in step.inputs:
             held = self._held.get((stage.number, (given.step, given.port)))
             if held is None or not given.keys or not set(held) <= set(given.keys):
-                return False
+                return []
             places.add(tuple(given.keys.index(name) for name in held))
-        return len(places) == 1
+        return list(places)
 
     def _shared_stage(self, key: tuple[object, ...], kind: StageKind, level: int, keys: tuple[str, ...] = ()) -> Stage:
         if key not in self._shared:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from headwater.errors import listed
-from headwater.flow.endpoints import NumberedWriter, Refused, Staging
+from headwater.flow.endpoints import NumberedWriter, Refused, Staging, Transaction
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 class Sinks:
     """All sinks of a flow, open."""
 
-    def __init__(self, flow: Flow, checkpoint: Path) -> None:
+    def __init__(self, flow: Flow, checkpoint: Path, after: int | None = None) -> None:
+        """Open them, to go on behind part `after` if that is said."""
         self._open: dict[str, NumberedWriter] = {}
         readers = flow.readers_of(DEAD_LETTERS)
         self._for_letters = [step.name for step in readers if step.is_sink]
@@ -34,7 +35,7 @@ class Sinks:
         try:
             for name, step in flow.steps.items():
                 if step.is_sink:
-                    self._open[name] = open_sink(step, checkpoint, key_before(flow, step))
+                    self._open[name] = open_sink(step, checkpoint, key_before(flow, step), after)
         except BaseException:
             self.close()
             raise
@@ -43,9 +44,24 @@ class Sinks:
         """Return what tasks need to write records themselves, for the sinks that let them."""
         return {name: sink.staging for name, sink in self._open.items() if sink.staging is not None}
 
-    def write(self, batch_id: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
-        """Write the records of one micro-batch; those that a sink cannot take are dead letters, as on the engine."""
-        due = {name: sink for name, sink in self._open.items() if batch_id > sink.committed}
+    def write(self, part: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
+        """Write the records of one micro-batch, under its number as a part of what sinks have."""
+        due = self._filled(part, envelopes, tally)
+        # dead letters first: after a kill, a sink that broke breaks again, but letters come of it only if it is asked
+        for name in sorted(due, key=lambda name: name not in self._for_letters):
+            due[name].commit(part)
+
+    def prepare(self, part: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
+        """Write records that are to be there in all sinks or in none: they are, once sinks are opened behind their part."""
+        for sink in self._filled(part, envelopes, tally).values():
+            if isinstance(sink, Transaction):
+                sink.prepare(part)
+            else:
+                sink.commit(part)  # which may have to be done again, as with every part that Spark writes itself
+
+    def _filled(self, part: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> dict[str, NumberedWriter]:
+        """Write to the sinks that do not have a part yet, and return those; what one cannot take is a dead letter."""
+        due = {name: sink for name, sink in self._open.items() if part > sink.committed}
         for sink in due.values():
             sink.rollback()  # an attempt may have failed half-way
         letters: list[Envelope] = []
@@ -57,9 +73,7 @@ class Sinks:
         for name in self._for_letters:
             if name in due:
                 self._write(name, [*envelopes.get(name, []), *letters], tally)
-        # dead letters first: after a kill, a sink that broke breaks again, but letters come of it only if it is asked
-        for name in sorted(due, key=lambda name: name not in self._for_letters):
-            due[name].commit(batch_id)
+        return due
 
     def _write(self, name: str, envelopes: list[Envelope], tally: Tally) -> list[Envelope]:
         """Write to one sink; return dead letters."""

@@ -25,6 +25,7 @@ from headwater.engine.checkpoint.store import Store, refuse_others
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
+from headwater.io.moved import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.queue import Control, Delivery
 from headwater.operators.task import Task
@@ -97,6 +98,7 @@ class Checkpointer:
     ) -> Checkpointer:
         """Keep checkpoints in a folder that no other run uses."""
         refuse_others(Path(folder))
+        refuse_moved(Path(folder))
         lock = Lock(Path(folder).absolute(), "checkpoint")
         try:
             made = cls(graph, Store(folder), every_s=every_s, allow_dropped_state=allow_dropped_state)

@@ -35,6 +35,7 @@ from headwater.engine.options import Options
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.flow import Flow
 from headwater.io.lock import Lock
+from headwater.io.moved import refuse_moved
 from headwater.io.transactions import ledger_of
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 
@@ -188,6 +189,7 @@ class LanesCheckpointer:
         assert options.checkpoint is not None
         folder = Path(options.checkpoint).absolute()
         refuse_others(folder)
+        refuse_moved(folder)
         self._flow, self._lanes = flow, lanes
         self._blocks, self._outlets = wiring.taking_blocks(), wiring.outlets()
         self._spreading = wiring.spreading()

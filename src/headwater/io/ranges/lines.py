@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from zlib import crc32
 
 from headwater.data.batch import Batch
@@ -96,6 +96,17 @@ class LineRanges(Ranges):
         with _Bytes(self.path) as file:
             crc = file.checksum(after["byte"], byte, after["crc"])
         return {"byte": byte, "line": line, "crc": crc, "ended": ended}
+
+    def offset(self, position: Any) -> Offset:
+        """Return the place of bytes and lines; all before it is looked at, for the checksum."""
+        if position is None:
+            return self.start()
+        byte, line = position
+        return self._offset({"byte": 0, "crc": 0}, min(byte, self.path.stat().st_size), line, ended=False)
+
+    def position(self, at: Offset) -> list[int]:
+        """Return the bytes and lines."""
+        return [at["byte"], at["line"]]
 
     def _lines(self, file: _Bytes, start: int, stop: int) -> int:
         """Return how many lines begin in a range that begins with one."""

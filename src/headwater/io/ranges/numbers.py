@@ -44,6 +44,14 @@ class NumberRanges(Ranges):
             raise RunError(f"{self.source} has no end, so not all of it can be read; say for how long, or how many")
         return {"number": 0, "since_ns": 0, "ended": self._total == 0}
 
+    def offset(self, position: int | None) -> Offset:
+        """Return the next record; when it is due is for the run that reads it to say."""
+        return {"number": position or 0, "since_ns": 0, "ended": False}
+
+    def position(self, at: Offset) -> int:
+        """Return how many records were handed out."""
+        return int(at["number"])
+
     def _most(self) -> int:
         if self._together:  # a copy in each process would take time after the first record is due, and memory
             self._loaded, most = self.source.numbered(lambda *said: self._rejected.append(said))
@@ -67,7 +75,8 @@ class NumberRanges(Ranges):
             due = min(self._total, floor(self.source.pace.rate.due((now - self._since_ns) / 1e9)))
         number = min(due, at["number"] + self.sizes.batch_records)
         if number <= at["number"]:
-            return at
+            # who takes over from another run may come when all was read, and has yet to say that it is the end
+            return {**at, "ended": True} if at["number"] >= self._total else at
         return {"number": number, "since_ns": self._since_ns, "ended": number == self._total}
 
     def _now_ns(self) -> int:

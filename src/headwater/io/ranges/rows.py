@@ -47,6 +47,14 @@ class RowRanges(Ranges):
         places = [first, *(self._near(row, slack) for row in wanted), stop]
         return [(row, after) for row, after in pairwise(places) if after > row]
 
+    def offset(self, position: int | None) -> Offset:
+        """Return the next row."""
+        return {"row": position or 0, "ended": False}
+
+    def position(self, at: Offset) -> int:
+        """Return how many rows were read."""
+        return int(at["row"])
+
     def _near(self, row: int, slack: int) -> int:
         """Return the beginning of a row group close by, since who begins within one reads it from its beginning."""
         nearest = min(self._groups, key=lambda begin: abs(begin - row))

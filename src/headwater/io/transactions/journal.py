@@ -95,6 +95,8 @@ class Journal:
                 f"cannot go on after part {after}: {self._path} knows of none behind {max(self.parts, default=-1)}; "
                 "was the checkpoint copied in part?"
             )
+        if after > self.committed:  # who opens it next may not know of that one any more
+            self._write(after, self.parts)
         self.undone = {number: said for number, said in self.parts.items() if number > after}
         self.parts = {number: said for number, said in self.parts.items() if number <= after}
         self.committed = after

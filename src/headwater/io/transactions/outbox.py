@@ -238,3 +238,13 @@ class Outbox(Transaction):
 
 def _records(path: Path) -> int:
     return sum(batch.length for batch in batches_in(path, path.stat().st_size))
+
+
+def undelivered(folder: Path) -> int:
+    """Return how many parts in an outbox's folder are not delivered yet."""
+    return sum(1 for ending in (_PREPARED, _DUE) for path in folder.glob(f"*{ending}") if path.stat().st_size)
+
+
+def deliver_after(folder: Path, number: int) -> None:
+    """Have the outbox that is opened next in a folder go on behind a part, which somebody else has delivered."""
+    replace_whole(folder / _LAST, str(number).encode())

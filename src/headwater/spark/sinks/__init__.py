@@ -26,12 +26,17 @@ def check(flow: Flow) -> None:
                 native.check(schema, key_before(flow, step))
 
 
-def open_sink(step: Step, checkpoint: Path, key: tuple[str, ...] = ()) -> NumberedWriter:
-    """Open a step's sink, for records of a key; what it has written is kept in the checkpoint, or in the sink itself."""
+def open_sink(step: Step, checkpoint: Path, key: tuple[str, ...] = (), after: int | None = None) -> NumberedWriter:
+    """Open a step's sink, for records of a key; what it has written is kept in the checkpoint, or in the sink itself.
+
+    `after` is the last part that counts, where another runner has written it; what Spark writes itself knows none of those.
+    """
     assert isinstance(step.kind, Write)
-    sink, schema, ledger = step.kind.sink, step.inputs[0].schema, ledger_of(checkpoint, step.name)
+    sink, schema = step.kind.sink, step.inputs[0].schema
     native = writes(sink)
-    return transaction_of(sink, schema, ledger) if native is None else native.open(schema, ledger, key)
+    if native is not None:
+        return native.open(schema, ledger_of(checkpoint, step.name), key)
+    return transaction_of(sink, schema, ledger_of(checkpoint, step.name, after))
 
 
 def guarantee(step: Step) -> str:

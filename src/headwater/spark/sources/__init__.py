@@ -87,12 +87,14 @@ def open_source(
     prefix: Prefix | None = None,
     sizes: Sizes | None = None,
     columns: tuple[str, ...] | None = None,
+    begin: Offset | None = None,
 ) -> Feed:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
     `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
     generated records are not waited for, and any other source ends when it has nothing for the moment. Where `columns`
-    says which ones are used, a source that can leaves the others alone.
+    says which ones are used, a source that can leaves the others alone. A query that is new begins at `begin`, if that is
+    given: where another runner has left the source.
     """
     from headwater.spark.sources.data_source import plain, rows_of
 
@@ -105,14 +107,16 @@ def open_source(
     receiver = None
     if native is not None:
         control.clear()
+        if begin is not None:
+            native.begin_at(begin["position"])
         rows = native.rows(spark, step, prefix, control, sizes)
         return Feed(rows, control, None, temporary, native if available_now else None)
     if ranges is None:
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
-    begin = ranges.start()  # says now what is wrong with it, not in a process far away
+    first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
-    return Feed(rows_of(spark, step, ranges, begin, prefix, control), control, receiver, temporary)
+    return Feed(rows_of(spark, step, ranges, begin or first, prefix, control), control, receiver, temporary)
 
 
 def check(source: Source) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.frames import Frame, rows_of_frame
 from headwater.spark.sources.control import SourceControl
@@ -53,3 +53,11 @@ class FrameReading:
         """Say whether there is nothing to read for the moment."""
         status = query.status
         return query.lastProgress is not None and not status["isDataAvailable"] and not status["isTriggerActive"]
+
+    def begin_at(self, position: Any) -> None:
+        """Refuse: the engine reads no DataFrames."""
+        raise RunError("a DataFrame is read on Spark alone, and cannot be gone on with elsewhere")
+
+    def position_in(self, lines: list[str]) -> Any:
+        """Refuse likewise."""
+        raise RunError("a DataFrame is read on Spark alone, and cannot be gone on with elsewhere")

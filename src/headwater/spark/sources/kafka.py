@@ -46,6 +46,7 @@ class KafkaReading:
     def __init__(self, source: Kafka) -> None:
         self._source = source
         self._wanted: dict[str, int] | None = None  # what it held when reading began, by partition
+        self._start: str = source.start  # or the offset of each partition
 
     def check(self) -> None:
         """Raise if the flow cannot have its records, or no broker answers."""
@@ -60,7 +61,7 @@ class KafkaReading:
         source = self._source
         options = {
             "subscribe": source.topic,
-            "startingOffsets": source.start,
+            "startingOffsets": self._start,
             "maxOffsetsPerTrigger": str(sizes.batch_records),
             **source.options,
         }
@@ -76,6 +77,15 @@ class KafkaReading:
                 self._wanted = self._wanted or latest
                 return all((done or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
         return False
+
+    def begin_at(self, position: dict[str, int] | None) -> None:
+        """Begin with the offset of each partition; a topic of which nothing was known is begun as it says."""
+        if position:
+            self._start = json.dumps({self._source.topic: position})
+
+    def position_in(self, lines: list[str]) -> dict[str, int] | None:
+        """Return the offset of each partition."""
+        return _offsets(lines[0], self._source.topic)
 
 
 def rows_from(

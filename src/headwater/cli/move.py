@@ -1,0 +1,63 @@
+"""`headwater move`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from headwater.cli.locate import find_flow
+from headwater.cli.rewire import rewired
+from headwater.cli.run import FLOW, JSON
+from headwater.cli.screen import console, print_json, progress
+from headwater.deploy.takeover import Runner, Takeover, take_over
+
+
+def move(
+    flow: FLOW,
+    origin: Annotated[
+        Path, typer.Option("--from", help="the checkpoint that a run was stopped with; it stays as it is")
+    ],
+    target: Annotated[
+        Path, typer.Option("--to", help="a new folder, for the checkpoint that the other runner goes on from")
+    ],
+    on: Annotated[str | None, typer.Option(help="who goes on: spark or engine [default: the other one]")] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(help="into how many parts keys are spread on Spark [default: processors of this machine]"),
+    ] = None,
+    input: Annotated[list[str] | None, typer.Option(help="as the run was given it: NAME=FILE")] = None,
+    output: Annotated[Path | None, typer.Option(help="as the run was given it")] = None,
+    rate: Annotated[float | None, typer.Option(help="as the run was given it")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Turn a checkpoint of the engine into one that Spark goes on from, or the other way round.
+
+    State by key, windows, event time, how far sources were read and what sinks hold go along: the two runs together give
+    what one undisturbed run does. What cannot go along is told, and nothing is written then. Stop the run first.
+    """
+    chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    with progress("moving the checkpoint"):
+        done = take_over(chosen, origin, target, on=cast(Runner | None, on), buckets=buckets)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        _print(done, flow)
+
+
+def _print(done: Takeover, flow: str) -> None:
+    for source, position in done.positions.items():
+        console.print(f"source {source} was read up to {position}", markup=False, highlight=False)
+    for step, size in done.state_bytes.items():
+        console.print(f"step {step} keeps {size:,} bytes", markup=False, highlight=False)
+    for sink, count in done.waiting.items():
+        console.print(f"{count:,} records wait for sink {sink}", markup=False, highlight=False)
+    on = "--on spark " if done.on == "spark" else ""
+    console.print(
+        f"go on with: headwater run {flow} {on}--checkpoint {done.target}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,167 @@
+"""A checkpoint of one runner, taken over by the other: what ran on the engine goes on on Spark, and back.
+
+The old checkpoint is read, the new one written beside it; nothing outside of the two folders is touched, and no sink is
+opened. All that could be wrong is told before the new folder is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree, ignore_patterns, rmtree
+from typing import Literal, cast, get_args
+
+from headwater.errors import HeadwaterError, RunError, listed, suggestion
+from headwater.flow.flow import Flow
+from headwater.io.files import explained, sync
+from headwater.io.lock import Lock
+from headwater.io.moved import moved_to, note_moved, refuse_moved
+from headwater.operators.moment import Moment
+
+Runner = Literal["engine", "spark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What was moved."""
+
+    flow: str
+    origin: str
+    target: str
+    on: Runner  #: who goes on from the target
+    part: int  #: the last part of what sinks wrote that counts
+    positions: dict[str, object]  #: how far each source was read
+    state_bytes: dict[str, int]  #: by step
+    waiting: dict[str, int]  #: records that sinks will be given first
+
+
+def take_over(
+    flow: Flow, origin: str | Path, target: str | Path, *, on: Runner | None = None, buckets: int | None = None
+) -> Takeover:
+    """Turn a checkpoint into one that the other runner goes on from; raises RunError, and has written nothing then.
+
+    `origin` stays as it is, and says from then on that it was moved: no run goes on from it any more. `target` must not be
+    there. `buckets` is into how many parts keys are spread on Spark, for good: as many as this machine has processors
+    unless told; see `spark.sql.shuffle.partitions`.
+    """
+    before, after = Path(origin).absolute(), Path(target).absolute()
+    flow.check()
+    is_from = _runner_of(before)
+    chosen = _chosen(on, is_from, before)
+    if buckets is not None and (chosen != "spark" or buckets < 1):
+        raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {chosen}")
+    if after == before or (after.exists() and (not after.is_dir() or any(after.iterdir()))):
+        raise RunError(f"{after} is there already; give a new folder for the checkpoint that {chosen} is to go on from")
+    lock = Lock(before, "checkpoint")
+    try:
+        _refuse_moved_elsewhere(before, after)
+        moment = _read(flow, before, is_from)
+        with _new(after) as fresh:
+            _write(moment, flow, fresh, chosen, before, buckets or len(os.sched_getaffinity(0)))
+            for path in [fresh, *fresh.rglob("*")]:
+                sync(path)
+            note_moved(before, after, chosen)  # first: two checkpoints to go on from are worse than none
+            fresh.replace(after)
+    except OSError as error:
+        raise explained(error, error.filename or after, "move a checkpoint to") from error
+    finally:
+        lock.release()
+    sync(after.parent)
+    return Takeover(
+        flow.name,
+        str(before),
+        str(after),
+        chosen,
+        moment.part,
+        moment.positions,
+        {name: size for name, step in moment.steps.items() if (size := len(step.operator.snapshot()))},
+        {sink: sum(batch.length for batch in batches) for sink, batches in moment.waiting.items()},
+    )
+
+
+def _runner_of(folder: Path) -> Runner:
+    """Return who made a checkpoint; RunError for what is none."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else None
+    if names is None:
+        raise RunError(f"there is no checkpoint {folder}: no such folder; is the path right?")
+    if "headwater.json" in names:
+        return "spark"
+    if any(name.endswith(".checkpoint") for name in names):
+        return "engine"
+    raise RunError(f"there is no checkpoint in {folder}, neither of the engine nor of Spark; is the path right?")
+
+
+def _chosen(on: str | None, is_from: Runner, before: Path) -> Runner:
+    runners = get_args(Runner)
+    if on is not None and on not in runners:
+        raise RunError(
+            f"there is no runner {on!r} to go on from a checkpoint; they are {listed(runners)}{suggestion(on, runners)}"
+        )
+    if on == is_from:
+        raise RunError(f"checkpoint {before} is one of {_RUNNERS[is_from]}'s already: go on from it as it is")
+    return cast(Runner, on or ("engine" if is_from == "spark" else "spark"))
+
+
+_RUNNERS = {"engine": "the engine", "spark": "Spark"}
+
+
+def _refuse_moved_elsewhere(before: Path, after: Path) -> None:
+    """Refuse a checkpoint that was moved, unless that was cut off before the new one was there."""
+    said = moved_to(before)
+    if said is not None and not (Path(said["to"]) == after and not after.exists()):
+        refuse_moved(before)
+
+
+def _read(flow: Flow, folder: Path, runner: Runner) -> Moment:
+    try:
+        if runner == "engine":
+            from headwater.engine.checkpoint import moment as engines
+
+            return engines.moment_of(folder, flow)
+        from headwater.spark import moment as sparks
+
+        sparks.check_elsewhere(flow)
+        return sparks.moment_of(folder, flow)
+    except HeadwaterError as error:
+        raise RunError(f"cannot move checkpoint {folder}: {error}") from error
+
+
+def _write(moment: Moment, flow: Flow, folder: Path, runner: Runner, before: Path, buckets: int) -> None:
+    from headwater.engine.checkpoint import moment as engines
+    from headwater.spark import moment as sparks
+
+    places = list(flow.steps)
+    try:
+        if runner == "spark":
+            sparks.check_sinks(flow, before)
+            sparks.write_moment(moment, flow, buckets, folder, origin=before)
+            logs = {name: sparks.log_folder(folder, places.index(name)) for name in moment.logs}
+        else:
+            engines.write_moment(moment, flow, folder)
+            logs = {name: engines.log_folder(folder, name) for name in moment.logs}
+    except HeadwaterError as error:
+        raise RunError(f"cannot move checkpoint {before} to {_RUNNERS[runner]}: {error}") from error
+    if moment.sinks.is_dir():
+        copytree(moment.sinks, folder / "sinks")
+    for name, log in logs.items():
+        if moment.logs[name].is_dir():
+            # without the places of those who read it there: nothing would be removed that they have not read
+            copytree(moment.logs[name], log, ignore=ignore_patterns("*.reader"))
+    if runner == "engine":
+        sparks.settle_sinks(flow, folder, moment.part)
+
+
+@contextmanager
+def _new(after: Path) -> Iterator[Path]:
+    """Give a folder to write to; it is gone if that breaks."""
+    fresh = after.with_name(f"{after.name}.new")
+    rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        yield fresh
+    except BaseException:
+        rmtree(fresh, ignore_errors=True)
+        raise

@@ -1,0 +1,209 @@
+"""A checkpoint of the engine as a moment of its flow, for another runner, and the other way round."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
+from headwater.engine.checkpoint.store import Checkpoint, Store
+from headwater.errors import RunError, listed
+from headwater.flow.endpoints import resume_of
+from headwater.flow.flow import Flow
+from headwater.flow.steps import Read, Step
+from headwater.io.receiving.rounds import batches_of, entries
+from headwater.io.transactions import ledger_of
+from headwater.io.transactions.outbox import undelivered
+from headwater.operators import DEAD, build
+from headwater.operators.execution_graph import ExecutionGraph, Instance
+from headwater.operators.moment import Moment, StepMoment
+from headwater.operators.operator import Operator, Select
+from headwater.operators.queue import Delivery
+from headwater.operators.task import Task
+
+
+def moment_of(folder: Path, flow: Flow) -> Moment:
+    """Return what a flow was at the last checkpoint in a folder; nothing is changed there.
+
+    What was on its way then is processed here, up to the sinks. Raises RunError where the flow cannot go on from it.
+    """
+    found = Store(folder).latest()
+    if found is None:
+        raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
+    _check_lanes(found, folder)
+    _check_steps(found, flow)
+    graph = ExecutionGraph.of(flow)
+    _check_instances(graph)
+    return _Opening(found, graph, folder).moment()
+
+
+def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
+    """Write a moment as a checkpoint in a new folder; the notes of sinks and the logs are for the caller to copy."""
+    graph = ExecutionGraph.of(flow)
+    _check_instances(graph)
+    marks = _marks(graph, moment)
+    states: list[bytes] = []
+    tasks: dict[str, list[Any]] = {}
+    for instance in graph.instances:
+        if not instance.step.is_source:
+            saved = _saved(instance, moment, marks[instance.index])
+            states.append(saved["state"])
+            tasks.setdefault(instance.step.name, []).append({**saved, "state": len(states) - 1, "whole": True})
+    positions = {name: [_told(moment, name, at)] for name, at in moment.positions.items()}
+    content = heading(flow, identities(flow)) | {"positions": positions, "tasks": tasks}
+    Store(folder).write(moment.part, content, states)
+
+
+def log_folder(folder: Path, source: str) -> Path:
+    """Return where the engine keeps what a source was sent whose sender waits."""
+    return folder / "sources" / quote(source, safe=" ")
+
+
+class _Opening:
+    """A checkpoint whose tasks are there again, without their sources and sinks."""
+
+    def __init__(self, found: Checkpoint, graph: ExecutionGraph, folder: Path) -> None:
+        fitting = Fitting(found, graph.flow)
+        self._recovery = Recovery(fitting.at_rest(), graph, fitting.then, fitting.now)
+        self._graph, self._folder = graph, folder
+        self._moment = Moment(found.number, folder / "sinks")
+        self._tasks = {each.index: self._task(each) for each in graph.instances if not each.step.is_sink}
+
+    def moment(self) -> Moment:
+        self._drain(self._recovery.queues())
+        for instance in self._graph.instances:
+            if instance.step.is_source:
+                self._open_source(instance)
+        for step in self._graph.flow.steps.values():
+            if not (step.is_source or step.is_sink):
+                self._moment.steps[step.name] = self._together(step)
+        return self._moment
+
+    def _task(self, instance: Instance) -> Task:
+        task = Task(instance, None if instance.step.is_source else build(instance.step), measure=False)
+        if task.operator is not None:
+            self._recovery.load(task)
+        return task
+
+    def _drain(self, deliveries: list[Delivery]) -> None:
+        """Process what is on its way, in its order by every channel; what comes to a sink waits there."""
+        waiting = deque(deliveries)
+        with np.errstate(all="ignore"):
+            while waiting:
+                delivery = waiting.popleft()
+                step = self._graph.instances[delivery.to].step
+                if not step.is_sink:
+                    made, _ = self._tasks[delivery.to].run([delivery.entry(time.perf_counter_ns(), 0)])
+                    waiting += made
+                elif delivery.batch is not None:
+                    self._moment.waiting.setdefault(step.name, []).append(delivery.batch)
+
+    def _open_source(self, instance: Instance) -> None:
+        """Take over how far a source was read; what its log has of an entry that was handed out in part is processed."""
+        assert isinstance(instance.step.kind, Read)
+        name, position = instance.step.name, self._recovery.position(instance)
+        if resume_of(instance.step.kind.source) == "sender":
+            folder = log_folder(self._folder, name)
+            entry, count = (0, 0) if position is None else position
+            if count:
+                task = self._tasks[instance.index]
+                self._drain([made for batch in _rest(folder, entry, count) for made in task.emit(batch)])
+                entry += 1
+            self._moment.logs[name], position = folder, entry
+        self._moment.positions[name] = position
+
+    def _together(self, step: Step) -> StepMoment:
+        """Return a step as one, whose instances have each the state of some keys."""
+        tasks = [self._tasks[each.index] for each in self._graph.instances if each.step is step]
+        saved = [task.save() for task in tasks]
+        operator = tasks[0].operator
+        assert operator is not None
+        if step.state in ("key", "stream"):
+            for each in saved[1:]:
+                operator.restore(each["state"])
+        return StepMoment(operator, min(each["watermark"] for each in saved), all(each["ended"] for each in saved))
+
+
+def _rest(folder: Path, entry: int, count: int) -> list[Batch]:
+    """Return the records of an entry of a log behind its first ones."""
+    found = []
+    for port, batch in batches_of(entries(folder, entry, entry + 1)[0].data):
+        if port != DEAD:
+            if batch.length > count:
+                found.append(batch.slice(count, batch.length))
+            count = max(0, count - batch.length)
+    return found
+
+
+def _check_lanes(found: Checkpoint, folder: Path) -> None:
+    """Refuse what lanes have left at their sinks: elsewhere a sink has one writer, who knows nothing of theirs."""
+    lanes = found.content.get("lanes", 1)
+    if lanes > 1:
+        raise RunError(
+            f"it was made in {lanes} lanes; run the flow once in one (--lanes 1), stop it (Ctrl-C), and move it then"
+        )
+    for name, (step, _) in found.content.get("retired", {}).items():
+        if undelivered(ledger_of(folder, name).folder):
+            raise RunError(
+                f"sink {step!r} has yet to be given what waits for it since the flow ran in lanes; run it on the engine "
+                "until that is delivered, stop it, and move it then"
+            )
+
+
+def _check_steps(found: Checkpoint, flow: Flow) -> None:
+    fresh = [name for name in described(flow) if name not in found.content["steps"]]
+    if fresh:
+        raise RunError(
+            f"flow {flow.name!r} had no step {listed(fresh)} then; run it once more where it ran, stop it, and move it then"
+        )
+
+
+def _check_instances(graph: ExecutionGraph) -> None:
+    """Refuse steps of which each instance has something of its own that is not by key."""
+    for step in graph.flow.steps.values():
+        if step.instances > 1 and (step.is_source or step.is_sink or step.state == "all"):
+            what = "source" if step.is_source else "sink" if step.is_sink else "step"
+            raise RunError(
+                f"{what} {step.name!r} has {step.instances} instances on the engine, each with a place or state of its own "
+                "that is not by key; let it have one (parallel=1), run it so, stop it, and move it then"
+            )
+
+
+def _marks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
+    """Return how far time has come by each channel of each instance: as far as the step that sends has come."""
+    known = moment.watermarks()
+    found = [[NO_WATERMARK] * len(instance.channel_ports) for instance in graph.instances]
+    for sender in graph.instances:
+        for port, routes in sender.routes.items():
+            for to, channel in (target for route in routes if port != DEAD for target in route.targets):
+                found[to][channel] = known.get(sender.step.name, NO_WATERMARK)
+    return found
+
+
+def _saved(instance: Instance, moment: Moment, marks: list[int]) -> dict[str, Any]:
+    """Return what a checkpoint has of an instance, as its task would have saved itself."""
+    times = {"watermarks": marks, "idle": [], "ports": list(instance.channel_ports)}
+    step = moment.steps.get(instance.step.name)
+    if step is None:
+        waiting = [[0, batch, NO_WATERMARK] for batch in moment.waiting.get(instance.step.name, [])]
+        earliest = min(marks, default=NO_WATERMARK)
+        return {**times, "watermark": earliest, "ended": False, "state": b"", "queue": waiting}
+    state = _state(step.operator, instance)
+    return {**times, "watermark": step.watermark, "ended": step.ended, "state": state, "queue": []}
+
+
+def _state(operator: Operator, instance: Instance) -> bytes:
+    of = instance.step.instances
+    return operator.snapshot(Select(instance.number, of) if of > 1 and instance.step.state == "key" else None)
+
+
+def _told(moment: Moment, source: str, position: Any) -> Any:
+    """Return a position as the engine's reader tells it: in a log, the entry and how much of it was handed out."""
+    return [position, 0] if source in moment.logs else position

@@ -1,0 +1,41 @@
+"""The state that Spark has kept for a checkpoint, read back by Spark itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.seeds import seed_of
+from headwater.spark.session import session
+from headwater.spark.stages import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def states_of(checkpoint: Checkpoint, layout: Layout, batch: int) -> dict[int, bytes]:
+    """Return the state of each bucket behind a micro-batch, as its executor saved it; those without any are left out."""
+    found: dict[int, bytes] = {}
+    if checkpoint.taken() is not None:
+        found = {bucket: seed_of(checkpoint.seeds, bucket) for bucket in _buckets(layout)}
+    if batch >= 0 and layout.levels:
+        spark = session()
+        for operator in _operators(checkpoint):
+            found |= _kept(spark, checkpoint, operator, batch)
+    return found
+
+
+def _kept(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> dict[int, bytes]:
+    options = {"operatorId": operator, "batchId": batch}
+    rows = spark.read.format("statestore").options(**options).load(checkpoint.query.as_uri())
+    states = rows.selectExpr("key.bucket AS bucket", "value.groupState.state AS state").toArrow()
+    return dict(zip(states["bucket"].to_pylist(), states["state"].to_pylist(), strict=True))
+
+
+def _operators(checkpoint: Checkpoint) -> list[int]:
+    """Return the numbers of Spark's operators that keep state: one for each level, in whichever order."""
+    return sorted(int(path.name) for path in (checkpoint.query / "state").glob("[0-9]*"))
+
+
+def _buckets(layout: Layout) -> list[int]:
+    return [stage.first_bucket + at for stage in layout.stages if stage.level for at in range(stage.buckets)]

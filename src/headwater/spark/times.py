@@ -1,0 +1,105 @@
+"""How far event time has come by each way between the steps of a layout, known from the steps, and the other way round.
+
+On the engine a step has one time. On Spark a step that keeps nothing runs in a copy for each stage that makes its records,
+and each way into a stage has the time of the stage that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headwater.data.batch import NO_WATERMARK
+from headwater.flow.steps import EventTime
+from headwater.spark.executor import Executor
+from headwater.spark.stages import Layout, Stage
+
+
+class Times:
+    """The times of a layout's steps, given that of each step of its flow."""
+
+    def __init__(self, layout: Layout, watermarks: Mapping[str, int]) -> None:
+        self._layout, self._known = layout, watermarks
+
+    def behind(self, stage: Stage, step: str) -> int:
+        """Return how far time has come behind a step, or behind its copy in a stage."""
+        if step not in self._known:  # a source
+            return NO_WATERMARK
+        if not _is_copy(self._layout, stage, step):
+            return self._known[step]
+        inputs = (given.step for given in self._layout.flow.steps[step].inputs if given.step in stage.steps)
+        return min((self.behind(stage, name) for name in inputs), default=NO_WATERMARK)
+
+    def by_channel(self, executor: Executor) -> dict[str, list[int]]:
+        """Return how far time has come by each channel of each task of a stage."""
+        names, tasks = list(executor.tasks), list(executor.tasks.values())
+        found = {name: [NO_WATERMARK] * len(task.instance.channel_ports) for name, task in executor.tasks.items()}
+        for (entry, sender), targets in executor.channels.items():
+            made = self._layout.entries[entry].stream[0]
+            for to, channel in targets:
+                found[names[to]][channel] = self.behind(self._layout.stages[sender], made)
+        for name, task in executor.tasks.items():
+            for number in range(len(task.instance.step.outputs)):
+                for to, channel in (
+                    target for route in task.instance.routes.get(number, ()) for target in route.targets
+                ):
+                    if to < len(tasks):  # else it leaves the stage
+                        found[names[to]][channel] = self.behind(executor.stage, name)
+        return found
+
+
+def known_times(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+    """Return how far time has come behind each step, given what the tasks of each bucket have saved."""
+    found: dict[str, int] = {}
+    for stage in layout.stages:
+        for saved in _saved_in(stage, buckets):
+            for name in stage.steps:
+                if name in saved and not _is_copy(layout, stage, name):
+                    found[name] = min(saved[name]["watermark"], found.get(name, saved[name]["watermark"]))
+    for name, watermark in _told_by_sources(layout, buckets).items():
+        found.setdefault(name, watermark)
+    for step in layout.flow.in_order():
+        if not (step.name in found or step.is_source or step.is_sink):
+            found[step.name] = min((found.get(given.step, NO_WATERMARK) for given in step.inputs), default=NO_WATERMARK)
+    return found
+
+
+def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+    """Return how far event time had come at the steps that read it where records are read: nothing is saved there.
+
+    What they told is known where it came to, and the earliest of it holds for the step.
+    """
+    told: dict[str, list[int]] = {}
+    for stage in layout.stages:
+        bucket = next((saved for saved in _saved_in(stage, buckets)), None)
+        if bucket is None:
+            continue
+        executor = Executor(layout, stage, stage.first_bucket)
+        names = list(executor.tasks)
+        for (entry, sender), targets in executor.channels.items():
+            for name in _time_steps(layout, layout.stages[sender], layout.entries[entry].stream[0]):
+                told.setdefault(name, []).extend(bucket[names[to]]["watermarks"][channel] for to, channel in targets)
+    return {name: min(marks) for name, marks in told.items()}
+
+
+def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
+    """Return the steps of a source's stage that tell the time of a stream made there."""
+    if stage.level or step not in stage.steps:
+        return set()
+    described = layout.flow.steps[step]
+    if isinstance(described.kind, EventTime):
+        return {step}
+    return {name for given in described.inputs for name in _time_steps(layout, stage, given.step)}
+
+
+def _saved_in(stage: Stage, buckets: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    if not stage.level:
+        return []
+    return [buckets[at] for at in range(stage.first_bucket, stage.first_bucket + stage.buckets) if at in buckets]
+
+
+def _is_copy(layout: Layout, stage: Stage, step: str) -> bool:
+    """Say whether a step runs in a stage only because its records are there, as it may in others."""
+    if isinstance(layout.flow.steps[step].kind, EventTime):
+        return False
+    return not stage.level or layout.partitionings[step].role == "free"

@@ -1,0 +1,215 @@
+"""Checkpoints that go from one runner to the other, as far as no Spark has to be started for it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from headwater import Flow, engine, io
+from headwater.deploy.takeover import take_over
+from headwater.engine.checkpoint.listing import listed
+from headwater.errors import RunError
+from headwater.io.transactions import ledger_of
+from headwater.spark.checkpoint import Checkpoint
+from moved_flow import built, write_inputs, written
+
+RECORDS = 1500
+PATIENCE_S = 60
+NUMBERS = {"n": int}
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two folders with the same inputs, and of the second what an undisturbed run makes of them."""
+    moving, whole = tmp_path / "moving", tmp_path / "whole"
+    for folder in (moving, whole):
+        folder.mkdir()
+        write_inputs(folder, RECORDS)
+    engine.run(built(whole, 1e9))
+    return moving, whole
+
+
+def cut_off(flow, checkpoint, when=lambda each: True, **options):
+    """Run until a checkpoint is there as it should be, and give up at once, as a kill would."""
+    running = engine.start(flow, checkpoint=checkpoint, **{"every": "20 ms", **options})
+    until = time.monotonic() + PATIENCE_S
+    while not (any(checkpoint.glob("*.checkpoint")) and when(listed(checkpoint)[-1])):
+        assert time.monotonic() < until, "no such checkpoint"
+        time.sleep(0.01)
+    running.abort()
+    running.wait()
+
+
+def lines(path, numbers):
+    with path.open("a") as file:
+        file.writelines(f'{{"n":{n}}}\n' for n in numbers)
+    return io.JsonLines(path, NUMBERS)
+
+
+def copying(source, sink, name="copying"):
+    flow = Flow(name)
+    flow.read("read", source).write("write", sink)
+    return flow
+
+
+def there_and_back(flow, checkpoint, tmp_path, number=0):
+    there, back = tmp_path / f"there {number}", tmp_path / f"back {number}"
+    take_over(flow, checkpoint, there, buckets=3)
+    take_over(flow, there, back)
+    return back
+
+
+def test_state_of_every_kind_goes_there_and_back(folders, tmp_path):
+    moving, whole = folders
+    checkpoint = tmp_path / "kept"
+    for number, parallel in enumerate((1, 2, 3)):
+        seen = 200 * (number + 1)
+        cut_off(
+            built(moving, 1000, parallel), checkpoint, lambda each, seen=seen: (each.positions["levels"][0] or 0) > seen
+        )
+        checkpoint = there_and_back(built(moving, 1000, parallel), checkpoint, tmp_path, number)
+    engine.run(built(moving, 1e9), checkpoint=checkpoint)
+    found, expected = written(moving), written(whole)
+    for name, rows in expected.items():
+        assert rows == found[name], name
+
+
+def test_what_was_on_its_way_is_processed_and_waits_for_its_sink(tmp_path):
+    source, out = lines(tmp_path / "in.jsonl", range(300)), tmp_path / "out.jsonl"
+
+    def flow(rest_s):
+        def slow(record):
+            time.sleep(rest_s)
+            return {"n": record["n"] + 1}
+
+        made = Flow("slow")
+        made.read("read", source).map("slow", slow, out=NUMBERS).write("write", io.JsonLines(out))
+        return made
+
+    cut_off(flow(0.02), tmp_path / "kept", lambda each: sum(each.waiting.values()) > 100, take=1)
+    moved = take_over(flow(0), tmp_path / "kept", tmp_path / "there")
+    assert moved.waiting["write"] > 100
+    take_over(flow(0), tmp_path / "there", tmp_path / "back")
+    report = engine.run(flow(0), checkpoint=tmp_path / "back")
+    assert report.extra["checkpoints"]["restored"] == moved.waiting
+    assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == list(range(1, 301))
+
+
+def test_a_checkpoint_that_was_moved_is_not_gone_on_from(tmp_path):
+    flow = copying(lines(tmp_path / "in.jsonl", range(10)), io.JsonLines(tmp_path / "out.jsonl"))
+    kept, there = tmp_path / "kept", tmp_path / "there"
+    engine.run(flow, checkpoint=kept)
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file() and path.name != "lock"}
+    take_over(flow, kept, there)
+    assert {path: path.read_bytes() for path in before} == before
+    with pytest.raises(RunError, match=f"{kept} was moved to {there} at .*, for Spark: go on from there.* remove"):
+        engine.run(flow, checkpoint=kept)
+    with pytest.raises(RunError, match="was moved to"):
+        take_over(flow, kept, tmp_path / "elsewhere")
+    (kept / "moved").unlink()
+    engine.run(flow, checkpoint=kept)
+
+
+def test_what_cannot_be_moved_is_told_and_nothing_is_written(tmp_path):
+    source, out = lines(tmp_path / "in.jsonl", range(10)), io.JsonLines(tmp_path / "out.jsonl")
+    flow, kept, new = copying(source, out), tmp_path / "kept", tmp_path / "new"
+    engine.run(flow, checkpoint=kept)
+
+    def refused(why, flow=flow, origin=kept, target=new, **options):
+        there = set(tmp_path.rglob("*"))
+        with pytest.raises(RunError, match=why):
+            take_over(flow, origin, target, **options)
+        assert set(tmp_path.rglob("*")) == there
+
+    refused("no such folder; is the path right", origin=tmp_path / "away")
+    refused("neither of the engine nor of Spark", origin=tmp_path)
+    refused("is one of the engine's already", on="engine")
+    refused("there is no runner 'sprak'.*did you mean 'spark'", on="sprak")
+    refused("is there already; give a new folder", target=tmp_path)
+    refused("buckets are Spark's parts of keys", buckets=0)
+    refused("belongs to flow 'copying', not to 'another'", copying(source, out, "another"))
+    more = copying(source, out)
+    more.read("read too", source).write("write too", io.Discard())
+    refused("had no step 'read too', 'write too' then; run it once more where it ran", more)
+
+
+def test_a_step_that_spark_has_not_is_named(tmp_path):
+    made = Flow("stops")
+    read = made.read("read", lines(tmp_path / "in.jsonl", range(10)))
+    read.map("strict", lambda record: record, out=NUMBERS, on_error="stop").write("write", io.Discard())
+    engine.run(made, checkpoint=tmp_path / "kept")
+    with pytest.raises(RunError, match="step 'strict' cannot run on Spark: its on_error is 'stop'"):
+        take_over(made, tmp_path / "kept", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_sinks_go_on_behind_what_they_have(tmp_path):
+    """A part that was prepared before a kill counts, whoever opens the sink first."""
+    source = lines(tmp_path / "in.jsonl", range(2000))
+    paced = io.Replay(source, rate=1000, loop=False)
+    flow = copying(paced, io.JsonLines(tmp_path / "out.jsonl"))
+    cut_off(flow, tmp_path / "kept", lambda each: (each.positions["read"][0] or 0) > 100)
+    moved = take_over(flow, tmp_path / "kept", tmp_path / "there")
+    there = Checkpoint(tmp_path / "there")
+    sink = io.JsonLines(tmp_path / "out.jsonl")
+    for after in (there.after(), None):  # Spark's first run, and one that was killed in its first micro-batch
+        opened = sink.transaction(
+            io.JsonLines(tmp_path / "in.jsonl", NUMBERS).schema, ledger_of(there.folder, "write", after)
+        )
+        assert opened.committed == moved.part
+        opened.close()
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == moved.positions["read"]
+
+
+def csv_rows(folder, first, stop):
+    with (folder / "in.csv").open("a") as file:
+        file.writelines([*(["n\n"] if not first else []), *(f"{n}\n" for n in range(first, stop))])
+    return io.Csv(folder / "in.csv", NUMBERS)
+
+
+def followed_rows(folder, first, stop):
+    csv_rows(folder, first, stop)
+    return io.Csv(folder / "in.csv", NUMBERS, follow=True)
+
+
+def files(folder, first, stop):
+    (folder / "in").mkdir(exist_ok=True)
+    for at in range(first, stop, 10):
+        lines(folder / "in" / f"{at:03}.jsonl", range(at, at + 10))
+    return io.Folder(folder / "in", schema=NUMBERS, settled="0 s")
+
+
+def items(folder, first, stop):
+    return io.Items([{"n": n} for n in range(stop)])
+
+
+def generated(folder, first, stop):
+    return io.Generate(lambda n: {"n": n}, NUMBERS, 1e6, count=stop)
+
+
+def rows(folder, first, stop):
+    engine.run(copying(io.Items([{"n": n} for n in range(first, stop)]), io.Sqlite(folder / "in.db", "rows")))
+    return io.Sqlite(folder / "in.db", "rows", schema=NUMBERS)
+
+
+@pytest.mark.parametrize("source", [csv_rows, followed_rows, files, items, generated, rows])
+def test_every_source_goes_on_where_it_was(tmp_path, source):
+    out, checkpoint = tmp_path / "out.jsonl", tmp_path / "kept"
+    for number in range(3):
+        flow = copying(source(tmp_path, 100 * number, 100 * (number + 1)), io.JsonLines(out))
+        until_written(flow, checkpoint, out, 100 * (number + 1))
+        checkpoint = there_and_back(flow, checkpoint, tmp_path, number)
+    assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == list(range(300))
+
+
+def until_written(flow, checkpoint, out, count):
+    """Run to the end, or until all is written, and stop."""
+    running = engine.start(flow, checkpoint=checkpoint)
+    until = time.monotonic() + PATIENCE_S
+    while not running.done.is_set() and not (out.exists() and len(out.read_text().splitlines()) >= count):
+        assert time.monotonic() < until, "not all is written"
+        time.sleep(0.01)
+    running.stop()
+    running.wait()
