@@ -53,7 +53,7 @@ _COMMANDS = {
     "status": "Show the flows of servers on this machine, and what is promised here: rates, cores, windows kept and broken.",
     "supervisor": "Keep the ledger of promised rates for this machine, until stopped; root does, in a service.",
     "checkpoint": "List the checkpoints of the engine in a folder: how far each source was read, and what each step keeps.",
-    "move": "Turn a checkpoint of the engine into one that Spark goes on from, or the other way round.",
+    "takeover": "Turn a checkpoint of the engine into one that Spark goes on from, or the other way round.",
     "doctor": "Say what is installed and works, and how to mend what does not.",
 }
 

@@ -163,7 +163,7 @@ class Checkpoint:
             if any(self.folder.glob("*.checkpoint")):
                 raise RunError(
                     f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; give a folder of "
-                    f"its own, or take it over: headwater move FLOW --from {self.folder} --to NEW"
+                    f"its own, or take it over: headwater takeover FLOW --from {self.folder} --to NEW"
                 ) from None
             if self.folder.is_dir() and any(path.name not in (LOCK, f"{_FILE}.new") for path in self.folder.iterdir()):
                 raise RunError(

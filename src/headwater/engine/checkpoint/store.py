@@ -37,7 +37,7 @@ def refuse_others(folder: Path) -> None:
     if "headwater.json" in names:
         raise RunError(
             f"checkpoint {folder} is one of Spark's, which the engine cannot go on from; "
-            f"give a folder of its own, or take it over: headwater move FLOW --from {folder} --to NEW"
+            f"give a folder of its own, or take it over: headwater takeover FLOW --from {folder} --to NEW"
         )
     if set(names) - {"lock", "sinks", "sources"}:
         raise RunError(f"{folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")

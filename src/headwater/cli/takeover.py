@@ -1,4 +1,4 @@
-"""`headwater move`."""
+"""`headwater takeover`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.cli.screen import console, print_json, progress
 from headwater.deploy.takeover import Runner, Takeover, take_over
 
 
-def move(
+def takeover(
     flow: FLOW,
     origin: Annotated[
         Path, typer.Option("--from", help="the checkpoint that a run was stopped with; it stays as it is")

@@ -1,4 +1,4 @@
-"""`headwater move`: a checkpoint goes to the other runner, on the command line."""
+"""`headwater takeover`: a checkpoint goes to the other runner, on the command line."""
 
 import json
 
@@ -30,11 +30,11 @@ def test_there_and_back(typed, tmp_path):
     (tmp_path / "flow.py").write_text(FLOW)
     more(tmp_path, 10)
     assert typed("run", "flow.py", "--checkpoint", "first")[0] == 0
-    code, out, _ = typed("move", "flow.py", "--from", "first", "--to", "second")
+    code, out, _ = typed("takeover", "flow.py", "--from", "first", "--to", "second")
     assert code == 0
     assert "step count keeps" in out
     assert f"go on with: headwater run flow.py --on spark --checkpoint {tmp_path / 'second'}" in out
-    code, out, _ = typed("move", "flow.py", "--from", "second", "--to", "third", "--json")
+    code, out, _ = typed("takeover", "flow.py", "--from", "second", "--to", "third", "--json")
     assert code == 0
     told = json.loads(out)
     assert (told["flow"], told["on"], told["positions"]["read"][1]) == ("counts", "engine", 10)
@@ -55,14 +55,14 @@ def test_what_the_run_was_given_is_given_again(typed, tmp_path):
     (tmp_path / "in.jsonl").rename(tmp_path / "other.jsonl")
     given = ["--input", "other.jsonl", "--output", "outs"]
     assert typed("run", "flow.py", "--checkpoint", "first", *given)[0] == 0
-    code, _, said = typed("move", "flow.py", "--from", "first", "--to", "second")
+    code, _, said = typed("takeover", "flow.py", "--from", "first", "--to", "second")
     assert code == 2
     assert "source 'read' is another: it read JsonLines" in said
-    assert typed("move", "flow.py", "--from", "first", "--to", "second", *given)[0] == 0
+    assert typed("takeover", "flow.py", "--from", "first", "--to", "second", *given)[0] == 0
 
 
 def test_what_is_asked_for_wrongly_is_told(typed, tmp_path):
     (tmp_path / "flow.py").write_text(FLOW)
-    code, _, said = typed("move", "flow.py", "--from", "away", "--to", "second")
+    code, _, said = typed("takeover", "flow.py", "--from", "away", "--to", "second")
     assert code == 2
     assert "there is no checkpoint" in said
