@@ -93,6 +93,24 @@ def test_files_that_were_rotated_while_nobody_read(path, reader, rotate):
     later.close()
 
 
+def test_files_that_are_rotated_again_before_it_is_their_turn(path, reader):
+    add(path, range(50))
+    assert taken(reader, 42) == list(range(42))
+    position = json.loads(json.dumps(reader.position))
+    rename(path)
+    add(path, range(50, 70))
+    later = io.JsonLines(path, FIELDS, follow=True).open(pytest.fail, position)
+    time.sleep(0.02)  # so that the files' times tell their order
+    rename(path)  # it has read nothing yet
+    add(path, range(70, 80))
+    assert taken(later, 7) == list(range(42, 49))
+    time.sleep(0.02)
+    rename(path)  # it is at the oldest file
+    add(path, range(80, 90))
+    assert taken(later, 41) == list(range(49, 90))
+    later.close()
+
+
 def test_a_file_that_is_gone_is_told_and_reading_goes_on(path, reader, caplog):
     add(path, range(10))
     assert taken(reader, 10) == list(range(10))

@@ -6,8 +6,9 @@ import logging
 import os
 import time
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from headwater.errors import InputError
@@ -19,6 +20,15 @@ _CHUNK = 2**18
 _HEAD = 1024  #: bytes at the beginning by which a file is known, whatever it is called
 _POLL_S, _GRACE_S = 0.05, 0.3  #: between two looks; for which who writes may go on with a file that was renamed
 _PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
+_LOOKS, _LOOK_S = 200, 0.01  #: at a folder in which files are just being renamed
+
+
+class _File(NamedTuple):
+    """A file, open since its name may be another's before its turn comes, and where to read on in it."""
+
+    fd: int
+    offset: int
+    line: int
 
 
 class FollowedLines:
@@ -40,9 +50,7 @@ class FollowedLines:
         self._read_to = 0  # bytes of the current file that were read
         self._rest = b""
         self._ready: deque[bytes] = deque()
-        self._next: deque[tuple[Path, int, int]] = (
-            deque()
-        )  # files to read after the current one: from which byte and line
+        self._next: deque[_File] = deque()  # files to read after the current one
         self._rotated_s: float | None = None  # since when another file is in its place
         if position is not None:
             self._resume(_checked(position, path))
@@ -66,10 +74,10 @@ class FollowedLines:
         return lines
 
     def close(self) -> None:
-        """Close the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        """Close the file, and those that would come next."""
+        self._leave()
+        _close(self._next)
+        self._next.clear()
 
     def _fill(self) -> bool:
         """Read on; tell whether there are whole lines, or another file was begun that may have some."""
@@ -121,11 +129,11 @@ class FollowedLines:
         inode = 0 if self._is_cut() else self._inode  # what was not read of one that is cut off is in its copy
         start = self._read_to - len(self._rest)
         chain = deque(self._chain(inode, start, self.line, len(self._head), crc32(self._head)))
-        if chain and chain[0][1] == start > 0:
-            if chain[0][0].stat().st_size > self._read_to:
+        if chain and chain[0].offset == start > 0:
+            if os.fstat(chain[0].fd).st_size > self._read_to:
                 self._rest = b""  # there is more of its last line
             else:
-                chain.popleft()
+                os.close(chain.popleft().fd)
         self._next = chain
         return self._end_file()
 
@@ -139,12 +147,18 @@ class FollowedLines:
             self._ready.append(self._rest)
             self._rest = b""
             return True
-        self.close()
+        self._leave()
         return self._begin_next()
 
+    def _leave(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
     def _begin_next(self) -> bool:
-        path, offset, line = self._next.popleft() if self._next else (self._path, 0, 0)
-        self._fd = os.open(path, os.O_RDONLY)
+        if not self._next:
+            self._next.append(_File(os.open(self._path, os.O_RDONLY), 0, 0))
+        self._fd, offset, line = self._next.popleft()
         self._inode = os.fstat(self._fd).st_ino
         self._head = os.pread(self._fd, min(_HEAD, offset), 0)
         os.lseek(self._fd, offset, os.SEEK_SET)
@@ -158,32 +172,68 @@ class FollowedLines:
         except OSError as error:
             raise explained(error, self._path, "read") from error
 
-    def _chain(self, inode: int, offset: int, line: int, known: int, checksum: int) -> list[tuple[Path, int, int]]:
+    def _chain(self, inode: int, offset: int, line: int, known: int, checksum: int) -> list[_File]:
         """Return the file that was read, wherever it is now, and those after it, up to the one under the name."""
-        folder = self._path.parent
-        names = [each for each in folder.iterdir() if each.name.startswith(self._path.name) and each.is_file()]
-        found = [each for each in names if each.suffix not in _PACKED]
+        for _ in range(_LOOKS):
+            names = self._names()
+            try:
+                old, since = self._old_and_since(list(names), inode, offset, known, checksum)
+                chain = _opened(([] if old is None else [(old, offset, line)]) + [(each, 0, 0) for each in since])
+            except FileNotFoundError:  # it was renamed since
+                chain = None
+            if chain is not None and self._names() == names:
+                if old is None and (inode or known):
+                    log.warning(
+                        "%s: the file that was read up to byte %d is gone, and what was added to it after that; reading "
+                        "goes on with the one that is there",
+                        self._path,
+                        offset,
+                    )
+                return chain
+            _close(chain or ())
+            time.sleep(_LOOK_S)
+        raise InputError(f"cannot follow {self._path}: the files beside it are renamed again and again")
+
+    def _names(self) -> dict[Path, int]:
+        """Return the file and those that it was rotated to, with what tells them from others of their names."""
+        with os.scandir(self._path.parent) as entries:
+            mine = [each for each in entries if each.name.startswith(self._path.name) and each.is_file()]
+        names = {self._path.with_name(each.name): each.inode() for each in mine}
+        return {path: inode for path, inode in names.items() if path.suffix not in _PACKED}
+
+    def _old_and_since(
+        self, names: list[Path], inode: int, offset: int, known: int, checksum: int
+    ) -> tuple[Path | None, list[Path]]:
+        """Return which file is the one that was read, if any is, and those to read after it, oldest first."""
         if known:
-            same = [each for each in found if _is_same(each, offset, known, checksum)]
+            same = [each for each in names if _is_same(each, offset, known, checksum)]
         else:  # nothing of it was read
-            same = [each for each in found if each.stat().st_ino == inode]
-        now = [(self._path, 0, 0)] if self._path.exists() else []
+            same = [each for each in names if each.stat().st_ino == inode]
+        now = [self._path] if self._path in names else []
         if not same:
-            if inode or known:
-                log.warning(
-                    "%s: the file that was read up to byte %d is gone, and what was added to it after that; reading goes "
-                    "on with the one that is there",
-                    self._path,
-                    offset,
-                )
-            return now
+            return None, now
         old = min(same, key=lambda each: (each.stat().st_ino != inode, -each.stat().st_mtime_ns))
         if old == self._path:
-            return [(old, offset, line)]
+            return old, []
         since = old.stat().st_mtime_ns
-        between = [each for each in found if each not in (old, self._path) and each.stat().st_mtime_ns > since]
-        between.sort(key=lambda each: each.stat().st_mtime_ns)
-        return [(old, offset, line), *((each, 0, 0) for each in between), *now]
+        between = [each for each in names if each not in (old, self._path) and each.stat().st_mtime_ns > since]
+        return old, [*sorted(between, key=lambda each: each.stat().st_mtime_ns), *now]
+
+
+def _opened(places: Iterable[tuple[Path, int, int]]) -> list[_File]:
+    files: list[_File] = []
+    try:
+        for path, offset, line in places:
+            files.append(_File(os.open(path, os.O_RDONLY), offset, line))
+    except OSError:
+        _close(files)
+        raise
+    return files
+
+
+def _close(files: Iterable[_File]) -> None:
+    for file in files:
+        os.close(file.fd)
 
 
 def _is_same(path: Path, offset: int, known: int, checksum: int) -> bool:
