@@ -3,7 +3,9 @@ import time
 
 import pytest
 
+from headwater import engine
 from headwater.data.jit import service
+from kept_flow import flow, held
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +18,14 @@ def no_threads_before():
 
 def _hinders(thread):
     return thread is not threading.main_thread() and not service.is_compiling(thread)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory):
+    """Return what the sinks of `kept_flow` hold after a run that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    engine.run(flow(folder), workers=1)
+    found = held(folder)
+    assert len(found) == 4
+    assert all(found.values())
+    return found

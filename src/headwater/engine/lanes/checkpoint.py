@@ -190,30 +190,47 @@ class LanesCheckpointer:
         folder = Path(options.checkpoint).absolute()
         refuse_others(folder)
         refuse_moved(folder)
-        self._flow, self._lanes = flow, lanes
+        self._flow, self._lanes, self._wiring, self._options = flow, lanes, wiring, options
         self._blocks, self._outlets = wiring.taking_blocks(), wiring.outlets()
         self._spreading = wiring.spreading()
+        self._kinds = Kinds()
+        self._heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._began_s = 0.0
         self._lock = Lock(folder, "checkpoint")
         try:
             self.store = Store(folder)
-            found = self._found = self.store.latest()
-            self._then: Spreading | None = None  # None where each lane has what it had
-            if self._found is not None:
-                self._fit(self._found, allow_dropped=options.allow_dropped_state)
+            self.look()
             ledger_of(folder, "")  # names all runs with this checkpoint, before lanes could do so at once
         except BaseException:
             self._lock.release()
             raise
-        self.ledgers = Ledgers(folder, found, wiring.writers())
-        self.after = -1 if self._found is None else self._found.number
-        self._kinds, self._chain = Kinds(), Chain()
-        self._coordinator = Coordinator(lanes, self.after + 1, options.every_s, time.monotonic())
-        self._heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
-        self._ended: set[int] = set()  #: lanes that have nothing left to do
-        self._final = False  #: whether the last one has begun
-        self._began_s = 0.0
         self.made = CheckpointCounts(str(folder), None if self._found is None else self._found.number)
         self.made.restored = None if self._found is None else _waiting(self._found)
+
+    def look(self) -> None:
+        """Look for the last checkpoint, for lanes that are about to begin; none is at work."""
+        found = self._found = self.store.latest()
+        self._then: Spreading | None = None  # None where each lane has what it had
+        if found is not None:
+            self._fit(found, allow_dropped=self._options.allow_dropped_state)
+        self.ledgers = Ledgers(self.store.folder, found, self._wiring.writers())
+        self.after = -1 if self._found is None else self._found.number
+        self._chain = Chain()
+        self._kinds.put(-1, whole=True)
+        self._coordinator = Coordinator(self._lanes, self.after + 1, self._options.every_s, time.monotonic())
+        self._ended: set[int] = set()  #: lanes that have nothing left to do
+        self._final = False  #: whether the last one has begun
+
+    def look_again(self) -> None:
+        """Look for the last checkpoint, from which lanes start again within a run."""
+        while not self._heard.empty():
+            self._heard.get()
+        self.look()
+        self.made.restored = {} if self._found is None else _waiting(self._found)
+
+    def forget(self) -> None:
+        """Let go of what was found, once lanes have it."""
+        self._found = None
 
     def _fit(self, found: Checkpoint, *, allow_dropped: bool) -> None:
         try:
@@ -252,16 +269,16 @@ class LanesCheckpointer:
     def begin(self, tell: Callable[[Word, int], None], fail: Callable[[RunError], None]) -> None:
         """Take up the work, once all lanes run; `tell` tells all of them, `fail` ends the run."""
         self._tell, self._fail = tell, fail
-        self._found = None  # lanes have it
+        self.forget()
 
     def hear(self, lane: int, said: dict[str, Any]) -> None:
         """Take what a lane says of a checkpoint, from any thread."""
         self._heard.put((lane, said))
 
-    def loop(self, stopping: Callable[[], bool], done: threading.Event) -> None:
-        """Make checkpoints until the run is over, the last one when it is stopping."""
+    def loop(self, stopping: Callable[[], bool], over: threading.Event) -> None:
+        """Make checkpoints until these lanes are over, the last one when the run is stopping."""
         try:
-            while not done.is_set():
+            while not over.is_set():
                 self._step(stopping)
         except RunError as error:
             self._fail(error)

@@ -7,13 +7,16 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, cast
 
+from headwater import errors
+from headwater.data.jit import service
 from headwater.engine.lanes.lane import LaneRun
-from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire
+from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire, unpack
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import HeadwaterError, RunError
 
@@ -22,24 +25,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_COMPILE_S = 60.0  #: how long to wait for kernels that are being compiled before lanes go on without them
 SAMPLE, STOP, ABORT = b"sample", b"stop", b"abort"  #: what a lane may be told
 
 
-class Child:
-    """The lane as the process that forked it sees it: what it was last heard to say, and whether it lives."""
+class DiedError(RunError):
+    """A lane ended before it had started: somebody killed it, or it broke."""
 
-    def __init__(self, lane: int, make: Callable[[], LaneRun], others: list[Child]) -> None:
-        """Fork; `others` are those forked before, whose connections the new process does not keep."""
-        self.lane = lane
-        self.connection, theirs = Pipe()
+
+class Child:
+    """The lane as the process that runs lane 0 sees it: what it was last heard to say, and whether it lives."""
+
+    def __init__(self, lane: int, pid: int, connection: Connection, wait_for: Callable[[int], int]) -> None:
+        """`wait_for` waits for the end of a process, and returns its exit status."""
+        self.lane, self.pid, self.connection, self._wait_for = lane, pid, connection, wait_for
         self.ended = False  #: it has said its last word, or is gone
         self._telling = threading.Lock()
-        self.pid = os.fork()
-        if not self.pid:
-            for other in (*others, self):
-                other.connection.close()
-            _live(theirs, make)
-        theirs.close()
+
+    def check_started(self) -> None:
+        """Wait until it has started; raise what it has to say against it."""
+        try:
+            said = unpack(self.connection.recv_bytes())
+        except (EOFError, ConnectionError):
+            raise DiedError(f"{self} ended before it had started") from None
+        if "refused" in said:
+            name, text = said["refused"]
+            kind = getattr(errors, name, RunError)
+            raise kind(text)
 
     def tell(self, what: bytes) -> None:
         """Tell it something; one that is gone hears nothing."""
@@ -48,9 +60,9 @@ class Child:
 
     def reap(self) -> int:
         """Wait for the process, which is at its end, and return its exit status: below 0 the signal that killed it."""
-        self.connection.close()
-        _, status = os.waitpid(self.pid, 0)
-        return os.waitstatus_to_exitcode(status)
+        with self._telling:  # lest somebody tell it to whatever gets its descriptor next
+            self.connection.close()
+        return self._wait_for(self.pid)
 
     def kill(self) -> None:
         """End it at once."""
@@ -61,7 +73,38 @@ class Child:
         return f"lane {self.lane} (process {self.pid})"
 
 
-def _live(connection: Connection, make: Callable[[], LaneRun]) -> None:
+def check_that_it_can_fork() -> None:
+    """Wait for the compiler, and refuse to fork beside threads: what they hold at that moment stays held for ever."""
+    until = time.monotonic() + _COMPILE_S
+    while service.waiting() and time.monotonic() < until:
+        time.sleep(0.01)
+    known = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
+    others = [thread.name for thread in threading.enumerate() if thread not in known]
+    if others:
+        raise RunError(
+            f"lanes are forked, which is not safe beside other threads, and this process has {len(others)}: "
+            f"{', '.join(others[:5])}; start the run before them, or without lanes"
+        )
+
+
+def forked(lane: int, make: Callable[[], LaneRun], others: list[Child]) -> Child:
+    """Fork a lane from this process; `others` are those forked before, whose connections the new one does not keep."""
+    ours, theirs = Pipe()
+    pid = os.fork()
+    if not pid:
+        for connection in (*(other.connection for other in others), ours):
+            connection.close()
+        live(theirs, make)
+    theirs.close()
+    return Child(lane, pid, ours, _waited_for)
+
+
+def _waited_for(pid: int) -> int:
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def live(connection: Connection, make: Callable[[], LaneRun]) -> None:
     """Run a lane from fork to exit; never returns to what the forked process was doing."""
     status = 1
     try:

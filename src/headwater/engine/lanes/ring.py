@@ -74,6 +74,10 @@ class Bell:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._fd)
 
+    def reset(self) -> None:
+        """Forget that it rang."""
+        self.wait(0)
+
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self._fd)
@@ -97,6 +101,9 @@ class Path(Protocol):
     def waiting(self) -> int:
         """Return how many records are on their way."""
 
+    def reset(self) -> None:
+        """Be empty, once neither side is at work."""
+
 
 class Ring:
     """A path between two processes; made before they part."""
@@ -107,6 +114,11 @@ class Ring:
         shared = mmap.mmap(-1, _COUNTERS + capacity)  # pages are had when they are first written
         self._counters = np.frombuffer(shared, np.int64, _COUNTERS // 8)
         self._bytes = np.frombuffer(shared, np.uint8, capacity, _COUNTERS)
+        self.reset()
+
+    def reset(self) -> None:
+        """Be empty, once neither side is at work."""
+        self._counters[:] = 0
         self._left: Array | None = None  #: what is still to be written of a message
         self._header: tuple[int, int, int, int, int] | None = None  #: of the message that is being read
         self._frame = np.empty(0, np.uint8)
@@ -209,6 +221,10 @@ class Shortcut:
 
     def __init__(self, data: Bell, room: Bell, capacity: int = CAPACITY) -> None:
         self._data, self._room, self._capacity = data, room, capacity
+        self.reset()
+
+    def reset(self) -> None:
+        """Be empty, once nobody is at work."""
         self._messages: deque[Message] = deque()
         self._in = self._out = 0  #: bytes
 

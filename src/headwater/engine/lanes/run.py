@@ -10,35 +10,34 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater import errors
-from headwater.data.jit import service
-from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child
+from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.layout import Layout
 from headwater.engine.lanes.merged import merged_sample
+from headwater.engine.lanes.nursery import Nursery
+from headwater.engine.lanes.restarts import WITHIN_S, Restarts
 from headwater.engine.lanes.wire import sample_from_wire, unpack
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.engine.warm import load_kernels
-from headwater.errors import RunError
+from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.run import outcome
 
 if TYPE_CHECKING:
-    from headwater.engine.lanes.checkpoint import LaneCheckpointer, LanesCheckpointer, Word
+    from headwater.engine.lanes.checkpoint import LanesCheckpointer, Word
 
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 1.0  #: how long a lane may take to say how it is before it is reported as it was
-_COMPILE_S = 60.0  #: how long to wait for kernels that are being compiled before lanes go on without them
 _EXAMPLES = 5
 
 
@@ -53,7 +52,13 @@ class LanesRun:
         # what is spilled would come after the number of its block; and a checkpoint knows one position of a source
         self._wiring = Wiring(layout, lanes, share=options.when_full != "spill" and options.checkpoint is None)
         self._keeper: LanesCheckpointer | None = None
+        self._nursery: Nursery | None = (
+            None  #: forks lanes that may have to start again; who keeps no checkpoint forks once
+        )
+        self._restarts = Restarts()
+        self._starting_again = False
         self._threads: list[threading.Thread] = []
+        self._with_lanes: list[threading.Thread] = []  #: which are there as long as the lanes of one beginning
         self.stopping = threading.Event()
         self.done = threading.Event()
         self.error: RunError | None = None
@@ -73,7 +78,7 @@ class LanesRun:
     def start(self) -> Self:
         """Fork the lanes and start them all; what one of them cannot open is an error here."""
         load_kernels(ExecutionGraph.of(self.flow))
-        _check_that_it_can_fork()
+        check_that_it_can_fork()
         if self.options.checkpoint is not None:
             from headwater.engine.lanes.checkpoint import LanesCheckpointer
 
@@ -84,42 +89,76 @@ class LanesRun:
         gc.collect()
         gc.freeze()  # what is there already is shared by all lanes, as long as nobody touches it
         try:
-            for lane in range(1, self.lanes):
-                make = partial(LaneRun, self._wiring.part(lane), self.options, self._keeping(lane))
-                self._children.append(Child(lane, make, self._children))
+            if self._keeper is not None:
+                self._nursery = Nursery(self._live, self._keeper.forget)
+            self._fork(again=False)
         finally:
             gc.unfreeze()
         self._began_ns = time.perf_counter_ns()
-        own: LaneRun | None = None
         try:
-            first = LaneRun(self._wiring.part(0), self.options, self._keeping(0))
-            if first.checkpointer is not None and self._keeper is not None:
-                first.checkpointer.say = partial(self._keeper.hear, 0)
-            own = self._own = first.start()  # while the others start too
-            for child in self._children:
-                _check_started(child)
+            self._begin(self.options)
         except BaseException:
-            if own is not None:
-                own.abort()
-            for child in self._children:
-                child.kill()
-                child.reap()
-            if own is not None:
-                with suppress(RunError):
-                    own.wait()
             self._close()
             raise
-        tasks = {"lane 0": self._wait_for_own, "lanes": self._listen, "sample": self._sample_often}
-        if self._keeper is not None:
-            self._keeper.begin(self._tell_of_checkpoint, self._fail)
-            tasks["checkpoint"] = partial(self._keeper.loop, self._is_stopping, self.done)
+        self._watch_over_lanes()
+        tasks = {"lanes": self._listen, "sample": self._sample_often}
         self._threads = [threading.Thread(target=task, name=name, daemon=True) for name, task in tasks.items()]
         for thread in self._threads:
             thread.start()
         return self
 
-    def _keeping(self, lane: int) -> Callable[[ExecutionGraph], LaneCheckpointer] | None:
-        return None if self._keeper is None else partial(self._keeper.of_lane, lane)
+    def _fork(self, *, again: bool) -> None:
+        for lane in range(1, self.lanes):
+            if self._nursery is None:
+                make = partial(LaneRun, self._wiring.part(lane), self.options)
+                self._children.append(forked(lane, make, self._children))
+            else:
+                pid, connection = self._nursery.fork(lane, again=again)
+                self._children.append(Child(lane, pid, connection, self._nursery.reap))
+
+    def _live(self, lane: int, again: bool, connection: Connection) -> None:
+        """Run a lane in a process that was just forked for it."""
+
+        def make() -> LaneRun:
+            assert self._keeper is not None
+            if again:
+                self._keeper.look_again()
+            return LaneRun(self._wiring.part(lane), self.options, partial(self._keeper.of_lane, lane))
+
+        live(connection, make)
+
+    def _begin(self, options: Options) -> None:
+        """Start lane 0, while the others start too; what one of them has to say against it is an error here."""
+        own: LaneRun | None = None
+        keeper = self._keeper
+        try:
+            first = LaneRun(self._wiring.part(0), options, None if keeper is None else partial(keeper.of_lane, 0))
+            if first.checkpointer is not None and keeper is not None:
+                first.checkpointer.say = partial(keeper.hear, 0)
+            own = self._own = first.start()
+            for child in self._children:
+                child.check_started()
+        except BaseException:
+            if own is not None:
+                own.abort()
+            self._end_children()
+            if own is not None:
+                with suppress(RunError):
+                    own.wait()
+            raise
+        if keeper is not None and self._nursery is not None:
+            self._nursery.forget()
+            keeper.begin(self._tell_of_checkpoint, self._fail)
+
+    def _watch_over_lanes(self) -> None:
+        """Start the threads that are there as long as these lanes are."""
+        self._over = threading.Event()
+        tasks = {"lane 0": partial(self._wait_for_own, self._own)}
+        if self._keeper is not None:
+            tasks["checkpoint"] = partial(self._keeper.loop, self._is_stopping, self._over)
+        self._with_lanes = [threading.Thread(target=task, name=name, daemon=True) for name, task in tasks.items()]
+        for thread in self._with_lanes:
+            thread.start()
 
     def _is_stopping(self) -> bool:
         return self.stopping.is_set() or self._own.stopping.is_set()  # which stops by itself when its time is up
@@ -131,6 +170,8 @@ class LanesRun:
 
     def _close(self) -> None:
         self._wiring.close()
+        if self._nursery is not None:
+            self._nursery.close()  # it has the lock of the checkpoint open too
         if self._keeper is not None:
             self._keeper.close()
 
@@ -152,7 +193,7 @@ class LanesRun:
         """Wait for the end of all lanes and return the report of all of them; None when the time was up first."""
         if not self.done.wait(timeout_s):
             return None
-        for thread in self._threads:  # beside any that lives on, nobody could start lanes anew
+        for thread in (*self._threads, *self._with_lanes):  # beside any that lives on, nobody could start lanes anew
             thread.join()
         return outcome(self.report(), self.error)
 
@@ -168,12 +209,13 @@ class LanesRun:
 
     # -- the lanes ----------------------------------------------------------------------------------------------------
 
-    def _wait_for_own(self) -> None:
+    def _wait_for_own(self, own: LaneRun) -> None:
         try:
-            report = self._own.wait()
+            report = own.wait()
         except RunError as error:
             report = error.report
-            self._fail(error)
+            if not self._starting_again:
+                self._fail(error)
         with self._news:
             self._own_report = report
             self._ended_ns = time.perf_counter_ns()
@@ -196,6 +238,8 @@ class LanesRun:
             for connection in wait(list(living), 0.2):
                 assert isinstance(connection, Connection)
                 child = living[connection]
+                if child.ended:  # meanwhile, with all others
+                    continue
                 try:
                     self._heard(child, unpack(connection.recv_bytes()))
                 except (EOFError, OSError):
@@ -221,8 +265,14 @@ class LanesRun:
                 self._fail(RunError(text, step=step))
 
     def _gone(self, child: Child, status: int) -> None:
-        """Take note that a lane has died without a last word: what it had is lost, so the run cannot go on."""
+        """Take note that a lane has died without a last word: what it had is lost, unless a checkpoint has it."""
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        if self._keeper is not None and self.error is None and self._aborted_s is None:
+            pause_s = self._restarts.pause_s(time.monotonic())
+            if pause_s is not None:
+                self._start_again(child, how, pause_s)
+                return
+            how += f", after lanes had started again {self._restarts.most} times within {WITHIN_S:g} s"
         last = self._said.get(child.lane)
         left = sum(step.left for step in last.steps.values()) if last is not None else 0
         self._lost.append(child.lane)
@@ -235,6 +285,74 @@ class LanesRun:
                 f"{child} {how}; what it had in hand is lost ({left:,} records when it was last heard of), so the run ends"
             )
         )
+
+    def _start_again(self, dead: Child, how: str, pause_s: float | None) -> None:
+        """Start all lanes again from the last checkpoint, since one has died."""
+        log.warning("%s %s; all lanes start again from the last checkpoint, in %.1f s", dead, how, pause_s)
+        stopping, self._starting_again = self._is_stopping(), True
+        dead.ended = True
+        try:
+            while pause_s is not None and not self._begins_again(pause_s):
+                pause_s = self._restarts.pause_s(time.monotonic())
+            if pause_s is None:
+                raise RunError(f"they died as they did, {self._restarts.most} times within {WITHIN_S:g} s")
+        except Exception as error:
+            said = error if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
+            self.error = self.error or RunError(f"{dead} {how}, and lanes could not start again: {said}")
+            self._lost.append(dead.lane)
+        with self._news:
+            self._starting_again = False
+            self._end_if_all_have()
+        if self._aborted_s is not None:  # while nobody could hear of it
+            self.abort()
+        elif stopping or self.stopping.is_set():
+            self.stop()
+
+    def _begins_again(self, pause_s: float) -> bool:
+        """End what is left of the lanes, and start them again after a pause; return whether none of them died meanwhile."""
+        self._end_lanes()
+        time.sleep(pause_s)
+        try:
+            self._begin_again()
+        except DiedError as error:
+            log.warning("lanes start once more: %s", error)
+            return False
+        return True
+
+    def _end_lanes(self) -> None:
+        """End all lanes that are left, with what they have in hand: none of it is in the checkpoint."""
+        self._over.set()
+        for thread in self._with_lanes:
+            if thread.name == "checkpoint":  # one that is being written may yet be complete
+                thread.join()
+        self._end_children()
+        self._own.abort()
+        for thread in self._with_lanes:
+            thread.join()
+        if self._own.error is not None:
+            raise self._own.error
+
+    def _end_children(self) -> None:
+        for child in self._children:
+            if not child.ended:
+                child.ended = True
+                child.kill()
+                child.reap()
+
+    def _begin_again(self) -> None:
+        assert self._keeper is not None
+        left_s, gone_s = self.options.seconds, (time.perf_counter_ns() - self._began_ns) / 1e9
+        with self._news:
+            self._children = []
+            for known in (self._said, self._kept, self._reports):
+                known.clear()
+        self._wiring.reset()
+        self._keeper.look_again()
+        self._fork(again=True)
+        self._begin(replace(self.options, seconds=None if left_s is None else max(0.001, left_s - gone_s)))
+        with self._news:
+            self._own_report = None
+        self._watch_over_lanes()
 
     def _leave_behind(self, living: Any) -> None:
         """End lanes that do not come back after an abort."""
@@ -259,9 +377,12 @@ class LanesRun:
             self._end_if_all_have()
 
     def _end_if_all_have(self) -> None:
-        if self._own_report is not None and all(child.ended for child in self._children) and not self.done.is_set():
+        if self._starting_again or self._own_report is None or self.done.is_set():
+            return
+        if all(child.ended for child in self._children):
             self._last = self._merged()
             self._close()
+            self._over.set()
             self.done.set()
 
     # -- measurements -------------------------------------------------------------------------------------------------
@@ -337,33 +458,8 @@ class LanesRun:
 
     def _extra(self, own: Report) -> dict[str, Any]:
         kept = {} if self._keeper is None else {"checkpoints": self._keeper.to_json()}
-        return {**own.extra, **kept, "lanes": self.lanes, **({"lanes_lost": self._lost} if self._lost else {})}
-
-
-def _check_that_it_can_fork() -> None:
-    """Wait for the compiler, and refuse to fork beside threads: what they hold at that moment stays held for ever."""
-    until = time.monotonic() + _COMPILE_S
-    while service.waiting() and time.monotonic() < until:
-        time.sleep(0.01)
-    known = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
-    others = [thread.name for thread in threading.enumerate() if thread not in known]
-    if others:
-        raise RunError(
-            f"lanes are forked, which is not safe beside other threads, and this process has {len(others)}: "
-            f"{', '.join(others[:5])}; start the run before them, or without lanes"
-        )
-
-
-def _check_started(child: Child) -> None:
-    """Wait until a lane has started; raise what it has to say against it."""
-    try:
-        said = unpack(child.connection.recv_bytes())
-    except EOFError:
-        raise RunError(f"{child} ended before it had started") from None
-    if "refused" in said:
-        name, text = said["refused"]
-        kind = getattr(errors, name, RunError)
-        raise kind(text)
+        again = {"restarts": self._restarts.count} if self._restarts.count else {}
+        return {**own.extra, **kept, "lanes": self.lanes, **again, **({"lanes_lost": self._lost} if self._lost else {})}
 
 
 def available() -> int:

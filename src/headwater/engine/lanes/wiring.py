@@ -76,6 +76,13 @@ class Crossing:
         """Return how many records are on their way between processes; within one, only that one can tell."""
         return sum(path.waiting() for path in self.paths.values() if isinstance(path, Ring))
 
+    def reset(self) -> None:
+        """Forget what is on its way, once no lane is at work."""
+        for path in self.paths.values():
+            path.reset()
+        for bell in self.bells.values():
+            bell.reset()
+
     def close(self) -> None:
         """Give back what was opened."""
         for bell in self.bells.values():
@@ -178,6 +185,11 @@ class Wiring:
             crossing.connect()
         for _, place in self._shares.values():
             place.open()
+
+    def reset(self) -> None:
+        """Forget what is on its way between lanes, once none is at work."""
+        for crossing in self.crossings:
+            crossing.reset()
 
     def close(self) -> None:
         """Give back what was opened, once no lane is at work."""

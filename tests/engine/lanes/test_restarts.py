@@ -1,0 +1,108 @@
+"""A lane that dies within a run: with a checkpoint all lanes start again from it, and nothing is lost or there twice."""
+
+import logging
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from headwater import engine
+from headwater.errors import RunError
+from kept_flow import flow, held
+
+PATIENCE_S = 60
+
+
+def until(holds, what):
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE_S} s"
+        time.sleep(0.01)
+
+
+def saved(run):
+    return run.report().extra["checkpoints"]["complete"]
+
+
+def killed(run, lane):
+    """Kill a lane once the lanes that are at work now have made a checkpoint, unless the run ends before."""
+    before = saved(run)
+    until(lambda: saved(run) > before or run.done.is_set(), "the next checkpoint")
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(run._children[lane].pid, signal.SIGKILL)
+
+
+def started_again(run, times):
+    until(lambda: run._restarts.count >= times or run.done.is_set(), "the restart")
+
+
+def test_lanes_that_are_killed_start_again_from_the_last_checkpoint(tmp_path, undisturbed, caplog):
+    chance = random.Random(1)
+    run = engine.start(flow(tmp_path, rate=3_000), lanes=3, checkpoint=tmp_path / "kept", every="20 ms")
+    for times in range(1, 6):
+        time.sleep(chance.random() * 0.1)
+        killed(run, chance.choice([0, 1]))
+        started_again(run, times)
+    report = run.wait()
+    assert held(tmp_path) == undisturbed
+    assert 1 <= report.extra["restarts"] <= 5
+    assert "lanes_lost" not in report.extra
+    assert "was killed by SIGKILL; all lanes start again from the last checkpoint" in caplog.text
+    assert not run._children or all(gone(child.pid) for child in run._children)
+    assert gone(run._nursery.pid)
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_lanes_of_which_one_dies_before_the_first_checkpoint_begin_anew(tmp_path, undisturbed):
+    run = engine.start(flow(tmp_path, rate=5_000), lanes=2, checkpoint=tmp_path / "kept", every="1 h")
+    until(lambda: run.sample().records_in > 100, "some records")
+    os.kill(run._children[0].pid, signal.SIGKILL)
+    report = run.wait()
+    assert report.extra["restarts"] == 1
+    assert held(tmp_path) == undisturbed
+
+
+def test_a_run_whose_lanes_die_too_often_ends_with_the_reason_and_the_next_goes_on(tmp_path, undisturbed):
+    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    run._restarts.most = 1
+    killed(run, 0)
+    started_again(run, 1)
+    killed(run, 0)
+    with pytest.raises(RunError, match=r"lane 1 .* was killed by SIGKILL") as told:
+        run.wait()
+    assert told.value.report.extra["lanes_lost"] == [1]
+    engine.run(flow(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
+    assert held(tmp_path) == undisturbed
+
+
+def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undisturbed, caplog):
+    caplog.set_level(logging.WARNING)
+    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    killed(run, 0)
+    until(lambda: "start again" in caplog.text, "the restart")
+    run.stop()
+    report = run.wait()
+    assert report.extra["restarts"] == 1
+    engine.run(flow(tmp_path), lanes=3, checkpoint=tmp_path / "kept")
+    assert held(tmp_path) == undisturbed
+
+
+def test_a_run_that_is_aborted_while_its_lanes_start_again_ends(tmp_path, undisturbed, caplog):
+    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    killed(run, 0)
+    until(lambda: "start again" in caplog.text, "the restart")
+    run.abort()
+    with suppress(RunError):
+        run.wait()
+    engine.run(flow(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
+    assert held(tmp_path) == undisturbed
