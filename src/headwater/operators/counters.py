@@ -16,7 +16,8 @@ from headwater.operators.queue import QueueEntry
 class Latencies:
     """How old records were when a sink took them: since they were created, and since their source emitted them.
 
-    Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands.
+    Stamps are kept and counted many at a time: putting a few into a histogram costs as much as putting in thousands. But no
+    more than that: while a million are counted, all records behind them wait.
     Where batches come faster than any person needs to know, every sixteenth one stands for the others. Whoever asks may do
     so from another thread than the one that writes.
     """
@@ -24,8 +25,11 @@ class Latencies:
     def __init__(self) -> None:
         self._created, self._emitted = Histogram(), Histogram()
         self._pending: list[tuple[int, Array]] = []
+        self.pending = 0  #: stamps that are not counted yet
         self._batches = 0
         self._every = 1
+        self._looked = 0  #: batches that were looked at since it was last decided how many are
+        self._decided_ns = now_ns()
         self._counting = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -42,11 +46,16 @@ class Latencies:
         if self._batches % self._every:
             return
         with self._counting:
-            self._pending.append((now_ns(), stamps))
-            if len(self._pending) >= 128:
-                fast = self._pending[-1][0] - self._pending[0][0] < 128 * self._every * _RARELY_NS
+            now = now_ns()
+            self._pending.append((now, stamps))
+            self.pending += len(stamps)
+            self._looked += 1
+            if self._looked == _LOOKS:
+                fast = now - self._decided_ns < _LOOKS * self._every * _RARELY_NS
                 self._count()
-                self._every = 16 if fast else 1
+                self._every, self._looked, self._decided_ns = 16 if fast else 1, 0, now
+            elif self.pending >= _ENOUGH:
+                self._count()
 
     def histograms(self) -> tuple[Histogram, Histogram]:
         """Return the latencies since creation and since emission, all counted."""
@@ -60,12 +69,17 @@ class Latencies:
         stamps = np.concatenate([stamps for _, stamps in self._pending])
         arrived = np.repeat([at for at, _ in self._pending], [len(stamps) for _, stamps in self._pending])
         self._pending.clear()
+        self.pending = 0
         ages = np.subtract(arrived, stamps.T, order="C")
         add_rows([self._created, self._emitted], ages, times=self._every)
 
 
-#: A sink that is given batches more often than this is sampled.
+#: A sink that is given batches more often than this is sampled; that is decided by so many of them.
 _RARELY_NS = 200_000
+_LOOKS = 128
+#: Stamps that are counted together: what that takes fits a processor's own memory. A million take five times as long each,
+#: and tens of milliseconds in all.
+_ENOUGH = 2**14
 
 
 class Counters:
