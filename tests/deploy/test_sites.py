@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.token import make_token
+from ports import free_port
 from sites_of import Commands, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
@@ -226,9 +226,7 @@ def test_a_flow_is_stopped_goes_on_and_is_forgotten(commands, tmp_path):
 
 def test_wrong_things_are_told(commands, tmp_path):
     plan = planned(tmp_path)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     (tmp_path / "token").write_text(commands.run("site", "token", "press hall"))  # and makes the authority
     state = StateFolder(tmp_path / ".headwater" / "deploy")
     (tmp_path / "attic").write_text(make_token(state.certificates, "attic"))

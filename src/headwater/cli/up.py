@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.sites import STATE, Coordinators
 from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 
@@ -45,7 +45,7 @@ def up(
     sites = _chosen(net, only)
     folder = StateFolder(state)
     folder.identity()
-    host, port = folder.address or (_LOOPBACK, _free_port())
+    host, port = folder.address or (_LOOPBACK, free_port(_LOOPBACK))
     folder.note_address(host, port)
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
@@ -79,12 +79,6 @@ def _chosen(path: Path, only: list[str] | None) -> list[str]:
             f"net '{net.name}' has {len(sites):,} sites, and each is a process; choose up to {_MOST} with --site"
         )
     return sites
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def _started(name: str, place: Path, port: int) -> subprocess.Popen[bytes]:

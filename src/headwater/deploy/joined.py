@@ -13,6 +13,7 @@ from headwater.deploy.bridge.outlet import Outlet
 from headwater.deploy.certificates import Identity, tls_name
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
+from headwater.deploy.ports import free_port
 from headwater.errors import InputError, RunError
 
 _ADDRESSES, _PORT = "addresses.json", "port"
@@ -69,7 +70,7 @@ class Joined:
         host, first = self._listen
         known = read_port(self._folder)
         wanted = [known] if known else []
-        wanted += range(first, min(first + _PORTS, 65536)) if first else [0]
+        wanted += range(first, min(first + _PORTS, 65536)) if first else [free_port(host), 0]
         refused: InputError | None = None
         for port in wanted:
             try:
