@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-WAIT_S = 60.0
+WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
 
 
 class Commands:

@@ -1,16 +1,42 @@
 """The coordinator and its agents as they decide, over a network that loses words, with crashes of all: by seeds."""
 
 import random
+from contextlib import suppress
 
 import msgspec
 import pytest
 
 from headwater import __version__
-from headwater.deploy.control.messages import PROTOCOL, Hello, Install, PartState, Report, Unfit, packed, unpacked
-from headwater.deploy.coordinator.machine import Coordinator, Deploy, Drop, Hand, Heard, Joined, Keep, Left, Say, Stop
-from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.control.messages import (
+    PROTOCOL,
+    Fetched,
+    Hello,
+    Install,
+    PartState,
+    Report,
+    Unfit,
+    packed,
+    unpacked,
+)
+from headwater.deploy.coordinator.machine import (
+    Begin,
+    Coordinator,
+    Cut,
+    Deploy,
+    Drop,
+    Hand,
+    Heard,
+    Joined,
+    Keep,
+    Left,
+    Recut,
+    Say,
+    Stop,
+    Undo,
+)
+from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.part import Sealed
-from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Unpack
+from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Take, Unpack
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 
@@ -123,7 +149,7 @@ class World:
         self.chance = random.Random(seed)
         self.disk = msgspec.json.encode(Kept())
         self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
-        self.heard = {}
+        self.heard, self.cuts = {}, []
         self.start()
         self.agents = {name: Agent({}) for name in self.parts}
         self.lines = {}  # site → words on their way to it, while it is connected
@@ -136,7 +162,9 @@ class World:
             if isinstance(command, Keep):
                 self.disk = msgspec.json.encode(self.machine.kept)
             elif isinstance(command, Hand):
-                self.say(command.site, Install("tanks-1", SEALED))
+                self.say(command.site, Install(command.deployed.id, SEALED, dict(command.checkpoint), command.after))
+            elif isinstance(command, Cut):
+                self.cuts.append(Recut(command.deployed.moving.id, {}))
             else:
                 self.say(command.site, command.message)
 
@@ -171,9 +199,17 @@ class World:
             case Unpack(id):
                 self.parts[site][id] = False
                 self.agents[site].has(id)
+            case Take(id):
+                assert not self.parts[site][id], "taken while it runs"
+                if site in self.lines:
+                    self.handle(Heard(site, Fetched(id, {})))
             case Start(id):
-                assert all(id in has for has in self.parts.values()), "started before all had their part"
+                deployed = self.machine.kept.deployed
+                if id == deployed.id:
+                    assert all(id in self.parts[each] for each in deployed.needed), "started before all had their part"
                 self.parts[site][id] = True
+                at_work = {each for has in self.parts.values() for each, runs in has.items() if runs}
+                assert at_work == {id}, "runs in two forms"
             case StopPart(id):
                 self.parts[site][id] = False
             case Remove(id):
@@ -185,16 +221,27 @@ class World:
         self.cut(site)
         self.agents[site] = Agent(self.parts[site])
 
+    def cut_anew(self, site):
+        if self.cuts:
+            self.handle(self.cuts.pop(0))
+
     def crash_coordinator(self):
         self.lines.clear()
+        self.cuts.clear()
         self.start()
 
     def step(self, *, faults):
         site = self.chance.choice(list(self.parts))
-        acts = [self.connect, self.report, self.report, self.deliver, self.deliver]
+        acts = [self.connect, self.report, self.report, self.deliver, self.deliver, self.cut_anew]
         if faults and self.chance.random() < 0.2:
             acts = [self.cut, self.crash_agent, lambda site: self.crash_coordinator()]
         self.chance.choice(acts)(site)
+
+    def running(self):
+        """Return the form in which all sites that should run one do."""
+        needed = self.machine.kept.deployed.needed
+        found = {tuple(id for id, runs in self.parts[site].items() if runs) for site in needed}
+        return next(iter(found))[0] if len(found) == 1 and next(iter(found)) else None
 
     def settle(self, met):
         for _ in range(3000):
@@ -220,3 +267,45 @@ def test_whatever_crashes_all_run_in_the_end_and_all_stop_in_the_end(seed):
     for _ in range(100):
         world.step(faults=True)
     assert world.settle(lambda: not any(world.parts.values()))
+
+
+def move(number, chance):
+    sites = {"levels": "barn", "means": chance.choice(["barn", "cloud", "office"]), "archive": "office"}
+    return Move(id=f"tanks-{number}", sites=sites, joined=[], listens=[])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
+    world = World(seed)
+    world.handle(Deploy(deployed()))
+    assert world.settle(lambda: world.running() == "tanks-1")
+    for number in range(2, 6):
+        with suppress(RunError):  # a site is away, or the last move is not over
+            world.handle(Begin(move(number, world.chance)))
+        for _ in range(world.chance.randrange(120)):
+            world.step(faults=True)
+        if world.chance.random() < 0.3 and world.machine.kept.deployed.moving is not None:
+            world.handle(Undo(world.machine.kept.deployed.moving.id, "it took too long"))
+    assert world.settle(lambda: world.running() == world.machine.kept.deployed.id)
+    final = world.machine.kept.deployed
+    assert final.moving is None
+    assert world.settle(lambda: all(set(has) <= {final.id} for has in world.parts.values()))
+    assert {site for site, has in world.parts.items() if has} == set(final.needed)
+
+
+def test_a_part_that_a_site_does_not_take_ends_the_move_and_the_flow_goes_on():
+    world = World(0)
+    world.handle(Deploy(deployed()))
+    assert world.settle(lambda: world.running() == "tanks-1")
+    assert world.settle(lambda: set(world.lines) == set(world.parts))
+    world.handle(Begin(move(2, world.chance)))
+    assert world.settle(lambda: not any(True in has.values() for has in world.parts.values()))
+    world.handle(Heard("barn", Unfit("tanks-2", "its disk is full")))
+    assert world.machine.undone == "site 'barn': its disk is full"
+    assert world.settle(lambda: world.running() == "tanks-1")
+
+
+def test_a_move_needs_all_its_sites():
+    machine = Coordinator(Kept(deployed=deployed(phase="running")))
+    with pytest.raises(RunError, match="sites 'barn', 'cloud', 'office' are not here"):
+        machine.handle(Begin(move(2, random.Random(0))))

@@ -47,6 +47,8 @@ _COMMANDS = {
     "deploy": (
         "Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends."
     ),
+    "move": "Move steps of the flow that is deployed to another site, with their state; nothing is lost or comes twice.",
+    "drain": "Move every step of a site elsewhere, but for sources and sinks, which stay; see `headwater move`.",
     "stop": (
         "Stop the flow that is deployed at sites, each part with a checkpoint; `headwater deploy` goes on from there."
     ),

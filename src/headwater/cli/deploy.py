@@ -15,6 +15,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.address import address_of
 from headwater.cli.locate import find_flow
+from headwater.cli.part import flow_deployed
 from headwater.cli.rewire import rewired
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
@@ -112,7 +113,7 @@ def planned(path: Path, given: dict[str, Any]) -> Deployed:
 
 
 async def _held(folder: StateFolder, wanted: Deployed | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
-    server = Server(folder)
+    server = Server(folder, flow_deployed)
     try:
         _take(server, wanted)
         await server.open(*at)
@@ -123,7 +124,7 @@ async def _held(folder: StateFolder, wanted: Deployed | None, at: tuple[str, int
         try:
             await _begun(server, left, within_s)
             await _over(server, left)
-            return server.coordinator.describe()
+            return server.describe()
         finally:
             await server.close()
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
+from headwater.deploy.coordinator.state import Deployed
 from headwater.deploy.cut import Cut
 from headwater.deploy.joined import Joined
 from headwater.deploy.part import Part, file_of, read_part
@@ -21,6 +22,14 @@ def flow_of(file: str) -> Flow:
     part = read_part(folder, site.name, identity.authority)
     whole = whole_flow(part, folder)
     return Cut(whole, part.sites).part(part.site, Joined(part, folder, identity, site.listen))
+
+
+def flow_deployed(deployed: Deployed, folder: Path) -> Flow:
+    """Return a flow that is deployed, imported from files that are written into a folder."""
+    for path, content in deployed.files.items():
+        file_of(folder, path).parent.mkdir(parents=True, exist_ok=True)
+        file_of(folder, path).write_bytes(content)
+    return whole_flow(deployed.part(deployed.needed[0]), folder)
 
 
 def whole_flow(part: Part, folder: Path) -> Flow:

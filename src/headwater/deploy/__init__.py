@@ -5,6 +5,7 @@ bridge/         how a stream crosses: `memory` within a process, `outlet` and `i
 certificates    who may talk to whom: an authority of one's own, and mutual TLS; `token` admits a site by name
 part            what one site runs, as it travels there: source files and a description (`bundle`), signed
 joined          the ends of a part's bridges, in its own process
+recut           a flow cut anew while it stands still: checkpoints of old parts → of new ones (`luggage` is what travels)
 control/        what sites and the coordinator say to each other
 site/           the agent of a site: runs its part, and goes on by itself
 coordinator/    hands each site its part, and knows how all of them fare

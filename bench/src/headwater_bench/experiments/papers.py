@@ -86,7 +86,7 @@ EXHIBITS = (
         "edgewise",
         "figure 12",
         "PRED on 1, 2, 4 and 8 machines",
-        note="a flow over several machines: site agents and `headwater deploy`",
+        note="an experiment over several machines: `headwater deploy` runs a flow there",
     ),
     _words("storm-rts", "figure 1", "a worker-based engine"),
     Exhibit(
@@ -139,7 +139,7 @@ EXHIBITS = (
         "storm-rts",
         "figure 12",
         "workflows that move between sites as costs change",
-        note="running steps that move between sites: `headwater move` and policies",
+        note="policies that move steps between sites by themselves, as `headwater move` does when told",
     ),
     _words("aels", "table 1", "related work"),
     _words("aels", "table 2", "symbols"),

@@ -69,10 +69,25 @@ class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
 
 
 class Install(msgspec.Struct, frozen=True, tag="install"):
-    """A part to be kept, not to be started yet."""
+    """A part to be kept, not to be started yet; one of a flow that was cut anew goes on from a checkpoint."""
 
     id: str
     sealed: Sealed
+    checkpoint: dict[str, bytes] = {}
+    after: str = ""  #: the part before it, whose sources and sinks it takes over
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """The coordinator wants the checkpoint of a part that has stopped."""
+
+    id: str
+
+
+class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
+    """The checkpoint of a part, and the logs of its bridges."""
+
+    id: str
+    files: dict[str, bytes]
 
 
 class Want(msgspec.Struct, frozen=True, tag="want"):
@@ -97,7 +112,9 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A question, or a wish, of whoever has the coordinator's own certificate."""
 
-    what: Literal["status", "stop", "forget"]
+    what: Literal["status", "stop", "forget", "move", "drain", "undo"]
+    steps: list[str] = []  #: that are to move; the site that is to be drained
+    site: str = ""  #: where to
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -107,7 +124,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     why: str | None = None
 
 
-Message = Hello | Report | Unfit | Welcome | Refuse | Install | Want | Forget | Ping | Ask | Answer
+Message = Hello | Report | Unfit | Welcome | Refuse | Install | Fetch | Fetched | Want | Forget | Ping | Ask | Answer
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

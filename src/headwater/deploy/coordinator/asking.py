@@ -20,12 +20,12 @@ class NobodyError(RunError):
     """No coordinator runs with a state folder."""
 
 
-def ask(folder: StateFolder, what: Literal["status", "stop", "forget"]) -> dict[str, Any]:
+def ask(folder: StateFolder, what: Ask | Literal["status", "stop", "forget"]) -> dict[str, Any]:
     """Return what a coordinator says; RunError with its reason where it says no, NobodyError where there is none."""
     address = folder.address
     if address is None:
         raise NobodyError(f"no coordinator has run with the state folder {folder.path}; headwater deploy starts one")
-    return asyncio.run(_ask(folder, address, Ask(what)))
+    return asyncio.run(_ask(folder, address, what if isinstance(what, Ask) else Ask(what)))
 
 
 async def _ask(folder: StateFolder, address: tuple[str, int], question: Ask) -> dict[str, Any]:

@@ -6,14 +6,26 @@ site that comes back is told the same again. Whatever is lost on the way, each i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.control.messages import PROTOCOL, Forget, Hello, Message, PartState, Report, Unfit, Want
-from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.control.messages import (
+    PROTOCOL,
+    Fetch,
+    Fetched,
+    Forget,
+    Hello,
+    Message,
+    PartState,
+    Report,
+    Unfit,
+    Want,
+)
+from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.joined import dials
 from headwater.errors import RunError, listed, suggestion
 
@@ -68,7 +80,30 @@ class Drop:
     """Somebody wants a flow that has stopped, and all that sites keep of it, to be gone."""
 
 
-Event = Joined | Left | Heard | Deploy | Stop | Resume | Drop
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Somebody wants steps to be at other sites."""
+
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class Recut:
+    """The checkpoints of the new parts are made, by site and file."""
+
+    id: str
+    checkpoints: Mapping[str, Mapping[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The move is not to be: the flow goes on as it was."""
+
+    id: str
+    why: str
+
+
+Event = Joined | Left | Heard | Deploy | Stop | Resume | Drop | Begin | Recut | Undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +116,20 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Sign a site's part, and send it."""
+    """Sign a site's part, and send it; one of a move with its checkpoint."""
 
     site: str
+    deployed: Deployed
+    checkpoint: Mapping[str, bytes] = field(default_factory=dict)
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Make the checkpoints of the new parts from those of the old ones."""
+
+    deployed: Deployed
+    taken: Mapping[str, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +137,7 @@ class Keep:
     """Have what is kept safe on disk before anything else is done."""
 
 
-Command = Say | Hand | Keep
+Command = Say | Hand | Cut | Keep
 
 
 @dataclass(slots=True)
@@ -104,7 +150,8 @@ class Site:
     parts: dict[str, PartState] | None = None  #: None before it has reported
     report: Report | None = None
     skew_s: float = 0.0
-    handed: bool = False  #: whether its part was sent by this connection
+    handed: str = ""  #: the part that was sent by this connection
+    asked: str = ""  #: the part whose checkpoint was asked for by this connection
     told: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
     words: int = 0  #: how often it was told what it should run, by this connection
     unfit: str = ""  #: why it does not take its part
@@ -121,6 +168,10 @@ class Coordinator:
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
         self.sites: dict[str, Site] = {}
+        self.undone = ""  #: why the last move came to nothing
+        self._taken: dict[str, Mapping[str, bytes]] = {}  #: checkpoints of the old parts, during a move
+        self._is_cutting = False
+        self._checkpoints: Mapping[str, Mapping[str, bytes]] | None = None  #: of the new parts
 
     def why_not(self, name: str, hello: Hello) -> str | None:
         """Say why a site that calls is not admitted; None if it is. `name` is that in its certificate."""
@@ -155,6 +206,9 @@ class Coordinator:
                 self._deploy(deployed)
                 commands.append(Keep())
             case Stop():
+                if self._flow.moving is not None:
+                    self._end_move(forget=self._flow.moving.id)
+                    self.undone = "the flow was stopped"
                 if self._flow.phase in ("installing", "running"):
                     self._flow.phase = "stopping"
                     commands.append(Keep())
@@ -165,6 +219,17 @@ class Coordinator:
             case Drop():
                 self._drop()
                 commands.append(Keep())
+            case Begin(move):
+                self._begin(move)
+                commands.append(Keep())
+            case Recut(id, checkpoints):
+                if self._moves(id):
+                    self._checkpoints = checkpoints
+            case Undo(id, why):
+                if self._moves(id):
+                    self._end_move(forget=id)
+                    self.undone = why
+                    commands.append(Keep())
         return [*commands, *self._decide()]
 
     @property
@@ -178,8 +243,12 @@ class Coordinator:
             case Report(parts):
                 site.report, site.parts = message, {part.id: part for part in parts}
                 site.skew_s = message.clock_s - clock_s
+            case Fetched(id, files):
+                if self.kept.deployed is not None and self.kept.deployed.moving is not None:
+                    self._taken[site.hello.name] = files if id == self.kept.deployed.id else {}
             case Unfit(id, why):
-                if self.kept.deployed is not None and id == self.kept.deployed.id:
+                deployed = self.kept.deployed
+                if deployed is not None and (id == deployed.id or self._moves(id)):
                     site.unfit = why
 
     def _deploy(self, deployed: Deployed) -> None:
@@ -189,7 +258,7 @@ class Coordinator:
             )
         self.kept.deployed = deployed
         for site in self.sites.values():
-            site.handed, site.unfit = False, ""
+            site.handed = site.unfit = ""
 
     def _drop(self) -> None:
         if self._flow.phase not in (*_OVER, "installing"):
@@ -204,9 +273,12 @@ class Coordinator:
         deployed = self.kept.deployed
         if deployed is None:
             return commands
-        if deployed.phase == "installing":
+        if deployed.moving is not None:
+            commands += self._move(deployed, deployed.moving)
+            deployed = self._flow
+        elif deployed.phase == "installing":
             commands += self._install(deployed)
-        if deployed.phase in ("running", "stopping"):
+        if deployed.moving is None and deployed.phase in ("running", "stopping"):
             commands += self._note_ends(deployed)
         return commands + self._tell(deployed)
 
@@ -253,9 +325,9 @@ class Coordinator:
         if self.trouble() is not None:
             return commands
         for name, site in views.items():
-            if site is not None and deployed.id not in (site.parts or {}) and not site.handed:
-                site.handed = True
-                commands.append(Hand(name))
+            if site is not None and deployed.id not in (site.parts or {}) and site.handed != deployed.id:
+                site.handed = deployed.id
+                commands.append(Hand(name, deployed))
         if all(site is not None and deployed.id in (site.parts or {}) for site in views.values()):
             deployed.phase, deployed.ran = "running", True
             commands.append(Keep())
@@ -269,7 +341,7 @@ class Coordinator:
             if site is None or not site.here or deployed.id not in (site.parts or {}):
                 continue
             others = {other: at for other, at in found.items() if other != name}
-            running = deployed.phase == "running" and name not in deployed.ended
+            running = deployed.phase == "running" and name not in deployed.ended and deployed.moving is None
             commands += self._say(name, Want(deployed.id, running, others))
         return commands
 
@@ -298,6 +370,70 @@ class Coordinator:
         site = self.sites.get(name)
         return None if site is None or site.parts is None else site.parts.get(deployed.id)
 
+    # -- moves ------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, move: Move) -> None:
+        if self._flow.moving is not None or self._flow.phase != "running":
+            phase = "being moved" if self._flow.moving is not None else self._flow.phase
+            raise RunError(f"flow '{self._flow.name}' is {phase}; it can be moved while it runs")
+        away = [name for name in {*self._flow.needed, *move.sites.values()} if not self._is_here(name)]
+        if away:
+            raise RunError(f"sites {listed(away)} are not here; a move needs all that run a part, and those that will")
+        self._flow.moving, self.undone = move, ""
+        self._forget_luggage()
+
+    def _move(self, deployed: Deployed, move: Move) -> list[Command]:
+        """Do what is next: stop all, take their checkpoints, have them cut anew, hand out the parts, and then go over."""
+        unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
+        if unfit:
+            self._end_move(forget=move.id)
+            self.undone = unfit
+            return [Keep()]
+        if not self._have_stopped(deployed):
+            return []
+        commands: list[Command] = []
+        for name in deployed.needed:
+            site = self.sites[name]
+            if name not in self._taken and site.asked != deployed.id:
+                site.asked = deployed.id
+                commands.append(Say(name, Fetch(deployed.id)))
+        if commands or set(deployed.needed) - set(self._taken):
+            return commands
+        if self._checkpoints is None:
+            if self._is_cutting:
+                return []
+            self._is_cutting = True
+            return [Cut(deployed, dict(self._taken))]
+        then = deployed.then
+        for name in then.needed:
+            known = self.sites.get(name)
+            if known is not None and known.here and then.id not in (known.parts or {}) and known.handed != then.id:
+                known.handed = then.id
+                after = deployed.id if name in deployed.needed else ""
+                commands.append(Hand(name, then, self._checkpoints.get(name, {}), after))
+        if all(self._is_here(name) and then.id in (self.sites[name].parts or {}) for name in then.needed):
+            self.kept.deployed = then
+            self._end_move(forget=deployed.id)
+            commands.append(Keep())  # until here no new part was ever started, from here on no old one is
+        return commands
+
+    def _end_move(self, forget: str) -> None:
+        self.kept.forgotten.append(forget)
+        self._flow.moving = None
+        self._forget_luggage()
+
+    def _forget_luggage(self) -> None:
+        self._taken, self._checkpoints, self._is_cutting = {}, None, False
+        for site in self.sites.values():
+            site.handed = site.asked = site.unfit = ""
+
+    def _moves(self, id: str) -> bool:
+        deployed = self.kept.deployed
+        return deployed is not None and deployed.moving is not None and deployed.moving.id == id
+
+    def _is_here(self, name: str) -> bool:
+        return name in self.sites and self.sites[name].here
+
     # -- what is known ----------------------------------------------------------------------------------------------------
 
     def trouble(self) -> str | None:
@@ -318,6 +454,14 @@ class Coordinator:
                     )
         return None
 
+    def all_run(self) -> bool:
+        """Say whether all sites are at work at what they should be, or through with it."""
+        deployed = self.kept.deployed
+        if deployed is None or deployed.moving is not None:
+            return False
+        states = [self._state(deployed, name) for name in deployed.needed]
+        return all(state is not None and state.phase in ("running", "ended") for state in states)
+
     def missing(self) -> list[str]:
         """Return the sites that should run something, and are not here."""
         deployed = self.kept.deployed
@@ -329,7 +473,10 @@ class Coordinator:
         """Describe the deployment and all sites, for `headwater status`."""
         deployed = self.kept.deployed
         names = dict.fromkeys([*(deployed.needed if deployed else ()), *self.sites])
-        flow = None if deployed is None else {"name": deployed.name, "id": deployed.id, "phase": deployed.phase}
+        flow = None
+        if deployed is not None:
+            moving = deployed.moving is not None
+            flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": moving}
         return {"flow": flow, "sites": [self._described(name, deployed) for name in names]}
 
     def _phase(self, name: str, site: Site, state: PartState | None) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from headwater.deploy import cut
 from headwater.deploy.control.messages import (
     BEAT_S,
     SILENT_S,
@@ -22,8 +26,10 @@ from headwater.deploy.control.messages import (
 )
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.machine import (
+    Begin,
     Command,
     Coordinator,
+    Cut,
     Drop,
     Event,
     Hand,
@@ -31,29 +37,39 @@ from headwater.deploy.coordinator.machine import (
     Joined,
     Keep,
     Left,
+    Recut,
     Say,
     Stop,
+    Undo,
 )
-from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
+from headwater.deploy.luggage import packed, unpacked
 from headwater.deploy.part import sealed
+from headwater.deploy.recut import check_move, movable, moved, recut
 from headwater.deploy.token import COORDINATOR
-from headwater.errors import HeadwaterError, RunError
+from headwater.errors import HeadwaterError, RunError, listed, suggestion
+from headwater.flow.flow import Flow
 
 log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
+_MOVE_S = 120.0  #: that a move may take, before the flow goes on as it was
 
 
 class Server:
     """A coordinator at work, within one event loop; has the state folder for itself."""
 
-    def __init__(self, folder: StateFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: StateFolder, flow_of: Callable[[Deployed, Path], Flow] | None = None) -> None:
+        """Take the state folder; `flow_of` imports a flow that is deployed, in a folder for its files: moves need it."""
+        self.folder, self._flow_of = folder, flow_of
         self._lock = folder.lock()
         self._identity = folder.identity()
         self.coordinator = Coordinator(folder.read())
         self._wires: dict[str, Wire] = {}
         self._talks: set[asyncio.Task[None]] = set()
+        self._flow: Flow | None = None
+        self._move_s: float | None = None  #: when the move began that is not over
+        self._gap_s: float | None = None  #: how long all parts were not at work because of the last one
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
@@ -85,6 +101,8 @@ class Server:
         """Let the coordinator decide, and do what it says."""
         for command in self.coordinator.handle(event):
             self._do(command)
+        if self._move_s is not None and self.coordinator.all_run():
+            self._gap_s, self._move_s = time.monotonic() - self._move_s, None
 
     def _do(self, command: Command) -> None:
         match command:
@@ -92,10 +110,13 @@ class Server:
                 self.folder.write(self.coordinator.kept)
             case Say(site, message):
                 self._say(site, message)
-            case Hand(site):
-                deployed = self.coordinator.kept.deployed
-                assert deployed is not None
-                self._say(site, Install(deployed.id, sealed(deployed.part(site), deployed.files, self._identity)))
+            case Hand(site, deployed, checkpoint, after):
+                part = sealed(deployed.part(site), deployed.files, self._identity)
+                self._say(site, Install(deployed.id, part, dict(checkpoint), after))
+            case Cut(deployed, taken):
+                task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
+                self._talks.add(task)
+                task.add_done_callback(self._talks.discard)
 
     def _say(self, site: str, message: Message) -> None:
         if site in self._wires:
@@ -112,7 +133,7 @@ class Server:
             async with asyncio.timeout(_GREET_S):
                 first = await wire.hear()
             if isinstance(first, Ask) and wire.other == COORDINATOR:
-                wire.say(self._answer(first))
+                wire.say(await self._answer(first))
             elif isinstance(first, Hello):
                 await self._site(wire, first)
         except (TimeoutError, HeadwaterError) as error:
@@ -140,19 +161,105 @@ class Server:
             log.warning("site '%s' is away", name)
             self.handle(Left(name))
 
-    def _answer(self, ask: Ask) -> Answer:
+    async def _answer(self, ask: Ask) -> Answer:
         try:
             if ask.what == "stop":
                 self.handle(Stop())
             elif ask.what == "forget":
                 self.handle(Drop())
+            elif ask.what == "undo":
+                self._undo("it took too long")
+            elif ask.what in ("move", "drain"):
+                await self._begin(ask)
         except HeadwaterError as error:
             return Answer(why=str(error))
-        return Answer(self.coordinator.describe())
+        return Answer(self.describe())
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the deployment and all sites, and what came of the last move."""
+        document = self.coordinator.describe()
+        if document["flow"] is not None:
+            document["flow"]["moving"] = document["flow"]["moving"] or self._move_s is not None
+            document["flow"]["moved"] = {"why": self.coordinator.undone, "gap_s": self._gap_s}
+        return document
+
+    # -- moves ------------------------------------------------------------------------------------------------------------
+
+    async def _begin(self, ask: Ask) -> None:
+        """Find out whether a move can be, and begin it."""
+        machine = self.coordinator
+        deployed = machine.kept.deployed
+        if deployed is None:
+            raise RunError("nothing is deployed")
+        for name in (ask.site, *(ask.steps if ask.what == "drain" else ())):
+            if name not in deployed.known:
+                slip = suggestion(name, deployed.known) or f"; its sites are {listed(deployed.known)}"
+                raise RunError(f"the net of flow '{deployed.name}' has no site '{name}'{slip}")
+        flow = await self._imported(deployed)
+        steps = ask.steps
+        if ask.what == "drain":
+            steps = movable(flow, deployed.sites, ask.steps[0])
+        sites = moved(flow, deployed.sites, steps, ask.site)
+        if sites == deployed.sites:
+            raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' run at '{ask.site}'")
+        check_move(flow, deployed.sites, sites)
+        joined = sorted({(each.origin, each.target) for each in cut.Cut(flow, sites).crossings})
+        there = {name for name in sites.values() if name in machine.sites}
+        listens = sorted(name for name in there if machine.sites[name].hello.host is not None)
+        id = f"{deployed.id.rpartition('-')[0]}-{secrets.token_hex(3)}"
+        self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens)))
+        self._move_s, self._gap_s = time.monotonic(), None
+
+    async def _imported(self, deployed: Deployed) -> Flow:
+        assert self._flow_of is not None
+        if self._flow is None:
+            loop = asyncio.get_running_loop()
+            self._flow = await loop.run_in_executor(None, self._flow_of, deployed, self.folder.path / "flow")
+        return self._flow
+
+    async def _cut(self, deployed: Deployed, taken: Mapping[str, Mapping[str, bytes]]) -> None:
+        assert deployed.moving is not None
+        id = deployed.moving.id
+        try:
+            flow = await self._imported(deployed)
+            loop = asyncio.get_running_loop()
+            made = await loop.run_in_executor(None, self._recut, flow, deployed, taken)
+        except (HeadwaterError, OSError, ValueError) as error:
+            self.handle(Undo(id, str(error)))
+        else:
+            self.handle(Recut(id, made))
+
+    def _recut(
+        self, flow: Flow, deployed: Deployed, taken: Mapping[str, Mapping[str, bytes]]
+    ) -> dict[str, dict[str, bytes]]:
+        folder = self.folder.path / "moving"
+        shutil.rmtree(folder, ignore_errors=True)
+        then = deployed.then
+        kept = {name: folder / "old" / str(number) for number, name in enumerate(taken)}
+        into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed)}
+        try:
+            for name, files in taken.items():
+                unpacked(files, kept[name])
+            recut(flow, deployed.sites, then.sites, kept, into)
+            return {name: packed(path) if path.is_dir() else {} for name, path in into.items()}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _undo(self, why: str) -> None:
+        deployed = self.coordinator.kept.deployed
+        if deployed is not None and deployed.moving is not None:
+            self.handle(Undo(deployed.moving.id, why))
+
+    # -- the beat ---------------------------------------------------------------------------------------------------------
 
     async def _beating(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S / 2)
+            deployed = self.coordinator.kept.deployed
+            if deployed is not None and deployed.moving is not None:
+                self._move_s = self._move_s or time.monotonic()
+                if time.monotonic() - self._move_s > _MOVE_S:
+                    self._undo(f"it was not done within {_MOVE_S:g} s")
             for wire in list(self._wires.values()):
                 if time.monotonic() - wire.heard_s > SILENT_S:
                     wire.cut()

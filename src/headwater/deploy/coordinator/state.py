@@ -20,6 +20,15 @@ _STATE, _ADDRESS, _CERTIFICATES = "deployment.json", "address", "certificates"
 Phase = Literal["installing", "running", "stopping", "stopped", "ended"]
 
 
+class Move(msgspec.Struct, kw_only=True):
+    """A flow that is being cut anew. While this is kept nothing of it is started, and whatever is done can be done again."""
+
+    id: str  #: of the new parts
+    sites: dict[str, str]  #: step → site, then
+    joined: list[tuple[str, str]]
+    listens: list[str]
+
+
 class Deployed(msgspec.Struct, kw_only=True):
     """A flow that runs at sites, or should."""
 
@@ -38,6 +47,7 @@ class Deployed(msgspec.Struct, kw_only=True):
     listens: list[str] | None = None  #: sites that others can dial; None before all have joined
     ran: bool = False  #: whether it was started at any time: what sites keep of it is worth something
     ended: list[str] = []  #: sites whose part has come to its end
+    moving: Move | None = None
 
     @property
     def needed(self) -> list[str]:
@@ -48,6 +58,14 @@ class Deployed(msgspec.Struct, kw_only=True):
         """Say whether it is the same flow, cut and run in the same way."""
         said = ("name", "flow", "sites", "files", "inputs", "output", "rate", "every")
         return all(getattr(self, each) == getattr(other, each) for each in said)
+
+    @property
+    def then(self) -> Deployed:
+        """What it is when the move is done."""
+        assert self.moving is not None
+        move = self.moving
+        cut = {"id": move.id, "sites": move.sites, "joined": move.joined, "listens": move.listens}
+        return msgspec.structs.replace(self, **cut, ended=[], moving=None)
 
     def part(self, site: str) -> Part:
         """Return what a site runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headwater.deploy.control.messages import Forget, Install, Message, Want
+from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Want
 from headwater.deploy.part import Sealed
 
 
@@ -15,6 +15,15 @@ class Unpack:
 
     id: str
     sealed: Sealed
+    checkpoint: Mapping[str, bytes]
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Return the checkpoint of a part that has stopped."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class Remove:
     id: str
 
 
-Deed = Unpack | Locate | Start | Stop | Remove
+Deed = Unpack | Take | Locate | Start | Stop | Remove
 
 
 class Agent:
@@ -59,8 +68,10 @@ class Agent:
     def told(self, message: Message) -> list[Deed]:
         """Return what to do about a message."""
         match message:
-            case Install(id, sealed) if id not in self.parts:
-                return [Unpack(id, sealed)]
+            case Install(id, sealed, checkpoint, after) if id not in self.parts:
+                return [Unpack(id, sealed, checkpoint, after)]
+            case Fetch(id) if self.parts.get(id) is False:
+                return [Take(id)]
             case Want(id, running, addresses) if id in self.parts:
                 return self._wanted(id, running, addresses)
             case Forget(ids):

@@ -11,15 +11,19 @@ import time
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.control.messages import PROTOCOL, Hello, Message, PartState, Report, Unfit
+from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message, PartState, Report, Unfit
 from headwater.deploy.joined import note_addresses, read_port
+from headwater.deploy.luggage import bring_notes, packed, unpacked
 from headwater.deploy.part import unpack
-from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Unpack
+from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Take, Unpack
 from headwater.deploy.site.folder import SiteFolder
 from headwater.errors import HeadwaterError, RunError
+from headwater.io.lock import Lock
 from headwater.serve.service import Service
 
 log = logging.getLogger("headwater.site")
+
+_LEAVE_S = 20.0  #: for a process to leave whose agent is gone
 
 
 class _Sampled(msgspec.Struct):
@@ -88,6 +92,8 @@ class Work:
         match deed:
             case Unpack():
                 return self._unpack(deed)
+            case Take(id):
+                return self._take(id)
             case Locate(id, addresses):
                 note_addresses(self.folder.sources(id), dict(addresses))
             case Start(id):
@@ -107,10 +113,40 @@ class Work:
             part = unpack(deed.sealed, self.folder.sources(deed.id), self.folder.name, identity.authority)
             if part.id != deed.id:
                 raise RunError(f"the part that was sent as '{deed.id}' calls itself '{part.id}'")
+            if deed.checkpoint or deed.after:
+                self._take_over(deed)
             self.folder.add(deed.id, part.every)
-        except (HeadwaterError, OSError) as error:
+        except (HeadwaterError, OSError, ValueError) as error:
             log.error("a part is not taken: %s", error)
             return [Unfit(deed.id, str(error))]
         self._agent.has(deed.id)
         self._service.look()
         return []
+
+    def _take_over(self, deed: Unpack) -> None:
+        """Have a part go on from a checkpoint; its sources and sinks from what that before it has noted here."""
+        home = self.folder.home(deed.id)
+        shutil.rmtree(home.path, ignore_errors=True)
+        unpacked(deed.checkpoint, home.checkpoint)
+        if deed.after:
+            before = self.folder.home(deed.after)
+            bring_notes(before.checkpoint, home.checkpoint)
+            if before.dead.is_dir():
+                shutil.copytree(before.dead, home.dead)
+
+    def _take(self, id: str) -> list[Message]:
+        """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
+        home = self.folder.home(id)
+        until_s = time.monotonic() + _LEAVE_S
+        while True:
+            try:
+                lock = Lock(home.path, "what is kept of the part,")
+                break
+            except RunError as error:
+                if time.monotonic() > until_s:
+                    return [Unfit(id, str(error))]
+                time.sleep(0.1)
+        try:
+            return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {})]
+        finally:
+            lock.release()

@@ -1,0 +1,171 @@
+"""A flow cut anew while nothing of it runs: the checkpoints of its old parts become those of its new ones.
+
+Each step takes its state along. What was on its way over a bridge, in the sender's log and not in the receiver's checkpoint,
+is put into the queues of the steps that were to read it; the new bridges begin empty. Sources and sinks stay at their sites:
+what they have noted there holds for the number of the last checkpoint at that site, which is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.frames import unpack_frame
+from headwater.deploy.bridge.buffer import LogBuffer
+from headwater.deploy.cut import Crossing, Cut
+from headwater.engine.checkpoint.recovery import VERSION
+from headwater.engine.checkpoint.store import Checkpoint, Store
+from headwater.errors import PlacementError, listed
+from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.steps import Input
+from headwater.operators import build
+from headwater.operators.operator import spread
+
+
+def check_move(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise PlacementError for a move that cannot be: of a source or a sink, or to a cut that cannot be."""
+    stay = [name for name, step in flow.steps.items() if step.is_source or step.is_sink]
+    moved = [name for name in stay if before[name] != after[name]]
+    if moved:
+        what = "source" if flow.steps[moved[0]].is_source else "sink"
+        raise PlacementError(
+            f"step '{moved[0]}' of flow '{flow.name}' is a {what}, which stays at site '{before[moved[0]]}': what it has "
+            "read or written there is known there alone. Stop the flow, and deploy another plan"
+        )
+    Cut(flow, after)
+
+
+def recut(
+    flow: Flow,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    kept: Mapping[str, Path],
+    into: Mapping[str, Path],
+) -> None:
+    """Write the checkpoints from which the parts of a new cut go on.
+
+    `kept` are copies of the checkpoint folders of the sites that ran a part, `into` new folders for those that will. Where
+    nothing was kept, nothing is written: such a part begins anew.
+    """
+    check_move(flow, before, after)
+    old, new = Cut(flow, before), Cut(flow, after)
+    found = {site: Store(kept[site]).latest() for site in old.sites if site in kept}
+    for crossing in old.crossings:
+        _deliver(old, crossing, _under_way(crossing, kept, found), found)
+    for site in new.sites:
+        _write(old, new, site, found, into[site])
+
+
+# -- what was on its way --------------------------------------------------------------------------------------------------
+
+
+def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> list[Batch]:
+    """Return what was sent for good, and is not in the receiver's checkpoint: records, and words about event time."""
+    sender, receiver = found.get(crossing.origin), found.get(crossing.target)
+    folder = kept[crossing.origin] / "sinks" / quote(crossing.outlet, safe=" ") / "bridge"
+    if sender is None or not folder.is_dir():
+        return []
+    positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
+    buffer = LogBuffer(folder, after=sender.number)
+    try:
+        start = max(buffer.released, positions[0]["next"] if positions and positions[0] else 0)
+        messages, _ = buffer.read(start, buffer.part_end, 2**62)
+        return [unpack_frame(bytes(each.frame)) for each in messages]
+    finally:
+        buffer.close()
+
+
+def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], found: Mapping[str, Checkpoint | None]) -> None:
+    """Put messages into the queues of the steps that were to read them at the other site."""
+    if not messages:
+        return
+    receiver = found[crossing.target]
+    if receiver is None:
+        raise PlacementError(
+            f"the part at site '{crossing.target}' has made no checkpoint yet, and records are on their way to it; "
+            "try again in a moment"
+        )
+    for step in old.flow.steps.values():
+        if old.site_of[step.name] != crossing.target:
+            continue
+        for port, given in enumerate(step.inputs):
+            if (given.step, given.port) == (crossing.step, crossing.port):
+                for message in messages:
+                    _queue(receiver.content["tasks"][step.name], port, given, message)
+
+
+def _queue(tasks: list[dict[str, Any]], port: int, given: Input, message: Batch) -> None:
+    """Put a message behind what waits at the instances of a step."""
+    parts: list[Batch | None] = [message, *[None] * (len(tasks) - 1)]
+    if message.watermark > NO_WATERMARK or given.grouping == "all":
+        parts = [message] * len(tasks)
+    elif given.keys:
+        parts = spread(message, given.keys, len(tasks))
+    for task, part in zip(tasks, parts, strict=True):
+        if part is not None:
+            batch = part if part.length else None
+            task["queue"].append([task["ports"].index(port), batch, part.watermark])
+
+
+# -- the new parts --------------------------------------------------------------------------------------------------------
+
+
+def _write(old: Cut, new: Cut, site: str, found: Mapping[str, Checkpoint | None], into: Path) -> None:
+    here = found.get(site)
+    names = [name for name, at in new.site_of.items() if at == site and name != DEAD_LETTERS]
+    places = [(name, found.get(old.site_of[name])) for name in names]
+    places += [(name, here) for name in _own(old, here)]
+    content: dict[str, Any] = {"steps": {}, "sources": {}, "positions": {}, "tasks": {}}
+    states: list[bytes] = []
+    for name, origin in places:
+        if origin is None or name not in origin.content["steps"]:
+            continue
+        content["steps"][name] = origin.content["steps"][name]
+        if name in origin.content["positions"]:
+            content["positions"][name] = origin.content["positions"][name]
+            content["sources"][name] = origin.content["sources"][name]
+        for saved in origin.content["tasks"].get(name, []):
+            states.append(_whole(old.flow, name, saved))
+            told = {key: value for key, value in saved.items() if key != "changes"}
+            content["tasks"].setdefault(name, []).append({**told, "state": len(states) - 1, "whole": True})
+    if not content["steps"]:
+        return
+    made = max(each.content["made"] for each in found.values() if each is not None)
+    head = {"version": VERSION, "flow": old.flow.name, "made": made}
+    Store(into).write(0 if here is None else here.number, head | content, states)
+
+
+def _own(old: Cut, here: Checkpoint | None) -> list[str]:
+    """Return steps that a run at a site has added to its part, such as what keeps dead letters; they stay there."""
+    known = {name for name in old.flow.steps if name != DEAD_LETTERS}
+    bridges = {end for crossing in old.crossings for end in (crossing.inlet, crossing.outlet)}
+    return [] if here is None else [name for name in here.content["steps"] if name not in known | bridges]
+
+
+def _whole(flow: Flow, name: str, saved: Mapping[str, Any]) -> bytes:
+    """Return the state of an instance, with what has changed since it was last saved as a whole."""
+    state: bytes = saved["state"]
+    if not saved["changes"]:
+        return state
+    operator = build(flow.steps[name])  # a step that a run has added keeps nothing
+    operator.restore(state)
+    for change in saved["changes"]:
+        operator.change(change)
+    return operator.snapshot()
+
+
+def movable(flow: Flow, before: Mapping[str, str], site: str) -> list[str]:
+    """Return the steps of a site that can be elsewhere: all but its sources and sinks."""
+    steps = flow.steps.values()
+    return [step.name for step in steps if before[step.name] == site and not (step.is_source or step.is_sink)]
+
+
+def moved(flow: Flow, before: Mapping[str, str], names: list[str], site: str) -> dict[str, str]:
+    """Return the sites of all steps once some are at another; PlacementError for a step that is none."""
+    for name in names:
+        if name not in flow.steps:
+            raise PlacementError(f"flow '{flow.name}' has no step '{name}'; its steps are {listed(flow.steps)}")
+    return {**before, **dict.fromkeys(names, site)}

@@ -1,0 +1,160 @@
+"""A flow that is stopped in the middle, cut anew and taken up again gives what one engine gives, wherever its steps go."""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headwater import Flow, Tumbling, agg, col, engine, io
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.deploy import Cut, Inlet, Links, Outlet
+from headwater.deploy.luggage import bring_notes, packed, unpacked
+from headwater.deploy.recut import check_move, recut
+from headwater.errors import PlacementError
+
+SITES = ("barn", "cloud", "office")
+ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(6000)]
+STAY = {"r": "barn", "t": "barn", "out": "cloud", "late": "barn", "dead letters": "office", "broken": "office"}
+MOVE = ("picky", "sound", "count", "some", "many")
+
+
+class Slow(io.Items):
+    """Does not come to its end before a file is there."""
+
+    def __init__(self, hurry, *given):
+        super().__init__(*given)
+        self.hurry = hurry
+
+    def open(self, reject, position=None):
+        reader = super().open(reject, position)
+        read = reader.read
+
+        def slowly(limit, timeout_s):
+            if self.hurry.exists():
+                return read(limit, timeout_s)
+            time.sleep(0.005)
+            return Batch.of_watermark(NO_WATERMARK) if reader.position > 5000 else read(20, timeout_s)
+
+        reader.read = slowly
+        return reader
+
+
+def flow_of(folder, hurry):
+    def picky(record):
+        if record["n"] % 1000 == 999:
+            raise ValueError("broken")
+        return record
+
+    flow = Flow("counted")
+    read = flow.read("r", Slow(hurry, ROWS, {"n": int, "key": str, "at": "time"})).event_time("t", "at")
+    sound = read.map("picky", picky).filter("sound", col.n % 3 != 0)
+    counted = sound.key_by("key").window("count", Tumbling("5 s"), n=agg.count(), most=agg.max("n"))
+    counted.filter("some", col.n > 0).write("out", io.JsonLines(folder / "out.jsonl"))
+    sound.key_by("key").window("many", Tumbling("2 s"), n=agg.sum("n")).write(
+        "late", io.JsonLines(folder / "late.jsonl")
+    )
+    flow.dead_letters.select("letters", "step", "error").write("broken", io.JsonLines(folder / "broken.jsonl"))
+    return flow
+
+
+class Ends:
+    """The ends of one generation; the first of two sites by name is dialed."""
+
+    def __init__(self, links, generation):
+        self.links, self.generation = links, generation
+
+    def given(self, crossing, ours, other):
+        dial = ("127.0.0.1", self.links[other].port) if other < ours else None
+        return f"{self.generation} {crossing}", self.links[ours], dial
+
+    def outlet(self, crossing):
+        bridge, links, dial = self.given(crossing, crossing.origin, crossing.target)
+        return Outlet(bridge, links, dial, linger_s=60)
+
+    def inlet(self, crossing):
+        bridge, links, dial = self.given(crossing, crossing.target, crossing.origin)
+        return Inlet(bridge, crossing.schema, links, dial)
+
+
+def lines(folder):
+    return {
+        path.name: sorted(path.read_text().splitlines())
+        for path in sorted(folder.glob("*.jsonl"))
+        if path.stat().st_size
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, seed):
+    chance, hurry = random.Random(seed), tmp_path / "hurry"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "many").mkdir()
+    hurry.touch()
+    engine.run(flow_of(tmp_path / "one", hurry))
+    hurry.unlink()
+    flow = flow_of(tmp_path / "many", hurry)
+    links = {site: Links(("127.0.0.1", 0)) for site in SITES}
+    try:
+        before = None
+        for generation in range(4):
+            placed = {name: chance.choice(SITES) for name in MOVE}
+            sites = {name: STAY.get(name) or placed.get(name, "office") for name in flow.steps}
+            homes = {site: tmp_path / f"{generation}" / site for site in SITES}
+            if before is not None:
+                move(flow, before, sites, tmp_path / "taken" / str(generation), homes)
+            before = sites, homes
+            cut = Cut(flow, sites)
+            ends = Ends(links, generation)
+            runs = {
+                site: engine.start(cut.part(site, ends), checkpoint=homes[site], every="50 ms", chunk=20)
+                for site in cut.sites
+            }
+            if generation == 3:
+                hurry.touch()
+                with ThreadPoolExecutor(len(runs)) as pool:  # each makes its last checkpoint while others wait for it
+                    assert all(pool.map(lambda run: run.wait(60), runs.values()))
+            else:
+                until = time.monotonic() + 30
+                source, seen = runs["barn"], chance.randrange(100, 900)
+                while source.sample().steps["r"].records_out < seen and time.monotonic() < until:
+                    time.sleep(0.01)
+                for site in chance.sample(sorted(runs), len(runs)):
+                    runs[site].stop()
+                    assert runs[site].wait(60) is not None  # none has come to its end, so none waits for another
+    finally:
+        for each in links.values():
+            each.close()
+    expected = lines(tmp_path / "one")
+    assert len(expected["broken.jsonl"]) == 6
+    assert lines(tmp_path / "many") == expected
+
+
+def move(flow, before, sites, taken, homes):
+    old_sites, old_homes = before
+    kept, into = {}, {}
+    for site in SITES:
+        if old_homes[site].is_dir():
+            kept[site] = taken / "old" / site
+            unpacked(packed(old_homes[site]), kept[site])
+        into[site] = taken / "new" / site
+    recut(flow, old_sites, sites, kept, into)
+    for site in SITES:
+        if into[site].is_dir():
+            unpacked(packed(into[site]), homes[site])
+            bring_notes(old_homes[site], homes[site])
+
+
+def test_sources_and_sinks_stay(tmp_path):
+    flow = flow_of(tmp_path, tmp_path)
+    sites = dict.fromkeys(flow.steps, "barn")
+    with pytest.raises(PlacementError, match="step 'out' of flow 'counted' is a sink, which stays at site 'barn'"):
+        check_move(flow, sites, {**sites, "out": "cloud"})
+    with pytest.raises(PlacementError, match="step 'r' of flow 'counted' is a source"):
+        check_move(flow, sites, {**sites, "r": "cloud"})
+
+
+def test_a_file_of_a_checkpoint_stays_in_its_folder(tmp_path):
+    with pytest.raises(ValueError, match="is not within the folder of a checkpoint"):
+        unpacked({"../evil": b""}, tmp_path / "folder")
+    assert not (tmp_path / "evil").exists()
