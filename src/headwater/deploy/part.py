@@ -72,14 +72,13 @@ def unpack(given: Sealed, folder: Path, site: str, authority: Path) -> Part:
     try:
         (new / _FILES).mkdir(parents=True)
         for name, content in ((_PART, given.part), (_SIGNATURE, given.signature), (_CERTIFICATE, given.certificate)):
-            (new / name).write_bytes(content)
+            _put(new / name, content)
         part = _checked(new, site, authority)
         for path, content in given.files.items():
             if path in part.files:
                 (new / _FILES / path).parent.mkdir(parents=True, exist_ok=True)
-                (new / _FILES / path).write_bytes(content)
+                _put(new / _FILES / path, content)
         _check_files(new, part)
-        os.sync()
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
     except OSError as error:
@@ -99,6 +98,14 @@ def read_part(folder: Path, site: str, authority: Path) -> Part:
 def file_of(folder: Path, path: str) -> Path:
     """Return where a file of a part is."""
     return folder / _FILES / path
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file, safe on disk when this returns."""
+    with open(path, "wb") as to:
+        to.write(content)
+        to.flush()
+        os.fsync(to.fileno())
 
 
 def _checked(folder: Path, site: str, authority: Path) -> Part:
