@@ -399,3 +399,16 @@ def test_a_last_checkpoint_that_cannot_be_made_is_told_once(tmp_path, monkeypatc
     with pytest.raises(RunError, match="the disk is full") as raised:
         engine.run(flow, checkpoint=tmp_path / "checkpoint")
     assert str(raised.value).count("could not be made") == 1
+
+
+@pytest.mark.parametrize("noted", [16, "16", [16], {"end": 16}])
+def test_notes_of_another_version_are_told_and_the_file_stays_as_it_is(tmp_path, noted):
+    made = Flow("noted")
+    made.read("read", io.Items([{"n": n} for n in range(3)])).write("write", io.JsonLines(tmp_path / "out.jsonl"))
+    engine.run(made, checkpoint=tmp_path / "kept")
+    written, notes = (tmp_path / "out.jsonl").read_text(), tmp_path / "kept" / "sinks" / "write" / "written"
+    known = json.loads(notes.read_text())
+    notes.write_text(json.dumps({**known, "parts": dict.fromkeys(known["parts"], noted)}))
+    with pytest.raises(InputError, match=r"cannot go on writing .*out\.jsonl: .*another version of Headwater"):
+        engine.run(made, checkpoint=tmp_path / "kept")
+    assert (tmp_path / "out.jsonl").read_text() == written

@@ -95,6 +95,12 @@ class CutFile(Transaction):
 
     def _check(self) -> None:
         """Raise InputError where the file is not the one that was written up to the last part."""
+        if self._journal.last is not None and not _is_mark(self._journal.last):
+            raise InputError(
+                f"cannot go on writing {self._path}: the checkpoint notes {self._journal.last!r} of what was written, as "
+                "another version of Headwater did, and not where it ended with a checksum. Go on with that version, or "
+                "begin anew with another checkpoint and another file"
+            )
         has, end = self._size(), self.end
         if has < end:
             raise InputError(
@@ -132,3 +138,7 @@ class CutFile(Transaction):
                 f"cannot go on writing {self._path}: the file is gone, and the checkpoint knows of {self.end:,} bytes; "
                 "put it back, or begin anew with another checkpoint"
             ) from None
+
+
+def _is_mark(said: object) -> bool:
+    return isinstance(said, list) and len(said) == 2 and all(isinstance(number, int) for number in said)
