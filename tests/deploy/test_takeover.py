@@ -8,11 +8,16 @@ import time
 import pytest
 
 from headwater import Flow, engine, io
+from headwater.data.batch import Batch
 from headwater.deploy.takeover import take_over
 from headwater.engine.checkpoint.listing import listed
+from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
 from headwater.io.transactions import ledger_of
 from headwater.spark.checkpoint import Checkpoint
+from headwater.spark.moment import offset_of
+from headwater.spark.seeds import waiting_in
+from headwater.spark.sources.kafka import KafkaReading
 from moved_flow import built, write_inputs, written
 
 RECORDS = 1500
@@ -213,3 +218,84 @@ def until_written(flow, checkpoint, out, count):
         time.sleep(0.01)
     running.stop()
     running.wait()
+
+
+class Sent:
+    """A sender that waits for an acknowledgement, and sends again what it has none for; it never ends."""
+
+    resume = "sender"
+
+    def __init__(self, numbers):
+        self.unacknowledged = list(numbers)
+        self.schema = io.Items([], NUMBERS).schema
+
+    def open(self, reject):
+        return SentReader(self)
+
+
+class SentReader:
+    def __init__(self, sender):
+        self._sender, self.position = sender, 0
+
+    def read(self, limit, timeout_s):
+        numbers = self._sender.unacknowledged[self.position : self.position + limit]
+        self.position += len(numbers)
+        if not numbers:
+            time.sleep(min(timeout_s, 0.01))
+        return Batch.of_rows([{"n": n} for n in numbers], self._sender.schema)
+
+    def commit(self, position):
+        del self._sender.unacknowledged[:position]
+        self.position -= position
+
+    def close(self):
+        pass
+
+
+def test_what_a_sender_knows_to_be_safe_goes_along(tmp_path):
+    sender, out = Sent(range(300)), tmp_path / "out.jsonl"
+    flow, checkpoint = copying(sender, io.JsonLines(out)), tmp_path / "kept"
+    for number in range(2):
+        until_written(flow, checkpoint, out, 300 * (number + 1))
+        checkpoint = there_and_back(flow, checkpoint, tmp_path, number)
+        assert not sender.unacknowledged
+        sender.unacknowledged += range(300 * (number + 1), 300 * (number + 2))
+    until_written(flow, checkpoint, out, 900)
+    assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == list(range(900))
+
+
+def test_the_rest_of_a_round_that_was_handed_out_in_part_is_on_its_way(tmp_path):
+    flow, kept, there = (
+        copying(Sent(range(300)), io.JsonLines(tmp_path / "out.jsonl")),
+        tmp_path / "kept",
+        tmp_path / "there",
+    )
+    until_written(flow, kept, tmp_path / "out.jsonl", 300)
+    store = Store(kept)
+    last = store.latest()
+    for tasks in last.content["tasks"].values():
+        tasks[:] = [{**each, "state": 0, "whole": True} for each in tasks]
+    last.content["positions"]["read"] = [(0, 120)]
+    store.write(last.number + 1, last.content, [b""])
+    moved = take_over(flow, kept, there)
+    assert moved.positions["read"] == 1
+    (batches,) = waiting_in(there / "seeds", Checkpoint(there).taken()).values()
+    assert [row["n"] for batch in batches for row in batch.rows()] == list(range(120, 300))
+
+
+def test_what_is_read_from_its_beginning_after_every_stop_is_refused(tmp_path):
+    class Anew(Sent):
+        resume = "beginning"
+
+    flow = copying(Anew([1, 2, 3]), io.JsonLines(tmp_path / "out.jsonl"))
+    until_written(flow, tmp_path / "kept", tmp_path / "out.jsonl", 3)
+    with pytest.raises(RunError, match=r"source 'read' .* cannot be gone on with: it tells no position"):
+        take_over(flow, tmp_path / "kept", tmp_path / "there")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out.jsonl"]
+
+
+def test_kafka_goes_on_by_the_offsets_of_its_partitions():
+    reading = KafkaReading(io.Kafka("127.0.0.1:1", "levels", NUMBERS))
+    assert reading.position_in(['{"levels":{"0":17,"1":3}}', '{"ended":false}']) == {"0": 17, "1": 3}
+    flow = copying(io.Kafka("127.0.0.1:1", "levels", NUMBERS), io.Discard())
+    assert offset_of(flow, "read", {"0": 17, "1": 3}) == {"position": {"0": 17, "1": 3}, "ended": False}

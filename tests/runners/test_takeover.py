@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 
+import pyarrow.dataset as ds
 import pytest
 
 import moved_flow
-from headwater import engine
+from headwater import Flow, engine, io
 from headwater import spark as on_spark
 from headwater.deploy.takeover import take_over
-from headwater.engine.checkpoint.listing import listed
+from headwater.engine.checkpoint.listing import listed as checkpoints
 from headwater.errors import RunError
 from headwater.spark.checkpoint import Checkpoint
 from moved_flow import built, write_inputs, written
 
 RECORDS = 6000
-RATE = 50.0  #: so slow that no machine is at the end before it is stopped
-PATIENCE_S = 120
+RATE = 25.0  #: so slow that no machine is at the end before it is stopped
+PATIENCE_S = 200
 
 
 def killed_on_the_engine(folder, checkpoint):
@@ -36,7 +40,7 @@ def read_of(checkpoint):
     """Return how many records of a source are in the last checkpoint that can be read."""
     if not any(checkpoint.glob("*.checkpoint")):
         return 0
-    return max((each.positions["levels"][0] or 0 for each in listed(checkpoint) if each.restorable), default=0)
+    return max((each.positions["levels"][0] or 0 for each in checkpoints(checkpoint) if each.restorable), default=0)
 
 
 def wait_for(condition, child=None):
@@ -82,3 +86,51 @@ def test_a_flow_killed_on_the_engine_goes_on_on_spark_and_back(spark, tmp_path):
             engine.run(built(moving, 1e9), checkpoint=origin) if origin == first else on_spark.run(
                 built(moving, 1e9), checkpoint=origin
             )
+
+
+def placed(state, record):
+    state = (state or 0) + 1
+    return state, {"k": record["k"], "n": state}
+
+
+def numbered(folder, rate, count, items):
+    """Numbers that a generator makes and numbers in a list, each counted by key."""
+    flow = Flow("numbered")
+    made = flow.read("made", io.Generate(lambda n: {"n": n, "k": n % 5}, {"n": int, "k": int}, rate, count=count))
+    listed = flow.read("listed", io.Items([{"n": n, "k": n % 5} for n in range(items)]))
+    for name, stream in (("made", made), ("listed", listed)):
+        counts = stream.key_by("k").process(f"count {name}", placed, out={"k": int, "n": int})
+        counts.write(f"{name} lines", io.JsonLines(folder / f"{name}.jsonl"))
+        stream.write(f"{name} rows", io.Sqlite(folder / f"{name}.db", "numbers"))
+        stream.write(f"{name} table", io.ParquetTable(folder / f"{name} table"))
+    return flow
+
+
+def numbers_in(folder, name):
+    database = sqlite3.connect(folder / f"{name}.db")
+    rows = [n for (n,) in database.execute("SELECT n FROM numbers")]
+    database.close()
+    lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    table = ds.dataset(folder / f"{name} table").to_table()["n"].to_pylist()
+    return sorted(rows), sorted(table), Counter((line["k"], line["n"]) for line in lines)
+
+
+def test_a_micro_batch_that_spark_had_not_noted_when_it_was_killed_comes_again_on_the_engine(spark, tmp_path):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    engine.run(numbered(tmp_path, 1e6, 60, 100), checkpoint=first)
+    flow = numbered(tmp_path, RATE, None, 200)
+    take_over(flow, first, second, buckets=2)
+    running = on_spark.start(flow, checkpoint=second)
+    noted = Checkpoint(second)
+    wait_for(lambda: noted.committed() >= 2 or running.done.is_set())
+    running.stop()
+    running.wait(PATIENCE_S)
+    for path in (noted.query / "commits").glob(f"*{noted.committed()}*"):  # its sinks have it, and Spark does not know
+        path.unlink()
+    done = take_over(flow, second, third).positions["made"]
+    assert done >= 60
+    engine.run(numbered(tmp_path, 1e6, done + 500, 200), checkpoint=third)
+    for name, count in (("made", done + 500), ("listed", 200)):
+        rows, table, lines = numbers_in(tmp_path, name)
+        assert rows == table == list(range(count)), name
+        assert lines == Counter((n % 5, n // 5 + 1) for n in range(count)), name
