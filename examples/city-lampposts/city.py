@@ -57,7 +57,7 @@ def question():
 
 def main(picture: str | None = None) -> None:
     problem = question()
-    found = strategy("best")(problem, Budget(time_s=20))
+    found = strategy("best")(problem, Budget(time_s=120))
     print(render(account(found)))
     # the busiest host that no step is pinned to fails: what must move, and where to?
     free = [int(d) for d in found.device if d not in problem.pinned]

@@ -56,7 +56,7 @@ def question():
 
 
 def main(picture: str | None = None) -> None:
-    found = strategy("best")(question(), Budget(time_s=20))
+    found = strategy("best")(question(), Budget(time_s=120))
     print(render(account(found)))
     if picture is not None:
         from headwater.place.picture import draw

@@ -60,7 +60,7 @@ def question(anonymise: frozenset[str] = frozenset({"nameless"})):
 
 
 def main(picture: str | None = None) -> None:
-    found = strategy("best")(question(), Budget(time_s=20))
+    found = strategy("best")(question(), Budget(time_s=120))
     print(render(account(found)))
     print()
     try:

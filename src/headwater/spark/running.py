@@ -69,7 +69,7 @@ class SparkRun:
         self._last_batch = -1  #: the micro-batch after which nothing follows
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._aborted = False
-        self._starts_left = 2  #: how often the query may still be started again
+        self._starts_left = 5  #: how often the query may still be started again
 
     def start(self) -> Self:
         """Check the flow, start Spark where none runs yet, and the query on it."""
