@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater import Flow, col, engine, io
 from headwater.errors import InputError
-from kafka_broker import JARS, broker
+from headwater_bench.servers.kafka import JARS, broker
 from killed import killed_until
 
 PATIENCE_S = 60

@@ -18,7 +18,7 @@ from headwater import spark as on_spark
 from headwater.errors import FlowError, RunError
 from headwater.spark.sinks import key_before
 from headwater.spark.sources.kafka import PACKAGES
-from kafka_broker import JARS, broker
+from headwater_bench.servers.kafka import JARS, broker
 
 CONNECTOR = [JARS / "{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES]
 

@@ -274,16 +274,21 @@ def kills(
     output: Output = None,
     as_json: JSON = False,
     kills: Annotated[int | None, typer.Option(help="how many kills [default: 1000]")] = None,
+    long: Annotated[bool, typer.Option("--long", help="10,000 kills")] = False,
     seed: Annotated[int | None, typer.Option(help="of the moments of the kills")] = None,
-    postgres: Annotated[str | None, typer.Option(help="URL of a PostgreSQL database to write to as well")] = None,
-    kafka: Annotated[str | None, typer.Option(help="brokers of Kafka to write to as well")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(help="instances of each keyed step [default: 1 and 2 in turn, and two lanes]")
+    case: Annotated[
+        list[str] | None, typer.Option(help="part of a case's name, such as MQTT: only those; several")
     ] = None,
-    lanes: Annotated[int | None, typer.Option(help="run in so many lanes")] = None,
+    postgres: Annotated[
+        str | None,
+        typer.Option(help="URL of a PostgreSQL database [default: a server of our own, where it is installed]"),
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option(help="brokers of Kafka [default: one of our own, where there are jars]")
+    ] = None,
 ) -> None:
-    """The engine killed with SIGKILL, at random and amid checkpoints and commits: what sinks lack then, and have twice."""
-    chosen = {"kills": kills, "seed": seed, "parallel": parallel, "lanes": lanes, "postgres": postgres, "kafka": kafka}
+    """The engine killed with SIGKILL, at random and amid checkpoints and commits, over every source and sink here."""
+    chosen = {"kills": kills, "seed": seed, "case": case, "postgres": postgres, "kafka": kafka, "long": long or None}
     _report("kills", quick, output, as_json, **chosen)
 
 
@@ -307,7 +312,7 @@ def faults(
     seeds: Annotated[int | None, typer.Option(help="how many seeds [default: 100000]")] = None,
     seed: Annotated[int | None, typer.Option(help="only this one, again")] = None,
 ) -> None:
-    """Checkpoints on a disk that fails and crashes, by a seeded schedule: is the end that of an undisturbed run?"""
+    """Checkpoints, the log and bridges on disks and links that fail, by a seeded schedule: is the end as if nothing had?"""
     _report("faults", quick, output, as_json, seeds=seeds, seed=seed)
 
 

@@ -1,8 +1,8 @@
-"""Experiment `faults`: checkpoints on a failing disk, by seeds: each crashes, goes on, and is compared at the end.
+"""Experiment `faults`: protocols on failing disks and links, by seeds: each crashes, goes on, and is compared at the end.
 
-The engine's own tasks, operators, checkpointer and store are moved by a seeded schedule, without a thread or a clock. A seed
-that shows a violation shows it again with `--seed`. Seeds are spread over the processors: each runs some 60 to 100 in a
-second, so that 100,000 take about 12 minutes of two.
+The engine's own tasks, operators, checkpointer and store, its log, and the two ends of a bridge are moved by a seeded
+schedule, without a thread or a clock. A seed that shows a violation shows it again with `--seed`. Seeds are spread over the
+processors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from headwater_bench.experiments.rows import text_table, write_rows
 from headwater_bench.faults import Trial, ViolationError
+from headwater_bench.faults.protocols import protocol_of, tried
 
 QUICK, ALL = 1_000, 100_000
 _PIECE = 500  #: seeds that a process is given at once
@@ -47,7 +48,8 @@ def run(
     return {
         "seeds": len(chosen),
         "violations": len(violations),
-        **{name.replace(" ", "_"): counts[name] for name in Trial.COUNTED},
+        "protocols": dict(Counter(map(protocol_of, chosen))),
+        **{name.replace(" ", "_"): counts[name] for name in (*Trial.COUNTED, "network cuts")},
         "seconds": round(time.perf_counter() - began_s, 1),
     }
 
@@ -68,7 +70,7 @@ def _tried(seeds: range) -> _Outcome:
     with _quiet():
         for each in seeds:
             try:
-                counts += Trial(each).run()
+                counts += tried(each)
             except ViolationError as violation:
                 violations.append({"seed": each, "violation": str(violation)})
     return counts, violations
