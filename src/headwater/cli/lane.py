@@ -22,7 +22,7 @@ from headwater.flow.steps import Write
 from headwater.io.lock import Lock
 from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
-from headwater.serve.lane import Lane, Line, graph_of
+from headwater.serve.lane import Lane, Line, ended_with_server, graph_of
 from headwater.serve.messages import Answer, Task, raw, shown
 from headwater.serve.settings import Settings
 
@@ -43,7 +43,9 @@ def main() -> None:
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed}[task.what]
     try:
-        to_server.say(answer(task))
+        with ended_with_server(to_server):
+            flow = _flow(task)
+        to_server.say(answer(task, flow))
     except HeadwaterError as error:
         to_server.say(Answer(why=shown(str(error))))
 
@@ -125,9 +127,8 @@ def _begin(task: Task, flow: Flow) -> Any:
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 
-def _checked(task: Task) -> Answer:
+def _checked(task: Task, flow: Flow) -> Answer:
     """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
-    flow = _flow(task)
     flow.check()
     _options(task.settings)
     contract_of(flow, task.settings.promise, task.settings.within, task.settings.above, task.settings.burst)
@@ -169,8 +170,8 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
             check_append(step.kind.sink, step.inputs[0].schema)
 
 
-def _replayed(task: Task) -> Answer:
-    """Give dead letters to the steps that they broke, and say which of them are done with."""
+def _replayed(task: Task, flow: Flow) -> Answer:
+    """Give dead letters to the steps that they broke, and say which of them are done with; without the server too."""
     from headwater.engine.dead import replay
     from headwater.io.dead import DeadLetterFolder
 
@@ -185,7 +186,7 @@ def _replayed(task: Task) -> Answer:
         lacking = set(task.ids) - {letter.id for letter in letters}
         if lacking:
             raise FlowError(f"there is no dead letter {min(lacking)}; it may have been replayed already")
-        done = replay(_flow(task), home.dead, letters, task.changes)
+        done = replay(flow, home.dead, letters, task.changes)
     finally:
         lock.release()
     document = {

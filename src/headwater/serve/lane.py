@@ -6,11 +6,13 @@ A server that is gone is a reason to stop, in good order and in time: nobody wou
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,34 @@ class Line:
             return None
         return told(text) if text else None
 
+    def is_cut(self, within_s: float) -> bool:
+        """Wait for the server to be gone, for so long at most; what it has said is left to be heard."""
+        looking = select.poll()
+        looking.register(self._socket, select.POLLRDHUP)
+        return bool(looking.poll(within_s * 1000))
+
+
+@contextmanager
+def ended_with_server(to_server: Line) -> Iterator[None]:
+    """End this process as soon as the server is gone, whatever it is doing, while the context lasts.
+
+    The import of a flow is the user's own code, and may take for ever. No thread is left behind: lanes may be forked.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            if to_server.is_cut(_LOOK_S):
+                os._exit(1)
+
+    watches = threading.Thread(target=watch, name="watch", daemon=True)
+    watches.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watches.join()
+
 
 class Lane:
     """A flow at work in this process, from its making to its last words."""
@@ -86,10 +116,11 @@ class Lane:
         if not forks:
             obeys.start()
         try:
-            self._take_home()
-            self._line.say(Imports())
-            made = make(self._task)
-            self._line.say(Imports(over=True))
+            with ended_with_server(self._line) if forks else nullcontext():
+                self._take_home()
+                self._line.say(Imports())
+                made = make(self._task)
+                self._line.say(Imports(over=True))
             self._run = begin(self._task, made)
             if forks:
                 obeys.start()
