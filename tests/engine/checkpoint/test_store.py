@@ -59,3 +59,20 @@ def test_who_goes_on_from_a_checkpoint_finds_it_after_a_power_cut_too(store, dis
         disk.random = random.Random(seed)
         assert Store("/c", disk).latest().number == 1
         disk.crash()
+
+
+@pytest.mark.parametrize("since", [None, 3], ids=["whole", "changes"])
+def test_no_bit_of_a_checkpoint_can_flip_unnoticed(disk, store, since):
+    for number, base in ((2, None), (3, 2), (4, since)):
+        tasks = {"step": [{"state": 0, "whole": base is None}]}
+        store.write(number, {"tasks": tasks}, [b"what is saved as %d" % number], since=base)
+    fd = disk.open("/c/000000004.checkpoint")
+    whole, before = disk.read(fd, 10_000, 0), store.read(4)
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        disk.write_at(fd, bytes(flipped), 0)
+        with pytest.raises(ValueError, match=r"checksum is wrong|bytes|does not begin as|is not there"):
+            store.read(4)
+    disk.write_at(fd, whole, 0)
+    assert store.read(4) == before

@@ -22,7 +22,9 @@ from headwater.io.log.disk import Disk, SystemDisk
 log = logging.getLogger(__name__)
 
 _MAGIC = b"HWCKPT02"
-_HEAD = struct.Struct("<8sqQI")  #: magic, the checkpoint that it builds on or -1, length and checksum of the index
+#: magic, the checkpoint that it builds on or -1, length of the index and a checksum of that and of what it builds on
+_HEAD = struct.Struct("<8sqQI")
+_BASE = struct.Struct("<q")
 _KEPT = 2  #: complete checkpoints that stay: the last, and the one before, should the last be unreadable
 _SUFFIX = ".checkpoint"
 _CHUNK = 2**24
@@ -71,7 +73,8 @@ class Store:
         States that are not whole hold what has changed since another checkpoint.
         """
         index = encode({**content, "states": [[len(state), crc32(state)] for state in states]})
-        head = _HEAD.pack(_MAGIC, -1 if since is None else since, len(index), crc32(index))
+        base = -1 if since is None else since
+        head = _HEAD.pack(_MAGIC, base, len(index), crc32(index, _seed(base)))
         self.written_bytes = len(head) + len(index) + sum(map(len, states))
         self._write(self._file(number), [head, index, *states])
         self._since[number] = since
@@ -178,7 +181,7 @@ class Store:
             magic, since, length, checksum = _HEAD.unpack(head)
             if magic != _MAGIC:
                 raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
-            content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum))
+            content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum, _seed(since)))
             states, at = [], _HEAD.size + length
             for size, expected in content.pop("states"):
                 states.append(self._checked(fd, size, at, expected))
@@ -187,12 +190,12 @@ class Store:
             self.disk.close(fd)
         return (None if since < 0 else int(since)), content, states
 
-    def _checked(self, fd: int, size: int, at: int, checksum: int) -> bytes:
+    def _checked(self, fd: int, size: int, at: int, checksum: int, seed: int = 0) -> bytes:
         """Return some bytes of a file, if they are what was written."""
         if self.disk.size(fd) < at + size:  # before memory is asked for by a length that may be none
             raise ValueError(f"it has {self.disk.size(fd):,} bytes where {at + size:,} or more were written")
         data = self._read(fd, size, at)
-        if crc32(data) != checksum:
+        if crc32(data, seed) != checksum:
             raise ValueError(_WRONG)
         return data
 
@@ -234,3 +237,8 @@ class Store:
             self.disk.fsync(fd)
         finally:
             self.disk.close(fd)
+
+
+def _seed(since: int) -> int:
+    """Return what the checksum of an index begins with, so that it is wrong under a head that names another base."""
+    return crc32(_BASE.pack(since)) ^ crc32(_BASE.pack(-1))  # nothing, for one that stands by itself
