@@ -1,5 +1,7 @@
 """Dead letters that are kept in a folder, on both runners and in lanes, and given to other kinds of steps."""
 
+import json
+
 import pytest
 
 from headwater import Flow, engine, io
@@ -77,3 +79,70 @@ def test_letters_of_a_step_that_the_flow_has_no_more_stay(tmp_path):
     done = replay(other, tmp_path / "dead", list(DeadLetterFolder(tmp_path / "dead").letters()))
     assert done.released == []
     assert set(done.kept.values()) == {"flow 'f' has no step 'm' (any more)"}
+
+
+@pytest.mark.parametrize("options", [{}, {"lanes": 2}], ids=str)
+def test_a_run_that_keeps_no_dead_letters_may_be_between_two_that_do(tmp_path, options):
+    """The sink that is gone comes back: what it held then stays, and what comes now is added once."""
+    path = tmp_path / "in.jsonl"
+
+    def flow():
+        made = Flow("kept")
+        made.read("r", io.JsonLines(path, {"n": int})).map("m", halved).write("w", io.JsonLines(tmp_path / "out.jsonl"))
+        return made
+
+    def run(numbers, **more):
+        with path.open("a") as file:
+            file.writelines(f'{{"n": {n}}}\n' for n in numbers)
+        engine.run(flow(), checkpoint=tmp_path / "checkpoint", **options, **more)
+
+    dead = tmp_path / "dead"
+    run(range(10), dead=dead)
+    run(range(10, 20))
+    run(range(20, 25))
+    run(range(25, 35), dead=dead)
+    run(range(35, 40), dead=dead)
+    letters = [letter.to_json()["record"]["n"] for letter in DeadLetterFolder(dead).letters()]
+    assert letters == [n for n in (*range(10), *range(25, 40)) if n % 2]
+    written = [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(written) == list(range(0, 40, 2))
+
+
+@pytest.mark.parametrize("gone", ["text", "table"])
+def test_a_sink_may_be_left_out_for_some_runs(tmp_path, gone):
+    path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    sinks = {"text": io.JsonLines(tmp_path / "out.jsonl"), "table": io.Sqlite(tmp_path / "out.db", "t")}
+
+    def run(numbers, *names):
+        with path.open("a") as file:
+            file.writelines(f'{{"n": {n}}}\n' for n in numbers)
+        made = Flow("some")
+        read = made.read("r", io.JsonLines(path, {"n": int}))
+        for name in names:
+            read.write(name, sinks[name])
+        engine.run(made, checkpoint=checkpoint)
+
+    other = next(name for name in sinks if name != gone)
+    run(range(5), *sinks)
+    run(range(5, 10), other)
+    run(range(10, 15), *sinks)
+    held = {
+        "text": [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()],
+        "table": [row["n"] for row in rows_of(sinks["table"])],
+    }
+    assert held[other] == list(range(15))
+    assert held[gone] == [*range(5), *range(10, 15)]
+
+
+def halved(record):
+    if record["n"] % 2:
+        raise ValueError("odd")
+    return record
+
+
+def rows_of(source):
+    reader, rows = source.open(pytest.fail), []
+    while (batch := reader.read(100, 0)) is not None:
+        rows += batch.rows()
+    reader.close()
+    return rows

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -259,6 +261,34 @@ def test_a_folder_that_is_deleted_while_running_is_made_again(files):
     run.stop()
     assert run.wait().extra["checkpoints"]["complete"] >= before + 2
     assert list(checkpoint.glob("*.checkpoint"))
+
+
+def test_sinks_have_every_record_once_though_the_folder_is_deleted_while_running(tmp_path):
+    out, table, checkpoint = tmp_path / "out.jsonl", io.Sqlite(tmp_path / "out.db", "t"), tmp_path / "checkpoint"
+
+    def flow():
+        made = Flow("two")
+        read = made.read("read", io.Generate(lambda n: {"x": n}, {"x": int}, rate=1000, count=1500))
+        read.write("text", io.JsonLines(out))
+        read.write("table", table)
+        return made
+
+    def two_more():
+        until, before = time.monotonic() + 30, run.checkpointer.to_json()["complete"]
+        while run.checkpointer.to_json()["complete"] < before + 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    run = engine.start(flow(), checkpoint=checkpoint, every="20 ms")
+    two_more()
+    shutil.rmtree(checkpoint.rename(tmp_path / "away"))
+    two_more()
+    run.stop()
+    run.wait()
+    engine.run(flow(), checkpoint=checkpoint)
+    assert [json.loads(line)["x"] for line in out.read_text().splitlines()] == list(range(1500))
+    with sqlite3.connect(table.path) as base:
+        assert [x for (x,) in base.execute("SELECT x FROM t")] == list(range(1500))
 
 
 def test_a_run_in_another_process_killed_without_warning_goes_on(files):

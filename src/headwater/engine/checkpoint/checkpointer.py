@@ -357,6 +357,7 @@ class Checkpointer:
                 saved = {**result, "ports": list(instance.channel_ports), "state": len(states), "whole": state.whole}
                 states.append(state.encode())
                 tasks.setdefault(instance.step.name, []).append(saved)
+        self.ledgers.keep_name()
         self.store.write(
             number,
             heading(self._graph.flow, self._sources)

@@ -16,7 +16,7 @@ from headwater.engine.checkpoint.store import Checkpoint
 from headwater.flow.endpoints import Transaction
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
-from headwater.io.transactions import ledger_of, transaction_of
+from headwater.io.transactions import ledger_of, run_name, transaction_of
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,20 @@ class Ledgers:
         #: the step of each writer that is no more, and its last part that counts; for the checkpoints of this run
         self.retired = {name: known for name, known in self._known.items() if name not in has}
         self._open: list[Transaction] = []
+        self._name: str | None = None  # of all runs with this checkpoint, once a sink is open
+
+    def choose_name(self) -> None:
+        """Have a name for all runs with this checkpoint, by which sinks know their own."""
+        self._name = run_name(self._folder)
+
+    def keep_name(self) -> None:
+        """See to it that the next run finds the name: somebody may have cleaned up."""
+        if self._name is not None:
+            run_name(self._folder, self._name)
 
     def transaction(self, name: str, sink: Any, schema: Schema) -> Transaction:
         """Open a sink for a writer; one that is new begins."""
+        self.choose_name()
         after = self._known[name][1] if name in self._known else -1
         return transaction_of(sink, schema, ledger_of(self._folder, name, after))
 

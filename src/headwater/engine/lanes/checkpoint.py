@@ -36,7 +36,6 @@ from headwater.errors import RunError, SnapshotError
 from headwater.flow.flow import Flow
 from headwater.io.lock import Lock
 from headwater.io.moved import refuse_moved
-from headwater.io.transactions import ledger_of
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 
 log = logging.getLogger(__name__)
@@ -200,7 +199,6 @@ class LanesCheckpointer:
         try:
             self.store = Store(folder)
             self.look()
-            ledger_of(folder, "")  # names all runs with this checkpoint, before lanes could do so at once
         except BaseException:
             self._lock.release()
             raise
@@ -214,6 +212,7 @@ class LanesCheckpointer:
         if found is not None:
             self._fit(found, allow_dropped=self._options.allow_dropped_state)
         self.ledgers = Ledgers(self.store.folder, found, self._wiring.writers())
+        self.ledgers.choose_name()  # here, before lanes could do so at once
         self.after = -1 if self._found is None else self._found.number
         self._chain = Chain()
         self._kinds.put(-1, whole=True)
@@ -353,6 +352,7 @@ class LanesCheckpointer:
                 for task in saved:
                     tasks.setdefault(name, []).append({**task, "state": len(states)})
                     states.append(task["state"])
+        self.ledgers.keep_name()
         self.store.write(
             number,
             heading(self._flow, identities(self._flow))

@@ -41,16 +41,19 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
 
 def ledger_of(checkpoint: Path, step: str, after: int | None = None) -> Ledger:
     """Return where the sink of a step makes its notes in a checkpoint's folder."""
-    name = f"{_run_name(checkpoint)}-{sha256(step.encode()).hexdigest()[:4]}"
+    name = f"{run_name(checkpoint)}-{sha256(step.encode()).hexdigest()[:4]}"
     return Ledger(checkpoint / "sinks" / quote(step, safe=" "), name, after)
 
 
-def _run_name(checkpoint: Path) -> str:
-    """Return a name for all runs that share a checkpoint, by which they know their own in a table of others."""
+def run_name(checkpoint: Path, known: str | None = None) -> str:
+    """Return a name for all runs that share a checkpoint, by which they know their own in a table of others.
+
+    A run that knows it says so: should somebody have cleaned up, the next run has to find the same.
+    """
     path = checkpoint / "sinks" / "run"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name("run.new")
-        fresh.write_text(uuid4().hex[:8])
+        fresh.write_text(known or uuid4().hex[:8])
         fresh.replace(path)
     return path.read_text()
