@@ -273,20 +273,20 @@ class CsvWriter:
         self._schema, self._delimiter = schema, sink.delimiter
         if append:
             sink.check_append(schema)  # before the file is opened, which ends its last line
-        self._file = LineWriter(sink.path, append=append)
-        if sink.header and self._file.empty:
-            self._file.write(self._rows([list(schema)]))
+        self.file = LineWriter(sink.path, append=append)
+        if sink.header and self.file.empty:
+            self.file.write(self._rows([list(schema)]))
 
     def write(self, batch: Batch) -> Refused:
         """Write the records that cells can hold, all or none."""
         rows, _, refused = sifted(batch, self._cells)
         if rows:
-            self._file.write(self._rows(rows))
+            self.file.write(self._rows(rows))
         return refused
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()
 
     def _cells(self, batch: Batch) -> list[tuple[Any, ...]]:
         columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]

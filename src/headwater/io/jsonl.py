@@ -121,18 +121,18 @@ class JsonLinesWriter:
     """An open file that takes a JSON object per record."""
 
     def __init__(self, file: LineWriter, schema: Schema) -> None:
-        self._file, self._schema = file, schema
+        self.file, self._schema = file, schema
 
     def write(self, batch: Batch) -> Refused:
         """Write the records that have a JSON form, all or none."""
         lines, _, refused = sifted(batch, lambda batch: json_lines(batch, self._schema))
         if lines:
-            self._file.write(b"\n".join([*lines, b""]))
+            self.file.write(b"\n".join([*lines, b""]))
         return refused
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()
 
 
 def guessed_columns(lines: list[bytes], path: str | Path) -> Schema:

@@ -7,6 +7,7 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from sys import maxsize
 from typing import Any
@@ -140,9 +141,13 @@ class LineWriter:
         except OSError as error:
             raise explained(error, path, "write") from error
         self.empty = not append or os.fstat(self._fd).st_size == 0  #: nothing was there before
+        self.before_first: Callable[[bytes], None] | None = None  #: is told what is written next, once
 
     def write(self, lines: bytes) -> None:
         """Write lines, all or none."""
+        if self.before_first is not None:
+            self.before_first(lines)
+            self.before_first = None
         if str(self._path) == "-":
             sys.stdout.flush()
         write_all(self._fd, lines, self._path)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Delivery, Ledger, Resume, Transaction, Writer
+from headwater.flow.endpoints import Delivery, Ledger, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.files import explained
+
+if TYPE_CHECKING:
+    from headwater.io.transactions.line_file import LinesWriter
 
 _CHUNK = 2**20
 
@@ -26,7 +29,7 @@ class TextFile:
         """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
         raise NotImplementedError
 
-    def appended(self, schema: Schema) -> Writer:
+    def appended(self, schema: Schema) -> LinesWriter:
         """Start writing at the end of what is there."""
         raise NotImplementedError
 

@@ -12,6 +12,8 @@ import pytest
 from headwater import Flow, agg, col, engine, io
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow import Tumbling
+from headwater.io.transactions.cut_file import CutFile
+from headwater.io.transactions.line_file import LineFile
 
 FIELDS = {"k": str, "x": int, "t": "time"}
 
@@ -505,6 +507,40 @@ def test_a_sink_under_another_path_does_not_cut_what_is_there(stopped):
     with pytest.raises(HeadwaterError, match="are not those"):
         engine.run(flow, checkpoint=checkpoint)
     assert other.read_text() == theirs
+
+
+@pytest.mark.parametrize("sink", [io.JsonLines, io.Csv])
+@pytest.mark.parametrize("wrote", [False, True])
+def test_a_run_that_was_killed_before_anything_counted_leaves_what_others_put_there(files, sink, wrote):
+    source, out, checkpoint = files
+    flow = sums(io.JsonLines(source, FIELDS), sink(out))
+    begin_and_die(flow, checkpoint, CutFile if wrote else LineFile, "_note" if wrote else "write")
+    assert bool(wrote) == (out.stat().st_size > 20)  # more than a header
+    theirs = "k,total\n" + "a line of another program\n" * 1000
+    out.write_text(theirs)
+    with pytest.raises(HeadwaterError, match=r"is not theirs; does another program write the file too"):
+        engine.run(flow, checkpoint=checkpoint)
+    assert out.read_text() == theirs
+
+
+@pytest.mark.parametrize("sink", [io.JsonLines, io.Csv])
+def test_a_run_that_was_killed_before_anything_counted_is_gone_on_with(files, sink):
+    source, out, checkpoint = files
+    flow = sums(io.JsonLines(source, FIELDS), sink(out))
+    for _ in range(2):
+        begin_and_die(flow, checkpoint, CutFile, "_note")
+        assert out.stat().st_size > 100
+    engine.run(flow, checkpoint=checkpoint)
+    assert len(out.read_text().splitlines()) == 1000 + (sink is io.Csv)
+
+
+def begin_and_die(flow, checkpoint, owner, call):
+    """Run a flow in a child that is killed at a call, before any checkpoint."""
+    if (child := os.fork()) == 0:
+        setattr(owner, call, lambda *given: os.kill(os.getpid(), signal.SIGKILL))
+        engine.run(flow, checkpoint=checkpoint)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_a_copy_of_a_sinks_file_will_do(stopped):

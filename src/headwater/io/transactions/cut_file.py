@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 from zlib import crc32
 
 from headwater.errors import InputError
@@ -17,14 +18,19 @@ from headwater.io.transactions.journal import Journal
 log = logging.getLogger(__name__)
 
 _SEEN = 4096  # bytes at the head of a file, and before where a part ended, by which it is known
+_FEW = 256  # bytes, with fewer than which another file could well begin: an empty one, or the header of a table
+_FORESEEN = 64  # bytes of what is written behind those, by which it is known to be ours
 
 
 class CutFile(Transaction):
     """A sink that appends to a file; how it does so is its own business.
 
     The journal says of a part where it ended, and a checksum by which a file that another has put in its place is told: it
-    is refused, never cut. A copy of the file will do, whatever its inode.
+    is refused, never cut. A copy of the file will do, whatever its inode. A file that holds next to nothing could be
+    anybody's: what a run begins to write behind that is noted before it is written.
     """
+
+    shared: ClassVar[bool] = True  #: whether it is in a place where others may put a file of theirs
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._journal = path, Journal.of(ledger)
@@ -43,6 +49,15 @@ class CutFile(Transaction):
     def end(self) -> int:
         """Where the last part ended."""
         return int(self._journal.last[0]) if self._journal.last else 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what is behind the last part can be told from what another wrote: by all that is before it."""
+        return not self.shared or self.end >= _FEW
+
+    def _foresee(self, data: bytes) -> None:
+        """Take note of what is about to be written."""
+        self._journal.foresee([self._size(), data[:_FORESEEN].hex()])
 
     def _begun(self) -> None:
         """Take note that the file is begun; it may have a head that belongs to no part."""
@@ -78,6 +93,7 @@ class CutFile(Transaction):
         try:
             self._check()
             if self._size() > self.end:
+                self._check_tail()
                 os.truncate(self._path, self.end)
         except OSError as error:
             raise explained(error, self._path, "write") from error
@@ -112,6 +128,22 @@ class CutFile(Transaction):
                 f"cannot go on writing {self._path}: its first {end:,} bytes are not those that runs with this checkpoint "
                 "wrote; was it replaced, or does another flow write it too? Put it back, or begin anew with another "
                 "checkpoint and another file"
+            )
+
+    def _check_tail(self) -> None:
+        """Raise InputError where what is behind the last part is not what a run was about to write, or begins so."""
+        if self.is_known:
+            return
+        at, data = self._journal.foreseen or (0, "")
+        expected = bytes.fromhex(data)
+        with self._path.open("rb") as file:
+            file.seek(at)
+            found = file.read(len(expected))
+        if not expected or not expected.startswith(found):
+            raise InputError(
+                f"cannot go on writing {self._path}: runs with this checkpoint left {self.end:,} bytes there, and what is "
+                "behind those is not theirs; does another program write the file too? Put that elsewhere, or begin anew "
+                "with another checkpoint and another file"
             )
 
     def _mark(self, end: int) -> list[int]:

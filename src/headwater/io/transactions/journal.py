@@ -29,6 +29,7 @@ class Journal:
         self.closed: Any = (
             None  #: what was said when a run closed the sink with nothing left undone; None while it is open
         )
+        self.foreseen: Any = None  #: what was said of what is written first behind the last part
         self.undone: dict[int, Any] = {}  #: parts that may have been there, and that the run goes back behind
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ class Journal:
                 known = json.loads(path.read_bytes())
                 self.committed = int(known["committed"])
                 self.parts = {int(number): said for number, said in known["parts"].items()}
-                self.closed = known.get("closed")
+                self.closed, self.foreseen = known.get("closed"), known.get("foreseen")
                 self.is_new = False
         except OSError as error:
             raise explained(error, path, "read") from error
@@ -81,6 +82,12 @@ class Journal:
             self.closed = said
             self._write(self.committed, self.parts, said)
 
+    def foresee(self, said: Any) -> None:
+        """Note what is about to be written, by which it is known again whoever is killed meanwhile."""
+        with self._lock:
+            self.foreseen = said
+            self._write(self.committed, self.parts, self.closed)
+
     def _go_on(self, after: int | None) -> None:
         """Forget the parts behind the one that counts."""
         if after is None:
@@ -102,4 +109,5 @@ class Journal:
         self.committed = after
 
     def _write(self, committed: int, parts: dict[int, Any], closed: Any = None) -> None:
-        replace_whole(self._path, json.dumps({"committed": committed, "parts": parts, "closed": closed}).encode())
+        known = {"committed": committed, "parts": parts, "closed": closed, "foreseen": self.foreseen}
+        replace_whole(self._path, json.dumps(known).encode())

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from headwater.data.batch import Batch
 from headwater.flow.endpoints import Ledger, Refused, Writer
+from headwater.io.lines import LineWriter
 from headwater.io.transactions.cut_file import CutFile
+
+
+class LinesWriter(Writer, Protocol):
+    """An open file of lines."""
+
+    file: LineWriter
 
 
 class LineFile(CutFile):
     """A file of lines; readers see lines as they are written, also those that may be cut off again."""
 
-    def __init__(self, path: str | Path, opened: Callable[[bool], Writer], ledger: Ledger) -> None:
+    def __init__(self, path: str | Path, opened: Callable[[bool], LinesWriter], ledger: Ledger) -> None:
         """Begin the file, or go on with it; `opened` opens it, to append if it is told so."""
         super().__init__(Path(path).absolute(), ledger)
         self._writer = opened(not self._is_new)
         if self._is_new:
             self._begun()
+        if not self.is_known:
+            self._writer.file.before_first = self._foresee
 
     def write(self, batch: Batch) -> Refused | None:
         """Write records at the end."""

@@ -16,6 +16,8 @@ from headwater.io.transactions.frames import batches_in
 class Spool(CutFile):
     """Keeps all records beside the checkpoint, and hands them to a new writer of the sink when it is closed."""
 
+    shared = False
+
     def __init__(self, sink: Sink, schema: Schema, ledger: Ledger) -> None:
         super().__init__(ledger.folder / "spool", ledger)
         self._sink, self._schema = sink, schema
