@@ -1,6 +1,8 @@
 """Dead letters that are kept in a folder, on both runners and in lanes, and given to other kinds of steps."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -132,6 +134,37 @@ def test_a_sink_may_be_left_out_for_some_runs(tmp_path, gone):
     }
     assert held[other] == list(range(15))
     assert held[gone] == [*range(5), *range(10, 15)]
+
+
+@pytest.mark.parametrize("options", [{}, {"lanes": 2}], ids=str)
+def test_what_is_replayed_after_a_kill_is_there_when_the_flow_goes_on_and_nothing_twice(tmp_path, options):
+    out, checkpoint, dead = tmp_path / "out.jsonl", tmp_path / "checkpoint", tmp_path / "dead"
+
+    def flow(step):
+        made = Flow("killed")
+        numbers = io.Generate(lambda n: {"n": n}, {"n": int}, rate=3000, count=1500)
+        made.read("r", numbers).map("m", step, out={"n": int}).write("w", io.JsonLines(out))
+        return made
+
+    def dies(record):
+        if record["n"] > 200 and list(checkpoint.glob("*.checkpoint")):
+            os.kill(lead, signal.SIGKILL)
+        return halved(record)
+
+    if (child := os.fork()) == 0:
+        lead = os.getpid()
+        engine.run(flow(dies), checkpoint=checkpoint, every="20 ms", dead=dead, **options)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    mended = flow(lambda record: record)
+    letters = list(DeadLetterFolder(dead).letters())
+    done = replay(mended, dead, letters)
+    assert len(done.released) + len(done.kept) == len(letters) > 0
+    assert all("reads the record again" in why for why in done.kept.values())
+    engine.run(mended, checkpoint=checkpoint, dead=dead, **options)
+    rest = list(DeadLetterFolder(dead).letters())  # those that were on their way at the checkpoint
+    assert replay(mended, dead, rest).released == [letter.id for letter in rest]
+    assert sorted(json.loads(line)["n"] for line in out.read_text().splitlines()) == list(range(1500))
 
 
 def halved(record):

@@ -24,6 +24,7 @@ from headwater.io.records import JsonDecoder
 from headwater.metrics import Report
 
 KEPT = "dead letters kept"  #: the step that keeps them
+_AGAIN = "the run that made it was killed, and reads the record again when it goes on"
 _PART = 2000  #: letters that are replayed, and then released, together: each part opens all sinks anew
 
 
@@ -55,14 +56,32 @@ def replay(
     It is a run of its own: sinks get the results behind what they hold, and steps that keep state begin without any. It goes
     by parts of 2,000 letters, each released when sinks have its records: what is killed repeats one part at most. Where a
     step that they reach keeps state, all of them are one part, since a result may be of any of them.
+
+    Of a run with a checkpoint that was killed, what it left behind that is taken back first, as the next run would: it could
+    not be told from the results. Letters that come again with that run are not replayed.
     """
-    store, done = DeadLetterFolder(folder), Replayed([])
+    store = DeadLetterFolder(folder)
+    letters, done = _settled(flow, store, letters)
     size = _PART if _looks_at_each_alone(flow, letters) else max(1, len(letters))
     for start in range(0, len(letters), size):
         part = _replay_part(flow, letters[start : start + size], changes or {})
         store.release(part.released)
         done = done.then(part)
     return done
+
+
+def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> tuple[list[Letter], Replayed]:
+    """Take back what runs that were killed left; return the letters that are still there, and what became of the others."""
+    checkpoints = {checkpoint for letter in letters if (checkpoint := store.checkpoint_of(letter)) is not None}
+    if not checkpoints:
+        return list(letters), Replayed([])
+    from headwater.engine.checkpoint.taking_back import take_back
+
+    for checkpoint in checkpoints:
+        take_back(keeping(flow, store.folder), checkpoint)
+    there = {letter.id for letter in store.letters()}
+    again = {letter.id: _AGAIN for letter in letters if letter.id not in there}
+    return [letter for letter in letters if letter.id in there], Replayed([], again)
 
 
 def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]) -> Replayed:

@@ -2,7 +2,8 @@
 
 The folder has two logs: `letters`, which the run appends to, and `released`, the numbers of those that are done with. So a
 run and whoever looks after its dead letters work side by side. A run that goes on from a checkpoint makes the letters
-behind it once more: it releases those that are there already, and no number ever means another letter.
+behind it once more: it releases those that are there already, and no number ever means another letter. `checkpoints` says
+where such runs keep how far they are.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import RunError
 from headwater.flow.endpoints import Delivery, Ledger, Transaction
+from headwater.io.files import replace_whole
 from headwater.io.log import Log, Reader
 from headwater.io.transactions.journal import Journal
 
-_LETTERS, _RELEASED = "letters", "released"
+_LETTERS, _RELEASED, _CHECKPOINTS = "letters", "released", "checkpoints"
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -80,6 +82,11 @@ class DeadLetterFolder:
         finally:
             reader.close()
 
+    def checkpoint_of(self, letter: Letter) -> Path | None:
+        """Return where the run that made a letter keeps how far it is; None for one that does not."""
+        note = Path(self.folder) / _CHECKPOINTS / letter.by
+        return Path(note.read_text()) if letter.by and note.exists() else None
+
     def release(self, numbers: Iterable[int]) -> None:
         """Be done with letters; this is safe when it returns."""
         numbers = list(numbers)
@@ -127,6 +134,8 @@ class _Parts(_Writer, Transaction):
     def __init__(self, store: DeadLetterFolder, ledger: Ledger) -> None:
         self._journal = Journal.of(ledger)
         super().__init__(store, ledger.name)
+        checkpoint = ledger.folder.parent.parent
+        replace_whole(Path(store.folder) / _CHECKPOINTS / ledger.name, str(checkpoint.absolute()).encode())
         if self._journal.is_new:
             self._journal.commit(-1, self._log.end)
         self.rollback()
