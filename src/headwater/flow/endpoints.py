@@ -43,7 +43,8 @@ A writer that keeps records which wait may have `crowded`, a function that the r
 its room that is taken, from 0 to 1, it has the sources held that feed the writer. Any thread may call it.
 
 A writer that gathers records may have `flush()`, which brings them where they belong. One whose other side knows what it was
-sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again. One that
+sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again; it is kept however often
+that fails, remembers what the other side has of the batch, and mends its own connection. One that
 brings them there later, or not at all, may have `account()`, which says how many, for the report; it is asked after `close`
 too.
 """

@@ -1,10 +1,12 @@
 """The HTTP sink, against a server in a process of its own: what arrives, is tried again, and is there after kills."""
 
+import json
 import random
 import sqlite3
 import threading
 import time
 from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -12,6 +14,7 @@ from headwater import Flow, engine, io
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
+from headwater.io.forwarding import sender
 from headwater.io.http.form import Form
 from headwater.io.http.uplink import HttpUplink
 from killed import killed_until
@@ -87,6 +90,74 @@ def test_requests_that_were_taken_are_not_sent_again_because_a_later_one_was_not
     uplink.close()
     assert failures < 500
     assert server.taken() == list(range(200))
+
+
+class Flaky(BaseHTTPRequestHandler):
+    """Answers only some of the requests as they deserve, and refuses some records."""
+
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+    refused, answered, count, every = {3, 42}, [], 0, 2
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).count += 1
+        status = 503
+        if self.count % self.every == 0:
+            numbers = {json.loads(line)["n"] for line in body.splitlines()}
+            self.answered.append((self.headers["Idempotency-Key"], numbers))
+            status = 422 if numbers & self.refused else 200
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def flaky():
+    Flaky.answered, Flaky.count, Flaky.every = [], 0, 2
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Flaky)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield io.Http(f"http://127.0.0.1:{server.server_port}/")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    # over such a link, nothing is asked again that was answered while refused records were searched for
+    assert max(Counter(key for key, _ in Flaky.answered).values()) == 1
+    taken = [n for _, numbers in Flaky.answered if not numbers & Flaky.refused for n in numbers]
+    assert sorted(taken) == [n for n in range(200) if n not in Flaky.refused]
+
+
+def test_a_part_goes_over_a_flaky_link_request_by_request(flaky):
+    uplink, failures, refused = HttpUplink(flaky, Schema.of(NUMBERS)), 0, None
+    while refused is None and failures < 100:
+        try:
+            [(_, refused)] = uplink.deliver("name", 7, [items(200).open(print).read(200, 0)])
+        except InputError:
+            failures += 1
+    uplink.close()
+    assert failures <= 1  # one that answers now and then is not away
+    assert sorted(refused) == [3, 42]
+
+
+def test_a_batch_goes_over_a_flaky_link_request_by_request(flaky):
+    writer = flaky.open(Schema.of(NUMBERS))
+    assert sorted(writer.write(items(200).open(print).read(200, 0))) == [3, 42]
+    writer.close()
+
+
+def test_what_is_forwarded_goes_over_a_flaky_link_request_by_request(flaky, tmp_path, monkeypatch):
+    Flaky.every = 5  # so often in a row that a sink which gathers records would be opened anew
+    monkeypatch.setattr(sender, "_FIRST_S", 0.001)
+    monkeypatch.setattr(sender, "_MOST_S", 0.002)
+    writer, end = io.forward(flaky, tmp_path / "log").open(Schema.of(NUMBERS)), time.monotonic() + PATIENCE_S
+    writer.write(items(200).open(print).read(200, 0))
+    while writer.account()["waiting"] and time.monotonic() < end:
+        time.sleep(0.02)
+    writer.close()
+    assert (writer.account()["waiting"], writer.account()["refused"]) == (0, 2)
 
 
 def test_without_a_checkpoint_what_a_server_does_not_take_becomes_dead_letters(port):

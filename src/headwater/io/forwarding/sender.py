@@ -161,7 +161,7 @@ class Sender:
             self._warned_s = now_s
             said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
             log.warning("forwarding to %s waits, and is tried again: %s", self._name, said)
-        if self._failures % _ATTEMPTS == 0:
+        if self._failures % _ATTEMPTS == 0 and not hasattr(self._writer, "write_keyed"):
             self._drop_writer()
         if self._writer is None or not _gathers(self._writer):
             self._put_back()

@@ -23,13 +23,30 @@ class Posts:
 
     def __init__(self, sink: Http, schema: Schema) -> None:
         self.records, self._form, self._poster = sink.records, Form(sink.form, schema), Poster(sink)
-        self._taken: set[str] = set()  # keys of requests that the server took, of what is not there as a whole
+        # by its key, what the server has made of a request: nothing, it took it, or why it refused it
+        self._answers: dict[str, str] = {}
+
+    @property
+    def answered(self) -> int:
+        """Requests that the server has answered, of what is not there as a whole."""
+        return len(self._answers)
 
     def post(self, batch: Batch, key: str, first: int = 0) -> Refused:
         """Post records, which are known by a key and the number of the first; return those that the server refuses.
 
-        Raises UnreachedError if it does not take one of the requests, for now: they are to be posted again, all of them.
+        Raises UnreachedError if it does not answer one of the requests, for now: then post all of them again, likewise.
+        Those that it has answered are not sent again. Where it has answered some since the last time that it did not, that
+        is done here and at once: a link that breaks off now and then is no server that is away.
         """
+        while True:
+            before = self.answered
+            try:
+                return self._posted(batch, key, first)
+            except UnreachedError as error:
+                if error.after_s or self.answered == before:
+                    raise
+
+    def _posted(self, batch: Batch, key: str, first: int) -> Refused:
         refused: Refused = {}
         for start in range(0, batch.length, self.records):
             part = batch.slice(start, min(batch.length, start + self.records))
@@ -38,14 +55,19 @@ class Posts:
         return refused
 
     def post_one(self, batch: Batch, key: str) -> None:
-        """Post one request, unless the server took it when this was tried before; raises InputError if it refuses it."""
-        if key not in self._taken:
-            self._poster.post(self._form.body(batch), self._form.content_type, key)
-            self._taken.add(key)
+        """Post one request, unless the server answered it when this was tried before; raises InputError if it refuses it."""
+        if key not in self._answers:
+            try:
+                self._poster.post(self._form.body(batch), self._form.content_type, key)
+                self._answers[key] = ""
+            except InputError as error:
+                self._answers[key] = str(error)
+        if why := self._answers[key]:
+            raise InputError(why)
 
     def forget(self) -> None:
-        """Remember no more what was taken: all of it was, and nobody will post it again."""
-        self._taken.clear()
+        """Remember no more what was answered: all of it was, and nobody will post it again."""
+        self._answers.clear()
 
     def close(self) -> None:
         """Let the connection go."""
@@ -84,15 +106,17 @@ class HttpWriter:
         until_s, failures = 0.0, 0
         while done < batch.length:  # a request at a time, so that what was taken is known
             part = batch.slice(done, min(batch.length, done + self._posts.records))
+            before = self._posts.answered
             try:
                 unfit = self._posts.post(part, f"{self._name}-{self._number}", done)
             except UnreachedError as error:
-                until_s = until_s if failures else time.monotonic() + self._patience_s
-                failures += 1
+                failures = 1 if self._posts.answered > before else failures + 1
+                until_s = until_s if failures > 1 else time.monotonic() + self._patience_s
                 pause_s = max(
                     min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 10)) * random.uniform(0.5, 1), error.after_s
                 )
                 if time.monotonic() + pause_s > until_s:
+                    self._posts.forget()
                     if not done:
                         raise InputError(str(error)) from None
                     return refused | dict.fromkeys(range(done, batch.length), str(error))
