@@ -24,6 +24,7 @@ from headwater.flow.endpoints import (
     opened,
     position_of,
     resume_of,
+    take_no_more,
     tells_time,
     why_dropped,
 )
@@ -112,6 +113,8 @@ class SourceThread:
             with answering_at_once():
                 exhausted = self._read_all()
                 self._unspill(wait=True)
+                if self._reader is not None:
+                    take_no_more(self._reader)
                 if self.run.checkpointer is not None and not exhausted:
                     self._wait_for_the_last()  # windows stay as they are: a later run goes on with them
                     return

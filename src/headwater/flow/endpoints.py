@@ -18,6 +18,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a reader may have | which says |
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
+| `take_no_more()` | that it takes nothing from its sender once it is told that it is read no more, before it is closed |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
@@ -282,6 +283,13 @@ def leave_halves(reader: Reader) -> None:
     left = getattr(reader, "leave_halves", None)
     if left is not None:
         left()
+
+
+def take_no_more(reader: Reader) -> None:
+    """Let a reader know that it is read no more, so that nobody who sends to it waits for the end of the run."""
+    told = getattr(reader, "take_no_more", None)
+    if told is not None:
+        told()
 
 
 def dropped_by(reader: Reader) -> int:

@@ -63,6 +63,10 @@ class ReceivedReader:
         released, self._committed = self._committed, (position[0], position[1])
         self._consumer.release(released[0])
 
+    def take_no_more(self) -> None:
+        """Stop receiving, without waiting for it: senders hear at once that what is not safe is not taken."""
+        self._receiver.stop()
+
     def close(self) -> None:
         """Stop receiving; what is in the log and was not handed out is there for the next run."""
         try:

@@ -64,9 +64,13 @@ class Receiver:
         """Whether it reads no more; what it has read is safe then."""
         return not self._thread.is_alive()
 
+    def stop(self) -> None:
+        """Stop reading, soon."""
+        self._stopping.set()
+
     def close(self) -> None:
         """Stop reading; what was read is safe."""
-        self._stopping.set()
+        self.stop()
         self._thread.join()
 
     def _run(self) -> None:
