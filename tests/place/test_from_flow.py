@@ -57,14 +57,14 @@ def test_a_profile_per_class_is_taken_as_measured_and_other_classes_are_not_used
     sort = problem.step("sort")
     assert problem.service_s[sort, 1] == 1e-5
     assert np.isinf(problem.service_s[sort, [0, 2]]).all()
-    found = strategy("best")(problem, Budget(time_s=2))
+    found = strategy("best")(problem, Budget(time_s=60))
     assert {int(NET.class_of[d]) for i, d in enumerate(found.device) if problem.solid[i]} == {1}
 
 
 def test_a_flow_is_placed_with_its_constraints():
     constraints = Constraints(pins={"levels": "site-0/0", "archive": "cloud-0"}, together=(("sort", "both"),))
     problem = problem_of(tanks(), NET, profile(), {"levels": 500.0}, constraints=constraints)
-    found = strategy("exact")(problem, Budget(time_s=5))
+    found = strategy("exact")(problem, Budget(time_s=60))
     assert found.status == "optimal"
     assert found.by_name["sort"] == found.by_name["both"]
     assert found.by_name["archive"] == "cloud-0"

@@ -211,7 +211,7 @@ def test_what_the_command_prints_is_not_taken_for_a_plan(farm):
 def test_what_a_strategy_found_is_found_again_in_its_plan(farm):
     flow, net = tanks(), nets.read("farm.toml")
     asked = problem_of(flow, net, PROFILE, 1500.0, constraints=Constraints(pins={"alarms": "cloud"}))
-    found = strategy("best")(asked, Budget(time_s=5))
+    found = strategy("best")(asked, Budget(time_s=60))
     Plan.of(found, flow="tanks_flow.py", net="farm.toml", profile=PROFILE, rates_hz=1500.0).save("plan.json")
     plan = Plan.load("plan.json")
     bound = plan.bind(flow, net)
