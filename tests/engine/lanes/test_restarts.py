@@ -28,24 +28,30 @@ def saved(run):
 
 
 def killed(run, lane):
-    """Kill a lane once the lanes that are at work now have made a checkpoint, unless the run ends before."""
+    """Kill a lane once the lanes that are at work now have made a checkpoint, or the run has ended; return its process."""
     before = saved(run)
     until(lambda: saved(run) > before or run.done.is_set(), "the next checkpoint")
-    with suppress(ProcessLookupError, IndexError):
-        os.kill(run._children[lane].pid, signal.SIGKILL)
+    pid = run._children[lane].pid
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return pid
 
 
-def started_again(run, times):
-    until(lambda: run._restarts.count >= times or run.done.is_set(), "the restart")
+def started_again(run, without):
+    """Wait until other lanes are at work than one that was killed."""
+    until(lambda: run.done.is_set() or (is_other(run, without) and not run._starting_again), "the restart")
+
+
+def is_other(run, pid):
+    return run._children and pid not in [child.pid for child in run._children]
 
 
 def test_lanes_that_are_killed_start_again_from_the_last_checkpoint(tmp_path, undisturbed, caplog):
     chance = random.Random(1)
-    run = engine.start(flow(tmp_path, rate=3_000), lanes=3, checkpoint=tmp_path / "kept", every="20 ms")
-    for times in range(1, 6):
+    run = engine.start(flow(tmp_path, rate=1_500), lanes=3, checkpoint=tmp_path / "kept", every="20 ms")
+    for _ in range(5):
         time.sleep(chance.random() * 0.1)
-        killed(run, chance.choice([0, 1]))
-        started_again(run, times)
+        started_again(run, killed(run, chance.choice([0, 1])))
     report = run.wait()
     assert held(tmp_path) == undisturbed
     assert 1 <= report.extra["restarts"] <= 5
@@ -64,19 +70,21 @@ def gone(pid):
 
 
 def test_lanes_of_which_one_dies_before_the_first_checkpoint_begin_anew(tmp_path, undisturbed):
-    run = engine.start(flow(tmp_path, rate=5_000), lanes=2, checkpoint=tmp_path / "kept", every="1 h")
+    run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="1 h")
     until(lambda: run.sample().records_in > 100, "some records")
-    os.kill(run._children[0].pid, signal.SIGKILL)
-    report = run.wait()
-    assert report.extra["restarts"] == 1
+    dead = run._children[0].pid
+    os.kill(dead, signal.SIGKILL)
+    started_again(run, dead)
+    run.stop()
+    assert run.wait().extra["restarts"] == 1
+    engine.run(flow(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
     assert held(tmp_path) == undisturbed
 
 
 def test_a_run_whose_lanes_die_too_often_ends_with_the_reason_and_the_next_goes_on(tmp_path, undisturbed):
-    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     run._restarts.most = 1
-    killed(run, 0)
-    started_again(run, 1)
+    started_again(run, killed(run, 0))
     killed(run, 0)
     with pytest.raises(RunError, match=r"lane 1 .* was killed by SIGKILL") as told:
         run.wait()
@@ -87,7 +95,7 @@ def test_a_run_whose_lanes_die_too_often_ends_with_the_reason_and_the_next_goes_
 
 def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undisturbed, caplog):
     caplog.set_level(logging.WARNING)
-    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     killed(run, 0)
     until(lambda: "start again" in caplog.text, "the restart")
     run.stop()
@@ -98,7 +106,7 @@ def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undis
 
 
 def test_a_run_that_is_aborted_while_its_lanes_start_again_ends(tmp_path, undisturbed, caplog):
-    run = engine.start(flow(tmp_path, rate=2_000), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
+    run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     killed(run, 0)
     until(lambda: "start again" in caplog.text, "the restart")
     run.abort()
