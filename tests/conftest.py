@@ -34,6 +34,7 @@ LONG = {
     "test_serve.py",
     "test_session.py",
     "test_site.py",
+    "test_sites.py",
 }
 
 #: for every Java that a test starts, and that is gone before better code would pay: half the processor time of them all
