@@ -1,5 +1,6 @@
 """The HTTP sink, against a server in a process of its own: what arrives, is tried again, and is there after kills."""
 
+import http.client
 import json
 import random
 import sqlite3
@@ -90,6 +91,20 @@ def test_requests_that_were_taken_are_not_sent_again_because_a_later_one_was_not
     uplink.close()
     assert failures < 500
     assert server.taken() == list(range(200))
+
+
+def test_head_and_body_of_a_request_are_one_piece(taking, monkeypatch):
+    server, sent, plain = taking(), [], http.client.HTTPConnection.send
+
+    def send(connection, data):
+        if connection._pieces is None:
+            sent.append(data)
+        plain(connection, data)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "send", send)
+    engine.run(posting(io.Http(server.url), items(3)))
+    assert server.taken() == [0, 1, 2]
+    assert all(piece.startswith(b"POST ") and piece.endswith(b"}\n") for piece in sent)
 
 
 class Flaky(BaseHTTPRequestHandler):

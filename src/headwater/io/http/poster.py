@@ -29,6 +29,33 @@ class UnreachedError(Exception):
         self.after_s = after_s
 
 
+class _InOnePiece(http.client.HTTPConnection):
+    """Sends head and body of a request together: in two packets a small one takes a tenth more time."""
+
+    _pieces: list[bytes] | None = None  # of a request that is being made
+
+    def send(self, data: Any) -> None:
+        """Send bytes, or have them wait for the rest of their request."""
+        if self._pieces is None:
+            super().send(data)
+        else:
+            self._pieces.append(data)
+
+    def request(self, *given: Any, **more: Any) -> None:
+        """Send a request, whose body is bytes."""
+        pieces: list[bytes] = []
+        self._pieces = pieces
+        try:
+            super().request(*given, **more)
+        finally:
+            self._pieces = None
+        self.send(b"".join(pieces))
+
+
+class _SecureConnection(_InOnePiece, http.client.HTTPSConnection):
+    pass
+
+
 class Poster:
     """A connection to a server, made when it is needed; one thread uses it."""
 
@@ -84,10 +111,10 @@ class Poster:
                 return self._answer(kept, body, headers)
             except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest):
                 self.close()
-        made: type[http.client.HTTPConnection] = http.client.HTTPConnection
+        made: type[http.client.HTTPConnection] = _InOnePiece
         more: dict[str, Any] = {}
         if self._tls is not None:
-            made, more = http.client.HTTPSConnection, {"context": self._tls}
+            made, more = _SecureConnection, {"context": self._tls}
         self._connection = made(self._host, self._port, timeout=self._sink.timeout_s, **more)
         return self._answer(self._connection, body, headers)
 
