@@ -16,6 +16,7 @@ from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
+    Source,
     awaits_commit,
     barrier_of,
     commit,
@@ -67,6 +68,8 @@ class SourceThread:
         self.inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
         #: whether what waits is never shed or spilled
         self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
+        #: whether it may be read on before what was read is acknowledged: a sender may wait for that
+        self._gathers = not self.inner and isinstance(kind, Read) and resume_of(kind.source) != "sender"
         self._warned_s = -_QUIET_S
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
@@ -91,11 +94,20 @@ class SourceThread:
             folder = checkpointer.received_folder(self.task.instance)
             reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
         else:
-            reader = opened(kind.source, self._reject, position)
+            reader = self._opened(kind.source, position)
         if checkpointer is not None:
             leave_halves(reader)
         self._reader = self.run.read_through(reader, kind.source)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
+
+    def _opened(self, source: Source, position: Any) -> Reader:
+        try:
+            return opened(source, self._reject, position)
+        except HeadwaterError:
+            raise
+        except Exception as error:  # of a source of somebody's own
+            name = self.task.name
+            raise RunError(f"source {name!r} cannot be opened: {error_text(error)}", step=name) from error
 
     def close(self) -> None:
         """Close the reader and remove what was spilled."""
@@ -159,7 +171,7 @@ class SourceThread:
             if batch is not None:
                 oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
-                if linger.reads_on and not self.inner:
+                if linger.reads_on and self._gathers:
                     batch = gathering.gathered(batch, chunk, called_ns)
             self._note_dropped(reader)
             place = _Place(gathering.position, self._rejected)

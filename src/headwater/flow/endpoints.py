@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -237,10 +238,13 @@ def from_file(source: Source, path: Path) -> Source | None:
     return found
 
 
+_FIXED = frozenset({type(None), bool, int, float, str, bytes})
+
+
 def opened(source: Source, reject: Reject, position: Any = None) -> Reader:
     """Open a source after a position; one that does not resume by position starts as it always does."""
     if position is not None and (resume_of(source) == "position" or recognizes(source)):
-        return source.open(reject, position)  # type: ignore[call-arg]  # it says that it takes one
+        return source.open(reject, _own(position))  # type: ignore[call-arg]  # it says that it takes one
     return source.open(reject)
 
 
@@ -255,8 +259,13 @@ def known_of(reader: Reader) -> Any:
 
 
 def position_of(reader: Reader) -> Any:
-    """Return what a reader has handed out so far; None for one that cannot tell."""
-    return getattr(reader, "position", None)
+    """Return what a reader has handed out so far; None for one that cannot tell. It stays so when the reader goes on."""
+    return _own(getattr(reader, "position", None))
+
+
+def _own(position: Any) -> Any:
+    """Return a position that nobody else changes: a reader may have one that moves in place."""
+    return position if type(position) in _FIXED else deepcopy(position)
 
 
 def commit(reader: Reader, position: Any) -> None:

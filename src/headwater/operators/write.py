@@ -9,8 +9,10 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
+from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none
 from headwater.flow.steps import Write
+from headwater.operators.broken import error_text
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
 Begin = Callable[[Any, Schema], Transaction]  #: opens a sink to be written in parts
@@ -26,8 +28,13 @@ class WriteOperator(Operator):
         self._name = name
         #: a batch that fails half-way may be half written: only where none of it is may it be tried again in parts
         self.stateless = transaction is None and all_or_none(kind.sink)
-        self._parts = None if transaction is None else transaction(kind.sink, given)
-        self._writer: Writer | None = self._parts or kind.sink.open(given)
+        try:
+            self._parts = None if transaction is None else transaction(kind.sink, given)
+            self._writer: Writer | None = self._parts or kind.sink.open(given)
+        except HeadwaterError:
+            raise
+        except Exception as error:  # of a sink of somebody's own
+            raise RunError(f"sink {name!r} cannot be opened: {error_text(error)}", step=name) from error
         #: tells what became of records after they were taken; None for a writer that has nothing to tell
         self.account = account_of(self._writer)
 
