@@ -221,6 +221,14 @@ def test_everybody_is_killed_and_the_flow_goes_on(commands, tmp_path):
     (tmp_path / "hurry").touch()
     assert second.wait(180) == 0, commands.logs()
     assert as_one_engine_has_it(tmp_path)
+    refused = " ".join(commands.run("deploy", plan, code=2).split())
+    assert "has ended with this very plan, and nothing is run; to run it anew: headwater stop --forget" in refused
+    assert commands.json("status")["deployed"]["flow"]["phase"] == "ended"  # though no coordinator is there to say so
+    assert f"is in use by process {up.pid}" in " ".join(commands.run("up", "farm/farm.toml", code=2).split())
+    agents = Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()
+    os.kill(up.pid, signal.SIGKILL)  # its sites go with it
+    up.wait()
+    wait_for(lambda: not any(Path("/proc", agent).exists() for agent in agents), commands, "sites that end")
 
 
 def test_a_flow_is_stopped_goes_on_and_is_forgotten(commands, tmp_path):

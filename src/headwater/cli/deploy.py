@@ -137,7 +137,12 @@ def _take(server: Server, wanted: Deployed | None) -> None:
     if wanted is None:
         if has is None:
             raise RunError(f"nothing is deployed with the state folder {server.folder.path}; name a plan")
-    elif has is not None and has.phase == "ended" and not has.same_as(wanted):
+    elif has is not None and has.phase == "ended":
+        if has.same_as(wanted):
+            raise RunError(
+                f"flow '{has.name}' has ended with this very plan, and nothing is run; to run it anew: "
+                f"headwater stop --forget --state {server.folder.path}"
+            )
         server.handle(Drop())
         has = None
     if wanted is not None and (has is None or not has.same_as(wanted)):
@@ -171,8 +176,13 @@ async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
 
 
 async def _over(server: Server, left: asyncio.Event) -> None:
+    told: dict[str, str] = {}
     while not left.is_set():
         deployed = server.coordinator.kept.deployed
+        for site in server.describe()["sites"]:
+            if site["why"] and told.get(site["name"]) != site["why"]:
+                log.warning("site '%s' is %s: %s", site["name"], site["state"], site["why"])
+            told[site["name"]] = site["why"]
         if deployed is None or deployed.phase in ("ended", "stopped"):
             await asyncio.sleep(0.5)  # sites are told, and whoever has asked for it hears of it
             return

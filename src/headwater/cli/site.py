@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +51,7 @@ def site(
         ),
     ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
+    leash: Annotated[bool, typer.Option(hidden=True, help="stop when standard input ends")] = False,
 ) -> None:
     """Run the parts of flows that a coordinator hands to this machine, until stopped.
 
@@ -72,7 +75,8 @@ def site(
         service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
         link = Link(Work(folder, service), address)
         link.start()
-        run_until_stopped(service, lambda: link.refused is not None)
+        let_go = _leash() if leash else threading.Event()
+        run_until_stopped(service, lambda: link.refused is not None or let_go.is_set())
     finally:
         home.leave()
     if link.refused is not None:
@@ -90,6 +94,18 @@ def _token(
     folder = StateFolder(state)
     folder.identity()
     typer.echo(make_token(folder.certificates, name))
+
+
+def _leash() -> threading.Event:
+    """Return what is set when whoever started this process is gone, whatever ended it: standard input ends then."""
+    gone = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        gone.set()
+
+    threading.Thread(target=wait, name="leash", daemon=True).start()
+    return gone
 
 
 def _folder(name: str | None, token: Path | None, state: Path | None) -> SiteFolder:

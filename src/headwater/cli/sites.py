@@ -17,10 +17,13 @@ Coordinators = Annotated[Path, typer.Option("--state", help="the state folder of
 
 
 def print_sites(document: dict[str, Any]) -> None:
-    """Print what a coordinator says of its flow and of all sites."""
+    """Print what a coordinator says of its flow and of all sites, or why none says anything."""
     flow = document["flow"]
     told = "nothing is deployed" if flow is None else f"flow '{flow['name']}' is {flow['phase']} ({flow['id']})"
     console.print(told, markup=False, highlight=False)
+    if "why" in document:
+        console.print(document["why"], markup=False, highlight=False)
+        return
     table = Table(header_style="bold")
     for name in ("site", "state", "steps", "in", "out", "restarts", "why"):
         table.add_column(name, justify="right" if name in ("in", "out", "restarts") else "left")

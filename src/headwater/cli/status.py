@@ -64,10 +64,14 @@ def _sites(state: Path | None) -> dict[str, Any] | None:
         return None
     try:
         return ask(folder, "status")
-    except NobodyError:
+    except NobodyError as error:
+        deployed = folder.read().deployed
         if state is not None:
             raise
-        return None
+        if deployed is None:
+            return None
+        flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": False}
+        return {"flow": flow, "sites": [], "why": str(error)}
 
 
 def _servers(state: Path | None) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
+from headwater.io.lock import Lock
 
 log = logging.getLogger("headwater.up")
 
@@ -44,6 +45,14 @@ def up(
     """
     sites = _chosen(net, only)
     folder = StateFolder(state)
+    lock = Lock(folder.path / "sites", "the folder of sites")
+    try:
+        _run(sites, folder)
+    finally:
+        lock.release()
+
+
+def _run(sites: list[str], folder: StateFolder) -> None:
     folder.identity()
     host, port = folder.address or (_LOOPBACK, free_port(_LOOPBACK))
     folder.note_address(host, port)
@@ -83,9 +92,9 @@ def _chosen(path: Path, only: list[str] | None) -> list[str]:
 
 def _started(name: str, place: Path, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
-    command += ["--join", f"{_LOOPBACK}:{port}", "--listen", _LOOPBACK]
-    # in a session of its own: Ctrl-C is for us, who tell each once
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    command += ["--join", f"{_LOOPBACK}:{port}", "--listen", _LOOPBACK, "--leash"]
+    # in a session of its own: Ctrl-C is for us, who tell each once; its input ends when we do, however that comes
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _watch(running: dict[str, Any], leaving: threading.Event, folder: StateFolder, port: int) -> None:
