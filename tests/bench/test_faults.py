@@ -34,3 +34,8 @@ def test_a_seed_that_shows_a_violation_shows_it_again(monkeypatch):
             faults.run(seed=int(seed))
         assert told in str(again.value)
     assert faults.run(seed=int(seed))["violations"] == 0  # without the fault it is well
+
+
+@pytest.mark.parametrize("seed", [306, 4096])  # of an end some instances had heard, and others had yet to
+def test_what_was_wrong_once_stays_right(seed):
+    assert faults.run(seed=seed)["violations"] == 0

@@ -110,7 +110,7 @@ class Recovery:
     def _check_time(self, task: Task, saved: list[Saved]) -> None:
         """Refuse to put together what is not of one moment; at rest, all instances have come equally far."""
         assert task.operator is not None
-        if task.operator.timed and len({(each["watermark"], each["ended"]) for each in saved}) > 1:
+        if task.operator.timed and len({END if each["ended"] else each["watermark"] for each in saved}) > 1:
             raise RunError(
                 f"step {task.name!r} had {len(saved)} instances then, which had come differently far in time when their "
                 f"run was cut off, so that what they keep cannot be put together. Run the flow with {len(saved)} once "

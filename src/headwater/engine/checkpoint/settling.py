@@ -45,6 +45,7 @@ class _Settling:
         for name in self._flow.steps:
             self._put_back(name)
         self._put_back_at_outlets()
+        self._say_who_has_ended()
         at_work = [each for each in self._graph.instances if not each.step.is_source and not each.step.is_sink]
         while any(self._waiting.get(each.index) for each in at_work):  # dead letters go against the order of the flow
             for instance in at_work:
@@ -115,6 +116,32 @@ class _Settling:
             if batch is not None and {index for index, _ in route.targets} <= indices:
                 Router(sender).send_along(route, batch, watermark, sent)
         self._take(sent)
+
+    def _say_who_has_ended(self) -> None:
+        """Tell all receivers of what had ended that nothing follows: some had heard of it, others had yet to."""
+        for sender in self._graph.instances:
+            targets = [target for routes in sender.routes.values() for route in routes for target in route.targets]
+            if self._had_ended(sender) or any(self._had_heard(to, channel) for to, channel in targets):
+                left = [(to, channel) for to, channel in targets if not self._had_ended(self._graph.instances[to])]
+                self._take([Delivery(to, channel, None, END, 1) for to, channel in left])
+
+    def _had_ended(self, instance: Instance) -> bool:
+        saved = self._saved_of(instance)
+        return saved is not None and bool(saved["ended"])
+
+    def _had_heard(self, to: int, channel: int) -> bool:
+        """Say whether an instance knew that nothing follows by a channel."""
+        instance = self._graph.instances[to]
+        saved = self._saved_of(instance)
+        if saved is None or saved["ended"]:
+            return saved is not None
+        return bool(saved["ports"] == instance.channel_ports and saved["watermarks"][channel] == END)
+
+    def _saved_of(self, instance: Instance) -> Saved | None:
+        """Return what was saved of an instance; sinks and dead letters here have no instance of their own."""
+        saved = self._saved.get(instance.step.name, [])
+        is_alone = instance.step.is_sink or instance.step.name == DEAD_LETTERS
+        return None if is_alone or instance.number >= len(saved) else saved[instance.number]
 
     # -- what is left to do -----------------------------------------------------------------------------------------------
 
