@@ -77,8 +77,7 @@ def test_dhalion_restarts_with_its_state_and_loses_or_doubles_nothing(flow, sett
     finally:
         running.abort()
     assert verdict["kept"] == 1.0
-    # the tree of PRED is no state by key: it cannot be split, and the flow goes on as it was
-    assert [each["to"] for each in running.told()["scaled"]] == ([3, 1] if flow == "pred" else [3, 3])
+    assert [each["to"] for each in running.told()["scaled"]] == [3, 3]
 
 
 def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold():

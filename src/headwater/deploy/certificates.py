@@ -6,9 +6,11 @@ the authority's certificate. The name in a certificate is the site's.
 
 from __future__ import annotations
 
+import fcntl
 import ssl
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,28 +56,58 @@ class Identity:
         return context
 
 
-def issue(folder: str | Path, site: str) -> Identity:
-    """Make the key and certificate of a site in a folder, and the authority when there is none yet."""
+def issued(folder: str | Path, site: str) -> Identity:
+    """Return the identity of a site from a folder; it is made the first time."""
+    try:
+        return Identity.of(folder, site)
+    except RunError:
+        return issue(folder, site, anew=False)
+
+
+def issue(folder: str | Path, site: str, *, anew: bool = True) -> Identity:
+    """Make the key and certificate of a site in a folder, and the authority when there is none yet.
+
+    Whoever else makes some there waits; unless it is to be made `anew`, it may then be there.
+    """
     folder = Path(folder)
     if not site or "/" in site or "," in site or "\n" in site or site.startswith("."):
         raise RunError(f"a site's name has no '/', ',' or new line, and does not begin with '.'; got {site!r}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not anew:
+            with suppress(RunError):
+                return Identity.of(folder, site)
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as making:
+            _make(folder, site, Path(making))
+    return Identity.of(folder, site)
+
+
+def _make(folder: Path, site: str, making: Path) -> None:
+    """Make what a site shows, and put it in its place once it is whole: the certificate last, by which the rest is known."""
     authority, authority_key = folder / "authority.crt", folder / "authority.key"
     if not authority.exists():
         _openssl(
-            "req", "-x509", *_KEY, "-keyout", authority_key, "-out", authority, "-days", _DAYS, "-subj", "/CN=headwater"
+            *("req", "-x509", *_KEY, "-keyout", making / "authority.key", "-out", making / "authority.crt"),
+            *("-days", _DAYS, "-subj", "/CN=headwater"),
         )
-    certificate, key, asked = folder / f"{site}.crt", folder / f"{site}.key", folder / f"{site}.csr"
+        _put(making / "authority.key", authority_key)
+        _put(making / "authority.crt", authority)
+    certificate, key, asked = making / "site.crt", making / "site.key", making / "site.csr"
     names = f"subjectAltName=DNS:{tls_name(site)}"
     _openssl("req", *_KEY, "-keyout", key, "-out", asked, "-subj", f"/CN={site}", "-addext", names)
     _openssl(
         *("x509", "-req", "-in", asked, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", _DAYS),
         *("-copy_extensions", "copyall", "-out", certificate),
     )
-    asked.unlink()
-    for path in (key, authority_key):
-        path.chmod(0o600)
-    return Identity.of(folder, site)
+    _put(key, folder / f"{site}.key")
+    _put(certificate, folder / f"{site}.crt")
+
+
+def _put(made: Path, to: Path) -> None:
+    if to.suffix == ".key":
+        made.chmod(0o600)
+    made.replace(to)
 
 
 def sign(identity: Identity, data: bytes) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.deploy.certificates import Identity, issue
+from headwater.deploy.certificates import issued
 from headwater.errors import RunError
 
 COORDINATOR = "coordinator"  #: the name in the certificate of whoever deploys; no site may have it
@@ -26,10 +26,7 @@ def make_token(folder: Path, site: str) -> str:
     """Return a token for a site; its certificate is made in the folder, and the authority where there is none yet."""
     if site == COORDINATOR:
         raise RunError(f"no site may be called '{COORDINATOR}': that is the name of whoever deploys")
-    try:
-        identity = Identity.of(folder, site)
-    except RunError:
-        identity = issue(folder, site)
+    identity = issued(folder, site)
     read = (path.read_text() for path in (identity.certificate, identity.key, identity.authority))
     return base64.b64encode(msgspec.json.encode(_Token(site, *read))).decode()
 

@@ -34,6 +34,10 @@ class Gathering:
         self.position = position_of(self._reader)
         return batch
 
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
     def gathered(self, first: Batch, most: int, called_ns: int) -> Batch:
         """Return a batch that was just read, and those after it that are there at once and are no smaller."""
         batches, left, until_ns = [first], most - first.length, called_ns + _GATHER_NS

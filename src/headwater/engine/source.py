@@ -161,20 +161,21 @@ class SourceThread:
         lingers = (0.0,) if self.inner else (options.linger_s, options.crowd_linger_s, options.least_linger_s)
         linger = Linger(*lingers)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
-        gathering = Gathering(reader)
-        committed = gathering.position
+        gathering = Gathering(reader) if self._gathers else None
+        read_from: Reader = gathering or reader
+        committed = position_of(read_from)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()
             called_ns = now_ns()
-            batch = gathering.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
+            batch = read_from.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
             if batch is not None:
                 oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
-                if linger.reads_on and self._gathers:
+                if gathering is not None and linger.reads_on:
                     batch = gathering.gathered(batch, chunk, called_ns)
             self._note_dropped(reader)
-            place = _Place(gathering.position, self._rejected)
+            place = _Place(position_of(read_from), self._rejected)
             self._rejected = []
             if batch is None:
                 self._pass(place)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from headwater.deploy.certificates import Identity, issue
+from headwater.deploy.certificates import Identity, issued
 from headwater.deploy.part import Part, checksum
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
@@ -103,10 +103,7 @@ class StateFolder:
 
     def identity(self) -> Identity:
         """Return what the coordinator shows to others; it is made the first time."""
-        try:
-            return Identity.of(self.certificates, COORDINATOR)
-        except RunError:
-            return issue(self.certificates, COORDINATOR)
+        return issued(self.certificates, COORDINATOR)
 
     @property
     def exists(self) -> bool:

@@ -1,0 +1,47 @@
+"""Certificates that several commands ask for at once, or that somebody was killed at, are made once and whole."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headwater.deploy import certificates
+from headwater.deploy.certificates import issued
+from headwater.errors import RunError
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
+
+
+def test_who_asks_at_the_same_time_gets_the_same(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda name: (name, issued(tmp_path, name).certificate.read_bytes()), "abab" * 2))
+    assert len(set(found)) == 2
+    for name in "ab":
+        identity = issued(tmp_path, name)
+        assert identity.server()
+        assert identity.client()
+        assert identity.key.stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob(".making*"))
+
+
+@pytest.mark.parametrize("last", ["authority.key", "authority.crt", "a.key", "a.crt"])
+def test_what_was_begun_and_not_done_is_made_anew(tmp_path, monkeypatch, last):
+    put = certificates._put
+
+    def killed_at(made, to):
+        if to.name == last:
+            raise KeyboardInterrupt
+        put(made, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(certificates, "_put", killed_at)
+        with pytest.raises(KeyboardInterrupt):
+            issued(tmp_path, "a")
+    identity = issued(tmp_path, "a")
+    assert identity.server()
+    assert identity.client()
+
+
+def test_a_name_that_is_no_file_is_refused(tmp_path):
+    with pytest.raises(RunError, match="has no '/'"):
+        issued(tmp_path, "../a")
