@@ -74,9 +74,8 @@ def deploy(
     within_s = microseconds_of("--within", within) / 1e6
     given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
     wanted = None if plan is None else planned(plan, {**given, "rate": rate, "every": every})
-    host, port = folder.address or address_of("--listen", LISTEN, LISTEN)
-    if listen is not None:
-        host, port = address_of("--listen", listen, LISTEN)
+    at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
+    host, port = folder.settled_address(*at) if listen is None else at
     document = asyncio.run(_held(folder, wanted, (host, port), within_s))
     if as_json:
         print_json(document)

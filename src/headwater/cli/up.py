@@ -54,8 +54,7 @@ def up(
 
 def _run(sites: list[str], folder: StateFolder) -> None:
     folder.identity()
-    host, port = folder.address or (_LOOPBACK, free_port(_LOOPBACK))
-    folder.note_address(host, port)
+    host, port = folder.settled_address(_LOOPBACK, free_port(_LOOPBACK))
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
     leaving = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Literal
@@ -136,6 +137,16 @@ class StateFolder:
         except (OSError, ValueError):
             return None
 
+    def settled_address(self, host: str, port: int) -> tuple[str, int]:
+        """Return where the coordinator is to listen: here, unless it was said before; all hear the same."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.path / f".{_ADDRESS}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            known = self.address
+            if known is None:
+                self.note_address(host, port)
+            return known or (host, port)
+
     def note_address(self, host: str, port: int) -> None:
         """Note where the coordinator listens, for commands on this machine and for its next start."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,7 +154,7 @@ class StateFolder:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name}.new")
+    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
