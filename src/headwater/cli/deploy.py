@@ -75,6 +75,7 @@ def deploy(
     given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
     wanted = None if plan is None else planned(plan, {**given, "rate": rate, "every": every})
     at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
+    folder.identity()  # before the address, at which whoever asks shows it
     host, port = folder.settled_address(*at) if listen is None else at
     document = asyncio.run(_held(folder, wanted, (host, port), within_s))
     if as_json:
