@@ -18,9 +18,8 @@ from headwater.deploy.control.messages import (
     packed,
     unpacked,
 )
-from headwater.deploy.coordinator.machine import (
+from headwater.deploy.coordinator.events import (
     Begin,
-    Coordinator,
     Cut,
     Deploy,
     Drop,
@@ -34,6 +33,7 @@ from headwater.deploy.coordinator.machine import (
     Stop,
     Undo,
 )
+from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.part import Sealed
 from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Take, Unpack

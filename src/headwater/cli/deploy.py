@@ -21,7 +21,7 @@ from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.bundle import sources_of
-from headwater.deploy.coordinator.machine import Deploy, Drop, Resume
+from headwater.deploy.coordinator.events import Deploy, Drop, Resume
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import Deployed, StateFolder
 from headwater.deploy.cut import Cut

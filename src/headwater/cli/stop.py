@@ -12,7 +12,7 @@ from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.coordinator.asking import NobodyError, ask
-from headwater.deploy.coordinator.machine import Drop, Stop
+from headwater.deploy.coordinator.events import Drop, Stop
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError, listed

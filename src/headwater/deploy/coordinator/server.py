@@ -25,10 +25,9 @@ from headwater.deploy.control.messages import (
     Welcome,
 )
 from headwater.deploy.control.wire import Wire
-from headwater.deploy.coordinator.machine import (
+from headwater.deploy.coordinator.events import (
     Begin,
     Command,
-    Coordinator,
     Cut,
     Drop,
     Event,
@@ -42,6 +41,7 @@ from headwater.deploy.coordinator.machine import (
     Stop,
     Undo,
 )
+from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
 from headwater.deploy.luggage import packed, unpacked
 from headwater.deploy.part import sealed
