@@ -16,6 +16,7 @@ from headwater.errors import RunError
 from headwater.flow.state import Cell
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators import Operator
+from kept_flow import add_up
 from killed import cut_off
 
 RECORDS = 4_000
@@ -67,11 +68,6 @@ def flow(folder, keys=13, rate=1e9, count=RECORDS, spread_by=("key",)):
         "select a.n as first, b.n as second, a.key as key insert into found end",
     ).write("found", io.JsonLines(folder / "found.jsonl"))
     return made
-
-
-def add_up(total, record):
-    total = (total or 0) + record["n"]
-    return total, {"key": record["key"], "n": record["n"], "total": total}
 
 
 def held(folder):

@@ -15,7 +15,7 @@ from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
 from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound
-from headwater.errors import InputError
+from headwater.errors import InputError, RunError
 from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
 from headwater.io.log import Bounds
 from headwater.io.log.bounds import WhenFull
@@ -172,8 +172,8 @@ class OutletTransaction(_Sender, Transaction):
         self._committed = max(self._committed, number)
 
     def rollback(self) -> None:
-        """Not for the engine, which opens it anew."""
-        raise NotImplementedError("a bridge goes back by being opened after an earlier part")
+        """Refuse: the engine opens it anew after an earlier part, and no other runner writes to one."""
+        raise RunError(f"bridge {self._outlet.bridge} is written by the engine alone; run this part on the engine")
 
     def close(self) -> None:
         """Leave; once the stream has ended, wait for the other site to have all of it."""
