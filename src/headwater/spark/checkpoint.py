@@ -22,7 +22,7 @@ from headwater.spark.native import reads
 from headwater.spark.seeds import Taken
 
 _FILE = "headwater.json"
-_VERSION = 4
+_VERSION = 5
 _ANEW = "give another folder, or remove this one to begin anew"
 
 

@@ -46,7 +46,7 @@ class Executor:
             if layout.partitionings[name].role not in ("source", "sink")
         }
         self._exits = Exits(layout, stage)
-        is_first = bucket is None or bucket == stage.first_bucket
+        is_first = bucket is None or bucket == stage.numbers[0]
         wiring = wired(layout, stage, self.operators, self._exits, self._note_dead, is_first=is_first)
         self.tasks, self.channels, self._learning = wiring.tasks, wiring.channels, wiring.learning
         self._at = 0  #: the place in the order that is being worked on

@@ -100,7 +100,7 @@ class Exits:
             parts = [batch.slice(edges[i], edges[i + 1]) or None for i in range(count)]
         else:
             parts = spread(batch, entry.keys, count)
-        return ((stage.first_bucket + i, part) for i, part in enumerate(parts))
+        return zip(stage.numbers, parts, strict=True)
 
 
 @dataclass(slots=True)

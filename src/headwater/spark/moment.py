@@ -118,22 +118,22 @@ def settle_sinks(flow: Flow, folder: Path, part: int) -> None:
 def _seeds(layout: Layout, moment: Moment) -> Any:
     times = Times(layout, moment.watermarks())
     for stage in layout.stages:
-        for bucket in range(stage.first_bucket, stage.first_bucket + stage.buckets) if stage.level else ():
+        for place, bucket in enumerate(stage.numbers):
             executor = Executor(layout, stage, bucket)
             marks = times.by_channel(executor)
             for name, task in executor.tasks.items():
                 step = moment.steps[name]
-                state = step.operator.snapshot(_share(stage, name, bucket))
+                state = step.operator.snapshot(_share(stage, name, place))
                 told = {"watermarks": marks[name], "watermark": times.behind(stage, name), "ended": step.ended}
                 task.load({**told, "idle": [], "state": state})
             yield bucket, executor.save()
 
 
-def _share(stage: Stage, step: str, bucket: int) -> Select | None:
-    """Return which keys of a step belong to a bucket; None for all of them."""
+def _share(stage: Stage, step: str, place: int) -> Select | None:
+    """Return which keys of a step belong to a bucket of a stage; None for all of them."""
     if step not in stage.places:
         return None
-    return Select(bucket - stage.first_bucket, stage.buckets, stage.places[step])
+    return Select(place, stage.buckets, stage.places[step])
 
 
 def _together(layout: Layout, step: Step, saved: Mapping[int, Mapping[str, Any]], watermark: int) -> StepMoment:

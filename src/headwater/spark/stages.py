@@ -18,6 +18,7 @@ from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept
 from headwater.flow.steps import Input, OutputName, Step
+from headwater.spark.buckets import Numbers
 from headwater.spark.partitioning import spark_partitioning
 
 #: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
@@ -25,6 +26,7 @@ from headwater.spark.partitioning import spark_partitioning
 StageKind = Literal["source", "key", "one", "even"]
 #: How a stream is spread over the buckets of the stage that it enters.
 Spread = Literal["key", "one", "all", "even"]
+_FORM = 2  #: of what is kept for a bucket, and of how buckets are numbered
 
 
 @dataclass(slots=True)
@@ -53,7 +55,8 @@ class Stage:
     kind: StageKind
     keys: tuple[str, ...] = ()
     buckets: int = 1
-    first_bucket: int = 0
+    #: what its buckets are called in rows
+    numbers: tuple[int, ...] = ()
     steps: list[str] = field(default_factory=list)
     #: why each step runs here
     why: dict[str, str] = field(default_factory=dict)
@@ -84,7 +87,7 @@ class Layout:
         """Return eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
         steps = self.flow.to_json()["steps"]
         told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
-        return pack("<II", self.buckets, crc32(json.dumps(told).encode()))
+        return pack("<II", self.buckets, crc32(json.dumps(told).encode(), _FORM))
 
     def source_stage(self, step: str) -> Stage:
         """Return the stage that begins at a source."""
@@ -93,7 +96,7 @@ class Layout:
     def stage_of_bucket(self, bucket: int) -> Stage | None:
         """Return the stage to which a bucket belongs; None for what is on its way to a sink."""
         for stage in self.stages:
-            if stage.level and stage.first_bucket <= bucket < stage.first_bucket + stage.buckets:
+            if bucket in stage.numbers:
                 return stage
         return None
 
@@ -119,11 +122,11 @@ class _Cutter:
         for step in _dead_letters_last(self.flow):
             self._place(step)
         self._mark_timed()
-        at = 0
+        numbers = Numbers(self.buckets)
         for stage in self.stages:
-            if stage.level:
-                stage.first_bucket = at
-                at += stage.buckets
+            if stage.level:  # one that has a single bucket need not have it where all others do
+                first = stage.number if stage.buckets == 1 else 0
+                stage.numbers = tuple(numbers.of_partition(first + i) for i in range(stage.buckets))
         sinks = [name for name, step in self.flow.steps.items() if step.is_sink]
         return Layout(self.flow, self.stages, self.entries, sinks, self.partitionings, self.buckets)
 

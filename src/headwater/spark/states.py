@@ -38,4 +38,4 @@ def _operators(checkpoint: Checkpoint) -> list[int]:
 
 
 def _buckets(layout: Layout) -> list[int]:
-    return [stage.first_bucket + at for stage in layout.stages if stage.level for at in range(stage.buckets)]
+    return [number for stage in layout.stages for number in stage.numbers]

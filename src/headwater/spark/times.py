@@ -74,7 +74,7 @@ def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -
         bucket = next((saved for saved in _saved_in(stage, buckets)), None)
         if bucket is None:
             continue
-        executor = Executor(layout, stage, stage.first_bucket)
+        executor = Executor(layout, stage, stage.numbers[0])
         names = list(executor.tasks)
         for (entry, sender), targets in executor.channels.items():
             for name in _time_steps(layout, layout.stages[sender], layout.entries[entry].stream[0]):
@@ -93,9 +93,7 @@ def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
 
 
 def _saved_in(stage: Stage, buckets: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    if not stage.level:
-        return []
-    return [buckets[at] for at in range(stage.first_bucket, stage.first_bucket + stage.buckets) if at in buckets]
+    return [buckets[at] for at in stage.numbers if at in buckets]
 
 
 def _is_copy(layout: Layout, stage: Stage, step: str) -> bool:
