@@ -28,7 +28,7 @@ def rewired(
     """
     kinds: dict[str, Kind] = {}
     for given in inputs or []:
-        source, path = _input(flow, given)
+        source, path = source_of(flow, given, "--input NAME=FILE")
         own = flow.steps[source].kind
         assert isinstance(own, Read)
         kinds[source] = Read(_file_source(own, Path(path), flow.steps[source].outputs["out"], may_come))
@@ -58,7 +58,8 @@ def _at_rate(source: Source, rate: float) -> Source:
     return at_rate(source, rate) or Replay(source, rate)
 
 
-def _input(flow: Flow, given: str) -> tuple[str, str]:
+def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:
+    """Return which source an option is about, and what it says of it: NAME=VALUE, or of a single source the value."""
     sources = [name for name, step in flow.steps.items() if step.is_source]
     name, equals, path = given.partition("=")
     if equals and name in sources:
@@ -70,7 +71,7 @@ def _input(flow: Flow, given: str) -> tuple[str, str]:
             f"flow {flow.name!r} has no source {name!r}; its sources are {listed(sources)}{suggestion(name, sources)}"
         )
         raise FlowError(said)
-    raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as --input NAME=FILE")
+    raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as {option}")
 
 
 def _file_source(kind: Read, path: Path, schema: Schema, may_come: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from headwater.cli.forward import forwarded
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import contract_of, give_way, promised_run
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.stdout import carries_records
@@ -73,6 +74,21 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
+    backfill: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="on Spark: first all of TABLE, a path, URL or name, as if it had streamed (NAME=TABLE if several)"
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="with --backfill: up to this moment, such as 2026-11-16T08:00:00Z")
+    ] = None,
+    order_by: Annotated[
+        str | None, typer.Option(help="with --backfill: the table's column of time [default: that of event time]")
+    ] = None,
+    history_only: Annotated[
+        bool, typer.Option("--history-only", help="with --backfill: end before the stream goes on")
+    ] = False,
     forward: Annotated[
         str | None,
         typer.Option(
@@ -120,7 +136,8 @@ def run(
     for option, count in (("workers", workers), ("queue-records", queue_records), ("queue-mb", queue_mb)):
         if count is not None and count < 1:
             raise RunError(f"--{option} is a whole number above 0; got {count}")
-    for option, text in (("linger", linger), ("hang", hang), ("every", every), ("within", within)):
+    durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within))
+    for option, text in durations:
         if text is not None and text != LINGER:
             microseconds_of(f"--{option}", text)
     seconds = microseconds_of("--for", duration) / 1e6 if duration else None
@@ -146,14 +163,17 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     settings = parsed_settings(conf or [])
-    _refuse_others(on, {**engines, "forward": forward}, {"master": master, "conf": conf or None})
-    _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state})
+    sparks: dict[str, Any] = {"master": master, "conf": conf or None, "backfill": backfill}
+    _refuse_others(on, {**engines, "forward": forward}, sparks)
+    _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
+    _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,
             "for": duration,
             "conf": conf or None,
             "checkpoint": checkpoint,
+            "backfill": backfill,
             "live": show or None,
             "prometheus": prometheus,
         }
@@ -176,8 +196,18 @@ def run(
     if on == _SPARK:
         from headwater import spark
 
+        of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": checkpoint}
+        if backfill:
+            tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
+            history = _history(chosen, tables, show, until=until, order_by=order_by, **of_spark)
+            if history_only or not history.extra["backfill"]["done"]:
+                _show(history, as_json=as_json, to=to)
+                return
+            err.print(
+                f"history is read: {history.last.records_in:,} records in {history.seconds:.1f} s; the stream goes on"
+            )
         with progress("starting Spark"):
-            running = spark.start(chosen, master=master, settings=settings, checkpoint=checkpoint, seconds=seconds)
+            running = spark.start(chosen, **of_spark, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
             running = promised_run(
@@ -209,6 +239,24 @@ def run(
     if _all_are_dead(running.flow, report):
         err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
         raise typer.Exit(1)
+
+
+def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -> Report:
+    """Read history to its end, or until it is stopped; return what came of it."""
+    from headwater import spark
+
+    with progress("starting Spark"):
+        running = spark.start_backfill(chosen, tables, **options)
+    with stopped_by_signals() as started:
+        started(running)
+        return live(running) if show else _waited(running, running.told)
+
+
+def _check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
+    """Refuse what means nothing without history."""
+    given = [name for name, value in of_it.items() if value]
+    if given and not backfill:
+        raise RunError(f"--{given[0]} is about history, and means nothing without --backfill TABLE")
 
 
 def _all_are_dead(flow: Flow, report: Report) -> bool:
@@ -274,11 +322,13 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     return int(text)
 
 
-def _waited(running: Any) -> Report:
+def _waited(running: Any, told: Callable[[], str] | None = None) -> Report:
     report: Report | None = None
-    with progress(f"running {running.flow.name}"):
+    with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
+            if told is not None:
+                say(told())
     return report
 
 

@@ -52,13 +52,13 @@ def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show on a terminal that something is going on; quiet elsewhere."""
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something is going on; quiet elsewhere. Yields what says how far it has come."""
     if err.is_terminal:
-        with err.status(what):
-            yield
+        with err.status(what) as shown:
+            yield shown.update
     else:
-        yield
+        yield lambda said: None
 
 
 #: column, how a step fills it (from its counts of the span, its counts of the whole run, and the span), whether a narrow

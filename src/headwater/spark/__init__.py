@@ -1,13 +1,15 @@
 """Runs a flow on Spark; the only folder that imports pyspark.
 
-`partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `wiring` joins the
-steps of a stage, `executor` runs them, `exits` is where their records leave and `envelope` what moves between stages;
-none of these needs Spark. `broadcast` brings a flow to workers, `keyed` makes stages Spark's operators, `running` is a
-run, `tally` its counts, `progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`,
-`gateway`, `interpreter`, `daemon`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what
-declares itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's
-Columns of expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and
-`batched` is for those that are no streams.
+`partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `buckets` numbers
+the parts that keys are spread over, `wiring` joins the steps of a stage, `executor` runs them, `exits` is where their
+records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
+`keyed` makes stages Spark's operators, `running` is a run, `collecting` what the driver makes of its rows, `tally` its
+counts, `progress` what Spark says of it, `checkpoint` what a later run goes on from. `session`, `gateway`,
+`interpreter`, `daemon`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what declares
+itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's Columns of
+expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and `batched`
+is for those that are no streams. `backfilling` runs a flow over tables before it streams, and `history` is how those are
+read.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
     from headwater.spark.applying import apply as apply
     from headwater.spark.applying import query as query
+    from headwater.spark.backfilling import Backfill
     from headwater.spark.frames import Frame as Frame
     from headwater.spark.running import SparkRun
 
-__all__ = ["Frame", "SparkOptions", "apply", "query", "run", "start"]
+__all__ = ["Frame", "SparkOptions", "apply", "backfill", "query", "run", "start", "start_backfill"]
 
 #: loaded on use: they need pyspark, or what is slow to load
 _LAZY = {"Frame": "frames", "apply": "applying", "query": "applying"}
@@ -50,6 +53,31 @@ def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None,
 def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> Report:
     """Run a flow on Spark to its end and return the report; `inputs` and options are those of `start`."""
     report = start(flow, inputs, **options).wait()
+    assert report is not None
+    return report
+
+
+def start_backfill(
+    flow: Flow, tables: Any, *, until: str | None = None, order_by: str | None = None, **options: Any
+) -> Backfill:
+    """Start reading history and return that at work: see `backfill`."""
+    from headwater.spark.backfilling import Backfill, History
+
+    return Backfill(flow, History.of(flow, tables, until, order_by), SparkOptions(**options)).start()
+
+
+def backfill(
+    flow: Flow, tables: Any, *, until: str | None = None, order_by: str | None = None, **options: Any
+) -> Report:
+    """Run a flow over tables as a batch job, with event time as if they had streamed, and return the report.
+
+    A table stands in for a source: a DataFrame, the path or URL of Parquet files (or `.csv`, `.json`, `.orc`), or the name
+    of a table of Spark's; several are given by the names of their sources. Records before the moment `until` are taken, in
+    order of event time, or of the column that `order_by` names. The option `checkpoint` is needed: windows stay open, sinks
+    have what came of the tables, and `spark.run(flow, checkpoint=…)` goes on from there with the flow's own sources, or the
+    engine behind `headwater takeover`. Called again after it was stopped or killed, it goes on.
+    """
+    report = start_backfill(flow, tables, until=until, order_by=order_by, **options).wait()
     assert report is not None
     return report
 

@@ -155,7 +155,9 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
             parts.append(end_of(spark, prefix))
     rows = reduce(lambda a, b: a.union(b), parts)
     for level in range(1, layout.levels + 1):
-        rows = with_level(rows, shipped, level) if streaming else with_level_at_once(rows, shipped, level)
+        rows = (
+            with_level(rows, shipped, level) if streaming else with_level_at_once(rows, shipped, level, layout.buckets)
+        )
     if streaming and layout.levels > 1:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
         _set(spark, _UNCHECKED, "false")

@@ -1,32 +1,40 @@
-"""Stages with state over a table that has an end: a bucket after the other, its records in order, nothing kept."""
+"""Stages with state over a table that has an end: a bucket after the other, its records in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.spark.broadcast import Shipped
-from headwater.spark.envelope import COUNTS, ROW, Row
+from headwater.spark.envelope import COUNTS, ROW, STATE, Row
 from headwater.spark.executor import Executor
+from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout, Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def with_level_at_once(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
-    """Add the stages of one level to a query over tables."""
-    sorted_rows = rows.repartition("bucket").sortWithinPartitions("bucket", "seq")
-    return sorted_rows.mapInArrow(_on_partition(shipped, level), ROW)
+def with_level_at_once(
+    rows: DataFrame, shipped: Shipped, level: int, partitions: int, seeds: Path | None = None
+) -> DataFrame:
+    """Add the stages of one level to a query over tables.
+
+    Where more follows than these tables, buckets begin with the state in the folder `seeds`, and what they keep leaves the
+    query in rows of its own; else nothing is kept.
+    """
+    sorted_rows = rows.repartition(partitions, "bucket").sortWithinPartitions("bucket", "seq")
+    return sorted_rows.mapInArrow(_on_partition(shipped, level, seeds), ROW)
 
 
-def _on_partition(shipped: Shipped, level: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _on_partition(shipped: Shipped, level: int, seeds: Path | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(tables: Iterator[Any]) -> Iterator[Any]:
         from headwater.spark.sources.data_source import in_arrow
 
-        return in_arrow(_made(shipped.layout(), level, _rows(tables)))
+        return in_arrow(_made(shipped.layout(), level, _rows(tables), seeds))
 
     return run
 
@@ -38,18 +46,22 @@ def _rows(tables: Iterator[Any]) -> Iterator[Row]:
             yield bucket[i], target[i], seq[i], frame.as_buffer().to_pybytes()
 
 
-def _made(layout: Layout, level: int, rows: Iterator[Row]) -> Iterator[Row]:
+def _made(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None) -> Iterator[Row]:
     for bucket, came in groupby(rows, key=itemgetter(0)):
         stage = layout.stage_of_bucket(bucket)
         if stage is None or stage.level != level:  # on the way to a later level, or to a sink
             yield from came
             continue
         executor = Executor(layout, stage, bucket)
+        if seeds is not None:
+            executor.load(seed_of(seeds, bucket))
         if _in_pieces(layout, stage):
             for _, target, _, frame in came:
                 yield from executor.take([(target, frame)])
         else:
             yield from executor.take((target, frame) for _, target, _, frame in came)
+        if seeds is not None:
+            yield -1, STATE, bucket, executor.save()
         yield -1, COUNTS, 0, executor.counts()
 
 

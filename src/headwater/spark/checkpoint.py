@@ -29,8 +29,10 @@ _ANEW = "give another folder, or remove this one to begin anew"
 class Checkpoint:
     """A folder in which a query keeps how far it has come; the next run with it goes on from there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, begins_with_history: bool = False) -> None:
+        """Look at a folder; only who reads history has business with one in which that has not come to its end."""
         self.folder = folder.absolute()
+        self._begins_with_history = begins_with_history
         self._lock: Lock | None = None
 
     @property
@@ -42,6 +44,11 @@ class Checkpoint:
     def seeds(self) -> Path:
         """The folder for what was taken over from another runner."""
         return self.folder / "seeds"
+
+    @property
+    def history(self) -> Path:
+        """The folder for how far history has been read, until a stream can go on from it."""
+        return self.folder / "history"
 
     def lock(self) -> None:
         """Keep other runs out until `release`, or until this process is gone."""
@@ -160,6 +167,13 @@ class Checkpoint:
         try:
             known = json.loads((self.folder / _FILE).read_text())
         except FileNotFoundError:
+            if self.history.is_dir():
+                if self._begins_with_history:
+                    return None
+                raise RunError(
+                    f"checkpoint {self.folder} begins with history, which was not read to its end: run the same command as "
+                    "then (--backfill), which goes on from there"
+                ) from None
             if any(self.folder.glob("*.checkpoint")):
                 raise RunError(
                     f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; give a folder of "

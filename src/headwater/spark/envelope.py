@@ -26,6 +26,7 @@ ROW = "bucket int, target int, seq long, frame binary"
 Row = tuple[int, int, int, bytes]
 
 COUNTS = -1  #: the target of rows that hold what steps counted
+STATE = -2  #: the target of rows that hold the state of the bucket that `seq` names
 FIRST_SINK = 1_000_000  #: targets from here on are sinks
 
 SUB = 12  #: bits of a place for the results of one record

@@ -6,7 +6,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import reduce
@@ -23,7 +23,8 @@ from headwater.run import outcome
 from headwater.spark import sinks, sources
 from headwater.spark.broadcast import broadcast
 from headwater.spark.checkpoint import Checkpoint
-from headwater.spark.envelope import COUNTS, FIRST_SINK, Envelope, in_order
+from headwater.spark.collecting import collected
+from headwater.spark.envelope import Envelope
 from headwater.spark.gateway import java_side
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import SparkOptions
@@ -163,16 +164,9 @@ class SparkRun:
 
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
-        envelopes: dict[str, list[Envelope]] = defaultdict(list)
-        for batch in rows.toArrow().to_batches():
-            for target, frame in zip(batch.column("target").to_pylist(), batch.column("frame"), strict=True):
-                if target == COUNTS:
-                    self.tally.add(frame.as_buffer().to_pybytes())
-                else:
-                    envelopes[self.layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(frame.as_buffer()))
+        envelopes, _ = collected(rows.toArrow(), self.layout, self.tally)
         assert self._sinks is not None
-        ordered = {sink: _ordered(found) for sink, found in envelopes.items()}
-        self._sinks.write(self._first_part + batch_id, ordered, self.tally)
+        self._sinks.write(self._first_part + batch_id, envelopes, self.tally)
         self._batches = batch_id + 1
         if self.tally.ended == set(self._feeds):
             self._last_batch = batch_id
@@ -373,12 +367,6 @@ class SparkRun:
     def _taken_over(self) -> dict[str, Any]:
         """Return what sinks were given that was on its way when the run was taken over, as the engine's report has it."""
         return {"checkpoints": {"restored": self._restored}} if self._restored else {}
-
-
-def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
-    """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
-    rest = [envelope for envelope in envelopes if not envelope.said]
-    return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])
 
 
 def _as_envelopes(waiting: dict[str, list[Batch]]) -> dict[str, list[Envelope]]:

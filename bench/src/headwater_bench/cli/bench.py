@@ -269,6 +269,18 @@ def spark(
 
 
 @app.command()
+def backfill(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    rows: Annotated[int | None, typer.Option(help="rows of the table [default: 50 million]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """A flow over a table on Spark, beside the same by hand; its state handed to a stream, on the engine and on Spark."""
+    _report("backfill", quick, output, as_json, rows=rows, repeats=repeats)
+
+
+@app.command()
 def kills(
     quick: Quick = False,
     output: Output = None,

@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.errors import RunError
 
-_NAMES = ("senml", "keyed", "etl", "stats", "pred")
+_NAMES = ("senml", "keyed", "etl", "stats", "pred", "history")
 
 
 def programs(spark: Any) -> SimpleNamespace:

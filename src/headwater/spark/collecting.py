@@ -1,0 +1,35 @@
+"""What the driver makes of the rows that leave a query: counts are added up, records sorted by the sink they are for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from headwater.spark.envelope import COUNTS, FIRST_SINK, STATE, Envelope, in_order
+from headwater.spark.stages import Layout
+from headwater.spark.tally import Tally
+
+Collected = tuple[dict[str, list[Envelope]], dict[int, bytes]]
+
+
+def collected(rows: Any, layout: Layout, tally: Tally) -> Collected:
+    """Return what goes to each sink, out of an Arrow table of rows, and the state of buckets where rows have it."""
+    envelopes: dict[str, list[Envelope]] = defaultdict(list)
+    states: dict[int, bytes] = {}
+    for batch in rows.to_batches():
+        seqs, frames = batch.column("seq"), batch.column("frame")
+        for at, target in enumerate(batch.column("target").to_pylist()):
+            data = frames[at].as_buffer()
+            if target == COUNTS:
+                tally.add(data.to_pybytes())
+            elif target == STATE:
+                states[seqs[at].as_py()] = data.to_pybytes()
+            else:
+                envelopes[layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(data))
+    return {sink: _ordered(found) for sink, found in envelopes.items()}, states
+
+
+def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
+    """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
+    rest = [envelope for envelope in envelopes if not envelope.said]
+    return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])

@@ -1,0 +1,198 @@
+"""Tables that hold what a stream would have brought: read in order of time, slice by slice, each on all cores.
+
+A slice is a span of time that fits into memory, cut into pieces of which each is one task's. Where one ends is fixed before
+anything is read, so that a slice that has to be read once more has the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import FlowError, listed, suggestion
+from headwater.flow.flow import Flow
+from headwater.spark.envelope import ROW
+from headwater.spark.frames import SQL, check_columns, event_time_of, named
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from headwater.spark.sources.data_source import Prefix
+
+PIECE = 2**19  #: records of a piece, about
+_TAKEN = 2**16  #: records that steps are given at once
+_SAMPLED = 1_000  #: records of a piece by which it is told where that ends
+_AT, _PART = "_headwater_at", "_headwater_part"
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a source would have brought, and the column by which it is put in order."""
+
+    rows: DataFrame
+    time: str
+    schema: Schema  #: of the source
+
+    def at(self) -> Column:
+        """Return the time of a row in microseconds."""
+        from pyspark.sql import functions as F
+
+        kind = dict(self.rows.dtypes)[self.time]
+        if kind in ("bigint", "int"):
+            return named(self.time).cast("bigint")
+        if kind not in ("timestamp", "timestamp_ntz", "date"):
+            raise FlowError(f"column {self.time!r}, by which the table is put in order, is {kind}; it must be a time")
+        return F.unix_micros(named(self.time).cast("timestamp"))
+
+    def slice(self, edges: Slice, columns: tuple[str, ...], prefix: Prefix) -> DataFrame:
+        """Return the rows of a stage that reads one slice."""
+        from pyspark.sql import functions as F
+
+        placed = self.rows.select(*map(named, columns), self.at().alias(_AT)).where(edges.holds(F.col(_AT)))
+        pieces = placed.select("*", edges.piece(F.col(_AT)).alias(_PART)).repartitionById(edges.pieces, F.col(_PART))
+        return pieces.mapInArrow(_in_order(self.schema.only(columns), prefix), ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A span of time in microseconds, and where its pieces end; None of the first and the last edge is no bound."""
+
+    edges: tuple[int | None, ...]
+
+    @property
+    def pieces(self) -> int:
+        """How many there are."""
+        return len(self.edges) - 1
+
+    def holds(self, at: Column) -> Column:
+        """Say whether a moment is in it; a record without any comes first."""
+        from pyspark.sql import functions as F
+
+        first, last = self.edges[0], self.edges[-1]
+        before = F.lit(True) if last is None else at < last
+        return (at.isNull() | before) if first is None else (at >= first) & before
+
+    def piece(self, at: Column) -> Column:
+        """Return in which piece a moment is."""
+        from pyspark.sql import functions as F
+
+        inner = (F.when(at >= edge, 1).otherwise(0) for edge in self.edges[1:-1])
+        return sum(inner, F.lit(0))
+
+
+def table_of(spark: SparkSession, given: Any, flow: Flow, source: str, time: str | None) -> Table:
+    """Return a table in place of a source: a DataFrame, the path or URL of files, or the name of a table of Spark's."""
+    schema = flow.steps[source].outputs["out"]
+    column = time or event_time_of(flow, source)
+    if column is None:
+        raise FlowError(
+            f"history is put in order by event time, which source {source!r} of flow {flow.name!r} has no column for; say "
+            "which column of the table is its time (--order-by, or order_by=)"
+        )
+    rows = given if hasattr(given, "isStreaming") else _read(spark, str(given), schema, column)
+    what = f"the table for source {source!r}"
+    if rows.isStreaming:
+        raise FlowError(f"{what} is a streaming DataFrame; give a table, which has an end")
+    check_columns(rows, schema, what)
+    if column not in rows.columns:
+        raise FlowError(
+            f"{what} has no column {column!r}; columns are {listed(rows.columns)}{suggestion(column, rows.columns)}"
+        )
+    return Table(rows, column, schema)
+
+
+def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    path = Path(address)
+    url = path.absolute().as_uri() if "://" not in address and path.exists() else address
+    form = _FORMATS.get(Path(address.rstrip("/")).suffix, "parquet")
+    reader = spark.read.format(form)
+    if form in ("csv", "json"):
+        fields = [f"`{name}` {SQL[kind]}" for name, kind in schema.fields]
+        fields += [] if time in schema else [f"`{time}` timestamp"]
+        reader = reader.schema(", ".join(fields)).option("header", "true").option("mode", "FAILFAST")
+    try:
+        if "/" not in url and "." not in path.suffix:
+            return spark.table(address)
+        return reader.load(url)
+    except AnalysisException as error:
+        raise FlowError(f"cannot read table {address}: {str(error).splitlines()[0]}") from None
+
+
+def sliced(tables: Mapping[str, Table], until_us: int | None, slice_records: int) -> tuple[list[Slice], int, int]:
+    """Return the slices of tables up to a moment, how many records they have, and the moment.
+
+    Where none is said, it is that behind the last record: what is written later is the stream's to bring.
+    """
+    from pyspark.sql import functions as F
+
+    frames = [table.rows.select(table.at().alias(_AT)) for table in tables.values()]
+    times = frames[0]
+    for frame in frames[1:]:
+        times = times.union(frame)
+    if until_us is not None:
+        times = times.where(F.col(_AT).isNull() | (F.col(_AT) < until_us))
+    count, last = times.agg(F.count(F.lit(1)), F.max(_AT)).first()
+    until = until_us if until_us is not None else 0 if last is None else last + 1
+    pieces = max(1, -(-count // min(PIECE, slice_records)))
+    edges: list[int] = []
+    if pieces > 1:
+        share = _SAMPLED * pieces / count
+        some = times if share >= 1 else times.sample(fraction=share, seed=7)
+        places = [i / pieces for i in range(1, pieces)]
+        [found] = some.agg(F.percentile_approx(_AT, places, 100 * pieces)).first()
+        edges = sorted(set(found or []))
+    bounds: list[int | None] = [None, *(edge for edge in edges if edge < until), until]
+    each = max(1, slice_records // min(PIECE, slice_records))
+    starts = range(0, len(bounds) - 1, each)
+    return [Slice(tuple(bounds[start : start + each + 1])) for start in starts], count, until
+
+
+def _in_order(schema: Schema, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        from headwater.io.arrow import batch_of
+        from headwater.spark.sources.data_source import in_arrow
+
+        found = [table for table in tables if table.num_rows]
+        if not found:
+            return in_arrow(iter(()))
+        number = found[0].column(_PART)[0].as_py()
+        rows = _sorted(pa.Table.from_batches(found))
+        found.clear()
+
+        def put_out() -> Iterator[tuple[int, Batch]]:
+            for part in rows.combine_chunks().to_batches(max_chunksize=_TAKEN):
+                yield 0, batch_of(part, schema)
+
+        return in_arrow(prefix(number, put_out()))
+
+    return read
+
+
+def _sorted(rows: Any) -> Any:
+    """Sort rows by time; those of one moment by all their columns, so that the order is always the same."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = rows.drop_columns([_PART])
+    ordered = _by(rows, [_AT])
+    times = ordered.column(_AT)
+    if not pc.any(pc.equal(times[1:], times[:-1])).as_py() and times.null_count < 2:
+        return ordered
+    others = [field.name for field in rows.schema if field.name != _AT and not pa.types.is_nested(field.type)]
+    return _by(rows, [_AT, *others])
+
+
+def _by(rows: Any, columns: list[str]) -> Any:
+    import pyarrow.compute as pc
+
+    keys = [(name, "ascending") for name in columns]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys, null_placement="at_start"))
