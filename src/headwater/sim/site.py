@@ -64,8 +64,9 @@ class InTurn:
 class ThreadPerStep(Scheduler):
     """What becomes of a flow when every step has a thread: nobody runs inline, and as many are at it as there are cores."""
 
-    def _reserve(self, sender: int, records: float, inline: list[int]) -> None:
+    def _reserve(self, sender: int, records: float, left_ns: float, inline: list[int]) -> float:
         """Set nobody apart."""
+        return left_ns
 
     def _servable(self, now_ns: int) -> Collection[int]:
         """Return all that are ready if a core is free."""
@@ -208,9 +209,18 @@ class Site:
             self._put(source, created)
         else:
             parcels, spent_s = self._run_inline(activation, self._passed(source, created))
-        self._send(parcels)
-        self.scheduler.finished(activation)
-        self._wake()
+
+        def finish() -> None:
+            self._carry(parcels, -1)
+            self._send(parcels)
+            self.scheduler.finished(activation)
+            self._wake()
+
+        self._carry(parcels, +1)
+        if spent_s:
+            world.at(self.after(world.now, spent_s), finish)
+        else:
+            finish()
         return spent_s + self._locked(world.options.costs.activation_s) - world.now
 
     def _now_ns(self) -> int:

@@ -195,10 +195,26 @@ def test_a_step_of_which_nothing_is_known_does_not_run_inline():
     assert scheduler.next().inline == ()
 
 
-def test_a_batch_that_would_cost_more_than_a_decision_does_not_run_inline():
+def test_steps_run_inline_as_long_as_all_of_it_stays_short():
     scheduler = cheap_chain()
-    scheduler.arrived(0, 1_000)
-    assert scheduler.next().inline == ()
+    scheduler.arrived(0, 1_200)  # 120 µs of each step: three would be 360
+    assert scheduler.next().inline == (1,)
+
+
+def test_nothing_runs_inline_behind_what_is_long_itself():
+    scheduler = cheap_chain()
+    scheduler.arrived(0, 4_000)
+    activation = scheduler.next()
+    assert activation.long
+    assert activation.inline == ()
+
+
+def test_branches_share_the_time_that_is_left_for_running_inline():
+    scheduler = Scheduler([[1, 2], [], []], LongestQueue())
+    for instance in range(3):
+        scheduler.learn(instance, 1, 100)
+    scheduler.arrived(0, 1_200)
+    assert scheduler.next().inline == (1,)
 
 
 def test_what_runs_inline_must_not_overtake_what_waits():

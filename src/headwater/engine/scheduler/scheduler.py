@@ -14,10 +14,9 @@ from typing import NamedTuple, Protocol
 from headwater.engine.scheduler.batch_size import Take, batch_size
 from headwater.engine.scheduler.throttle import Throttle
 
-#: A step that takes less than this costs about what deciding about it and queueing for it cost: it runs inline.
-INLINE_NS = 25_000
 #: An activation that takes longer than this runs beside any other. Shorter ones run one at a time: two workers that make
-#: short calls hand the interpreter's lock to and fro, and get less done than one.
+#: short calls hand the interpreter's lock to and fro, and get less done than one. So steps run on inline as long as all of
+#: it stays short: what could run beside it is the same, and fewer decisions, queues and threads are in the way.
 LONG_NS = 300_000
 #: An activation that should have been short and is not back after this waits for something: others go ahead.
 PATIENCE_NS = 20_000_000
@@ -213,17 +212,20 @@ class Scheduler:
             self._short_ns = now_ns
         inline: list[int] = []
         if self._inline_after[instance]:
-            self._reserve(instance, count * self.out_ratio[instance], inline)
+            left_ns = LONG_NS - self.cost_ns[instance] * count
+            self._reserve(instance, count * self.out_ratio[instance], left_ns, inline)
         return Activation(instance, count, tuple(inline), long, by_source)
 
-    def _reserve(self, sender: int, records: float, inline: list[int]) -> None:
-        """Set those apart behind a sender that are idle and cost less than a decision, and those behind them."""
+    def _reserve(self, sender: int, records: float, left_ns: float, inline: list[int]) -> float:
+        """Set those apart behind a sender that are idle and take no longer than is left, and those behind them."""
         for each in self._inline_after[sender]:
             idle = not (self.waiting[each] or self.running[each] or self._blocked[each] or each in self.resting)
-            if idle and 0 < self.cost_ns[each] * records < INLINE_NS:
+            if idle and 0 < self.cost_ns[each] * records < left_ns:
                 self.running[each] = True
                 inline.append(each)
-                self._reserve(each, records * self.out_ratio[each], inline)
+                left_ns -= self.cost_ns[each] * records
+                left_ns = self._reserve(each, records * self.out_ratio[each], left_ns, inline)
+        return left_ns
 
     def _make_ready(self, instance: int) -> None:
         free = not self.running[instance] and not self._blocked[instance] and instance not in self.resting
