@@ -7,7 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headwater.data.column import Text
 from headwater.data.decimal import read_decimal, write_float32, write_int
+from headwater.data.text_format import float32_texts
 
 decimals = st.from_regex(r"\A[+-]?[0-9]{0,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{0,5})?\Z")
 
@@ -90,3 +92,17 @@ def test_floats_are_written_in_the_form_of_the_golden_files(value, text):
 def test_whole_numbers_are_written_as_str_does(value):
     room = np.zeros(30, np.uint8)
     assert room[: write_int(value, room, 0)].tobytes().decode() == str(value)
+
+
+def test_floats_next_to_a_border_are_written_as_shortly_as_numpy_does():
+    """Powers of two, whose next float below is nearer than that above, their neighbours, and any others between."""
+    powers = np.float32(2.0) ** np.arange(-1, 24, dtype=np.float32)
+    near = [np.nextafter(powers, np.float32(border)) for border in (0, np.inf)]
+    lowest, highest = np.array([0.5, 1e7], np.float32).view(np.int32).tolist()
+    some = np.random.default_rng(1).integers(lowest, highest, 2_000, np.int32)
+    values = np.concatenate([powers, *near, some.view(np.float32)])
+    values = values[(values >= 0.5) & (values < 1e7)]
+    written = Text(*float32_texts(values)).tolist()
+    shortest = [np.format_float_positional(value, unique=True, trim="0") for value in values]
+    assert list(map(len, written)) == list(map(len, shortest))  # of two that are as near, NumPy takes the even one
+    np.testing.assert_array_equal(np.array(written, np.float32), values)

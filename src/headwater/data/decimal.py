@@ -20,6 +20,9 @@ _PAIRS = np.frombuffer(bytearray(b"".join(b"%02d" % i for i in range(100))), np.
 # at one less perhaps, and at fewer only what has zeros at its end.
 _FIRST_EXPONENT = 117
 _PLACES = np.array([max(1, math.ceil((24 - e) * math.log10(2))) for e in range(-9, 25)])
+# Half of the way to the next float: what is less far away rounds to the same.
+_HALF_STEP = np.array([2.0 ** (e - 25) for e in range(-9, 25)])
+_MANTISSA = 0x7FFFFF
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
@@ -200,21 +203,28 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
     x = abs(float(np.float32(value)))
     if not 0.5 <= x < 1e7:
         return _write_any(value, out, at)
-    wanted = np.float32(x)
-    places = int(_PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT])
-    digits = int(x * _TEN[places - 1] + 0.5)
-    back = digits / _TEN[places - 1]
-    if np.float32(back) == wanted:
+    bits = np.float32(x).view(np.int32)
+    kind = (bits >> 23) - _FIRST_EXPONENT
+    places = int(_PLACES[kind])
+    # A float of 24 bits times so small a power of ten is exact in 64, and so is how far the whole number next to it is away.
+    short, long = x * _TEN[places - 1], x * _TEN[places]
+    digits, more = int(short + 0.5), int(long + 0.5)
+    off = _HALF_STEP[kind] * _TEN[places - 1] - abs(short - digits)
+    if bits & _MANTISSA == 0 and short != digits:  # the next float below is half as far away
+        return _write_any(value, out, at)
+    if off > 0:
         places -= 1
     else:
-        digits = int(x * _TEN[places] + 0.5)
-        back = digits / _TEN[places]
-        if np.float32(back) != wanted:
+        if off == 0 or abs(long - more) >= _HALF_STEP[kind] * _TEN[places]:
             return _write_any(value, out, at)
+        digits = more
     if value < 0:
         out[at] = _MINUS
         at += 1
-    whole = int(back)
+    whole = int(x)
+    rest = digits - whole * _WHOLE_TEN[places]
+    if rest == _WHOLE_TEN[places]:  # rounded up to the next whole number
+        whole, rest = whole + 1, 0
     if whole < 10:
         out[at] = _ZERO + whole
         at += 1
@@ -225,7 +235,7 @@ def write_float32(value: float, out: NDArray[np.uint8], at: int) -> int:
     else:
         at = write_digits(whole, _count_digits(whole), out, at)
     # Eight decimals, whether there are so many or not: without a loop that takes half the time.
-    decimals = np.uint32((digits - whole * _WHOLE_TEN[places]) * _WHOLE_TEN[8 - places])
+    decimals = np.uint32(rest * _WHOLE_TEN[8 - places])
     high = decimals // _TEN_THOUSAND
     low = decimals - high * _TEN_THOUSAND
     a, c = high // _HUNDRED, low // _HUNDRED
