@@ -9,9 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 #: A float's own bits make the buckets: the exponent and the first five bits of the mantissa, so 32 to a doubling.
-_SHIFT = 47
-_BUCKETS = 64 * 32
-_FIRST = int(np.float64(1).view(np.int64)) >> _SHIFT
+SHIFT = 47
+BUCKETS = 64 * 32
+FIRST = int(np.float64(1).view(np.int64)) >> SHIFT  #: the bits of the first bucket
+#: A tally has a count for each bucket, and behind them the sum of all durations, by its upper and lower halves so that
+#: neither overflows, and the largest.
+TALLY = BUCKETS + 3
+UPPER, LOWER, LARGEST = range(BUCKETS, TALLY)
+HALF = 20  #: bits of a duration that are in its lower half
 
 
 class Histogram:
@@ -26,7 +31,7 @@ class Histogram:
     __slots__ = ("buckets", "count", "largest", "total")
 
     def __init__(self) -> None:
-        self.buckets: npt.NDArray[np.int64] = np.zeros(_BUCKETS, np.int64)
+        self.buckets: npt.NDArray[np.int64] = np.zeros(BUCKETS, np.int64)
         self.count = 0
         self.total = 0
         self.largest = 0
@@ -34,6 +39,14 @@ class Histogram:
     def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
         """Count durations in nanoseconds; below one counts as one."""
         add_rows([self], np.asarray(durations_ns).reshape(1, -1))
+
+    def add_tally(self, tally: npt.NDArray[np.int64], times: int = 1) -> None:
+        """Count in durations that are tallied, each for `times` of them."""
+        counts = tally[:BUCKETS]
+        self.buckets += counts * times
+        self.count += int(counts.sum()) * times
+        self.total += ((int(tally[UPPER]) << HALF) + int(tally[LOWER])) * times
+        self.largest = max(self.largest, int(tally[LARGEST]))
 
     def merge(self, other: Histogram) -> None:
         """Count in all that another histogram has counted."""
@@ -66,7 +79,7 @@ class Histogram:
         rank = max(1, int(np.ceil(self.count * percent / 100)))
         bucket = int(np.searchsorted(np.cumsum(self.buckets), rank))
         lower, upper = (
-            np.array([bucket + _FIRST, bucket + 1 + _FIRST]).astype(np.int64).__lshift__(_SHIFT).view(np.float64)
+            np.array([bucket + FIRST, bucket + 1 + FIRST]).astype(np.int64).__lshift__(SHIFT).view(np.float64)
         )
         return float(min((lower + upper) / 2, self.largest))
 
@@ -83,16 +96,22 @@ def add_rows(histograms: list[Histogram], durations_ns: npt.NDArray[np.int64], t
     """Count each row of durations in a histogram of its own, all in one pass; each stands for `times` of them."""
     if not durations_ns.size:
         return
-    at_least_one = np.maximum(durations_ns, 1).astype(np.float64)
-    buckets = at_least_one.view(np.int64) >> _SHIFT
-    buckets -= (_FIRST - _BUCKETS * np.arange(len(histograms)))[:, None]
-    counts = np.bincount(buckets.ravel(), minlength=_BUCKETS * len(histograms)).reshape(-1, _BUCKETS)
-    totals, largest = at_least_one.sum(axis=1), at_least_one.max(axis=1)
-    for i, histogram in enumerate(histograms):
-        histogram.buckets += counts[i] * times
-        histogram.count += durations_ns.shape[1] * times
-        histogram.total += int(totals[i]) * times
-        histogram.largest = max(histogram.largest, int(largest[i]))
+    for histogram, tally in zip(histograms, tallied(durations_ns), strict=True):
+        histogram.add_tally(tally, times)
+
+
+def tallied(durations_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the tally of each row of durations, of which there are some."""
+    rows = len(durations_ns)
+    at_least_one = np.maximum(durations_ns, 1)
+    buckets = at_least_one.astype(np.float64).view(np.int64) >> SHIFT
+    buckets -= (FIRST - BUCKETS * np.arange(rows))[:, None]
+    tallies = np.empty((rows, TALLY), np.int64)
+    tallies[:, :BUCKETS] = np.bincount(buckets.ravel(), minlength=BUCKETS * rows).reshape(rows, BUCKETS)
+    tallies[:, UPPER] = (at_least_one >> HALF).sum(axis=1)
+    tallies[:, LOWER] = (at_least_one & ((1 << HALF) - 1)).sum(axis=1)
+    tallies[:, LARGEST] = at_least_one.max(axis=1)
+    return tallies
 
 
 @dataclass(slots=True)

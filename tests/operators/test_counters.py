@@ -5,9 +5,14 @@ import sys
 from threading import Thread
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwater.clock import now_ns
+from headwater.metrics import Histogram, add_rows
 from headwater.operators.counters import Latencies
+from headwater.operators.kernels.ages import ages_at_once, tallied_ages
 
 
 def test_latencies_may_be_asked_for_while_a_sink_writes():
@@ -58,3 +63,41 @@ def test_latencies_travel_with_the_task_that_counts_them():
     latencies = pickle.loads(pickle.dumps(Latencies()))
     latencies.arrived(np.zeros((3, 2), np.int64))
     assert latencies.histograms()[0].count == 3
+
+
+@given(
+    st.lists(st.lists(st.tuples(*[st.integers(0, 2**62)] * 2), max_size=40), min_size=1, max_size=5).filter(any),
+    st.integers(0, 2**62),
+)
+def test_the_kernel_tallies_ages_as_the_histogram_does(batches, now):
+    stamps = np.array([stamp for batch in batches for stamp in batch], np.int64)
+    ends = np.cumsum([len(batch) for batch in batches])
+    arrived = now + np.arange(len(batches)) * 1000
+    histograms = Histogram(), Histogram()
+    ages = np.repeat(arrived, [len(batch) for batch in batches]) - stamps.T
+    add_rows(list(histograms), ages, times=3)
+    for tally in (tallied_ages, ages_at_once):
+        for row, expected in zip(tally(stamps, ends, arrived), histograms, strict=True):
+            found = Histogram()
+            found.add_tally(row, times=3)
+            assert (found.count, found.total, found.largest) == (expected.count, expected.total, expected.largest)
+            assert np.array_equal(found.buckets, expected.buckets)
+    assert histograms[0].total == 3 * sum(max(1, int(age)) for age in ages[0])
+
+
+@pytest.mark.parametrize("size", [10, 5_000])
+def test_few_and_many_stamps_are_counted_alike(size):
+    latencies = Latencies()
+    stamps = np.full((size, 2), now_ns() - 5_000_000_000)
+    latencies.arrived(stamps)
+    latencies.arrived(stamps[:0])
+    created, emitted = latencies.histograms()
+    assert created.count == emitted.count == size
+    assert 5e9 <= created.mean() <= 1e12
+    assert np.array_equal(created.buckets, emitted.buckets)
+
+
+def test_nothing_but_empty_batches_is_nothing():
+    latencies = Latencies()
+    latencies.arrived(np.zeros((0, 2), np.int64))
+    assert latencies.histograms()[0].count == 0

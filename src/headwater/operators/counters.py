@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from headwater.clock import now_ns
+from headwater.data.batch import CREATED, EMITTED
 from headwater.data.column import Array
-from headwater.metrics import Histogram, StepMetrics, add_rows
+from headwater.data.jit import COMPILED, answering_at_once
+from headwater.metrics import Histogram, StepMetrics
+from headwater.operators.kernels.ages import ages_at_once, tallied_ages
 from headwater.operators.queue import QueueEntry
 
 
@@ -64,14 +67,18 @@ class Latencies:
         return self._created, self._emitted
 
     def _count(self) -> None:
-        if not self._pending:
+        pending, self._pending = self._pending, []
+        if not self.pending:
             return
-        stamps = np.concatenate([stamps for _, stamps in self._pending])
-        arrived = np.repeat([at for at, _ in self._pending], [len(stamps) for _, stamps in self._pending])
-        self._pending.clear()
+        stamps = np.concatenate([stamps for _, stamps in pending])
+        ends = np.cumsum([len(stamps) for _, stamps in pending])
+        arrived = np.array([at for at, _ in pending])
         self.pending = 0
-        ages = np.subtract(arrived, stamps.T, order="C")
-        add_rows([self._created, self._emitted], ages, times=self._every)
+        tally = tallied_ages if COMPILED and len(stamps) >= _MANY else ages_at_once
+        with answering_at_once():  # who asks for a sample waits for no compiler
+            tallies = tally(stamps, ends, arrived)
+        self._created.add_tally(tallies[CREATED], self._every)
+        self._emitted.add_tally(tallies[EMITTED], self._every)
 
 
 #: A sink that is given batches more often than this is sampled; that is decided by so many of them.
@@ -80,6 +87,8 @@ _LOOKS = 128
 #: Stamps that are counted together: what that takes fits a processor's own memory. A million take five times as long each,
 #: and tens of milliseconds in all.
 _ENOUGH = 2**14
+#: From so many on they are counted by a kernel: a flow of a few records needs no compiler.
+_MANY = 2**12
 
 
 class Counters:
