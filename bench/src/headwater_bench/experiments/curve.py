@@ -1,26 +1,35 @@
 """Is there a valley: RIoTBench's flows from 5 % to 120 % of the highest rate that they sustain.
 
 Whatever is offered below that rate should be delivered; no rate should have a worse latency, or cost more processor time per
-record, than a higher one next to it would lead one to expect. Rates and flows take turns, and each rate is visited more than
-once, so that a machine that gets slower or faster meanwhile does not look like a valley.
+record, than a higher one next to it would lead one to expect. A machine gets slower and faster by a fifth within a minute,
+by what its host does. So neighbouring rates are measured one right after the other, up and down again and up, flows take
+turns, and what a record costs is compared with the neighbour's of the same visit, in the median over visits. And a highest
+rate below which some rate was not kept was none: then that flow is measured again, from a lower one.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from headwater.engine import RUNNERS
 from headwater.errors import RunError, listed, suggestion
-from headwater_bench.experiments.sustained import FLOWS, Point, compile_kernels, highest_sustained, measured, together
+from headwater_bench.experiments.climb import DOWN, highest_sustained
+from headwater_bench.experiments.rows import write_rows
+from headwater_bench.experiments.sustained import FLOWS, Point, Subject, compile_kernels, measured, together
 from headwater_bench.experiments.trial import BOUND_MS, machine
 
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 CALM = 0.8  #: of the highest sustained rate, up to which latency is to stay low
-_TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried in that search, and for how long at least
+_VISITS = 3
+_TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried on the way up, and for how long at least
+_ATTEMPTS = 3  #: at most, at the curve of a flow
+
+Curve = dict[float, list[Point]]  #: the visits of each load, in turn
 
 
 def run(
@@ -32,106 +41,141 @@ def run(
     seconds: float | None = None,
 ) -> dict[str, Any]:
     """Find the highest sustained rate of each flow on the engine, then offer shares of it to each runner in turns."""
-    span, visits = seconds or (1.6 if quick else 5.0), 2 if quick else 3
-    for name in flows or ():
-        if name not in FLOWS:
-            raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
+    span = seconds or (1.8 if quick else 5.0)
+    for what, given, known in (("flow", flows, FLOWS), ("runner", on, RUNNERS)):
+        for name in given or ():
+            if name not in known:
+                raise RunError(f"there is no {what} {name!r}; known are {listed(known)}{suggestion(name, known)}")
     chosen = {name: FLOWS[name] for name in flows or FLOWS}
-    runners = on or ["engine"]
     for subject in chosen.values():
         compile_kernels(subject)
-    highest = {name: highest_sustained(subject, max(_LEAST_S, _TRIAL * span)) for name, subject in chosen.items()}
+    trial_s = max(_LEAST_S, _TRIAL * span)
+    highest = {
+        name: highest_sustained(subject, span / _VISITS, _VISITS, trial_s=trial_s) for name, subject in chosen.items()
+    }
     for name, rate_hz in highest.items():
         if not rate_hz:
             raise RunError(f"{name} keeps no rate at all within {BOUND_MS:g} ms here; is the machine busy?")
-    seen: dict[tuple[str, str, float], list[Point]] = {}
-    for load in _in_turns(LOADS, visits):
-        for name, subject in chosen.items():
-            for runner in runners:
-                point = measured(name, runner, load, load * highest[name], subject, span / visits)
-                seen.setdefault((name, runner, load), []).append(point)
-    points = [together(seen[key]) for key in sorted(seen)]
-    answer: dict[str, Any] = {"machine": machine(), "seconds": span, "visits": visits}
-    for name in chosen:
-        for runner in runners:
-            mine = [point for point in points if point.flow == name and point.on == runner]
-            answer[name if runner == "engine" else f"{name}.{runner}"] = _answer(mine, highest[name])
+    curves, attempts = _curves(chosen, highest, on or ["engine"], span / _VISITS)
+    answer: dict[str, Any] = {"machine": machine(), "seconds": span, "visits": _VISITS}
+    for (name, runner), curve in curves.items():
+        found = {**_answer(curve, highest[name]), "attempts": attempts[name]}
+        answer[name if runner == "engine" else f"{name}.{runner}"] = found
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        _write(points, output)
+        _write(curves, highest, output)
     return answer
 
 
-def _in_turns(loads: Sequence[float], visits: int) -> Iterable[float]:
-    """Go up by every other step and come back by those between, so that neighbours are far apart in time; then again.
+def _curves(
+    flows: Mapping[str, Subject], highest: dict[str, float], runners: Sequence[str], seconds: float
+) -> tuple[dict[tuple[str, str], Curve], dict[str, int]]:
+    """Measure the curve of each flow on each runner, again from a lower rate where the engine did not keep one below.
 
-    The second time it is the other way round, so that what was measured first is measured last.
+    Return them, and how many attempts each flow took; `highest` is left at the rates that the curves are shares of.
     """
-    once = [*loads[::2], *reversed(loads[1::2])]
-    for visit in range(visits):
-        yield from reversed(once) if visit % 2 else once
+    curves: dict[tuple[str, str], Curve] = {}
+    attempts = dict.fromkeys(flows, 0)
+    left = dict(flows)
+    while left:
+        curves |= _visited(left, highest, runners, seconds)
+        for name in list(left):
+            attempts[name] += 1
+            if attempts[name] == _ATTEMPTS or is_sustained(curves.get((name, "engine"), {})):
+                del left[name]
+            else:
+                highest[name] *= DOWN
+    return curves, attempts
 
 
-def _answer(points: Sequence[Point], highest_hz: float) -> dict[str, Any]:
+def _visited(
+    flows: Mapping[str, Subject], highest: Mapping[str, float], runners: Sequence[str], seconds: float
+) -> dict[tuple[str, str], Curve]:
+    curves: dict[tuple[str, str], Curve] = {(name, runner): {} for name in flows for runner in runners}
+    for visit in range(_VISITS):
+        for name, subject in flows.items():
+            for load in reversed(LOADS) if visit % 2 else LOADS:
+                for runner in runners:
+                    point = measured(name, runner, load, load * highest[name], subject, seconds)
+                    curves[name, runner].setdefault(load, []).append(point)
+    return curves
+
+
+def is_sustained(curve: Curve) -> bool:
+    """Say whether every rate below the highest was kept."""
+    return all(together(visits).is_kept for load, visits in curve.items() if load < 1)
+
+
+def _answer(curve: Curve, highest_hz: float) -> dict[str, Any]:
+    points = [together(curve[load]) for load in LOADS]
     below = [point for point in points if point.load < 1]
     beyond = [point.out_hz / highest_hz for point in points if point.load > 1]
+    dearer = rises([[curve[load][visit].cpu_us for load in LOADS] for visit in range(_VISITS)])
     return {
         "highest_hz": round(highest_hz),
         "delivered_min": round(min(point.delivered for point in below), 4),
         "p99_ms": round(max(point.p99_ms for point in below if point.load <= CALM), 2),
-        "cpu_per_record_rise": round(rise([point.cpu_us for point in points]), 3),
-        "beyond": round(min(beyond), 3) if beyond else None,
-        "points": [asdict(point) for point in points],
+        "cpu_per_record_rise": round(max(dearer), 3),
+        "beyond": round(min(beyond), 3),
+        "rises": {f"{load:g}": round(rise, 3) for load, rise in zip(LOADS[1:], dearer, strict=True)},
+        "points": [
+            {**asdict(point), "delivered": round(point.delivered, 4), "seen": [asdict(each) for each in curve[load]]}
+            for load, point in zip(LOADS, points, strict=True)
+        ],
     }
 
 
-def rise(costs: Sequence[float]) -> float:
-    """Return how much dearer a record is at most than at the next lower load; costs are in rising order of load.
+def rises(visits: Sequence[Sequence[float]]) -> list[float]:
+    """Return how much dearer a record is at each load but the lowest than at the next lower one, by the median visit.
 
-    >>> rise([8.0, 4.0, 5.0, 3.0])
-    1.25
+    A visit has what a record costs at each load, in rising order of load.
+
+    >>> rises([[8.0, 4.0, 5.0], [8.0, 4.0, 4.0], [16.0, 8.0, 8.0]])
+    [0.5, 1.0]
     """
-    return max((higher / lower for lower, higher in pairwise(costs)), default=1.0)
+    ratios = [[higher / lower for lower, higher in pairwise(costs)] for costs in visits]
+    return [median(at) for at in zip(*ratios, strict=True)]
 
 
 def table(answer: dict[str, Any]) -> str:
     """Return the answer for people."""
-    lines = [f"{'':18}{'highest/s':>12}{'delivered':>11}{'p99 ms':>9}{'dearer by':>11}{'beyond':>8}"]
+    lines = [f"{'':18}{'highest/s':>12}{'delivered':>11}{'p99 ms':>9}{'dearer by':>11}{'beyond':>8}{'attempts':>10}"]
     for name, found in answer.items():
         if isinstance(found, dict):
             lines.append(
                 f"{name:18}{found['highest_hz']:>12,}{found['delivered_min']:>11.3f}{found['p99_ms']:>9.1f}"
-                f"{found['cpu_per_record_rise']:>11.2f}{found['beyond'] or 0:>8.2f}"
+                f"{found['cpu_per_record_rise']:>11.2f}{found['beyond']:>8.2f}{found['attempts']:>10}"
             )
     lines.append(
         "delivered: least share below 100 %; p99: up to 80 %; dearer by: processor time per record over the next"
     )
-    lines.append("lower load's, at most; beyond: throughput at 120 % over the highest sustained rate")
+    lines.append(
+        "lower load's, at most; beyond: throughput at 120 % over the highest sustained rate; attempts: how often"
+    )
+    lines.append(f"a highest rate was measured, {_ATTEMPTS} at most: one below which a rate is not kept is none")
     return "\n".join(lines)
 
 
-def _write(points: Sequence[Point], output: Path) -> None:
+def _write(curves: Mapping[tuple[str, str], Curve], highest: Mapping[str, float], output: Path) -> None:
     from headwater_bench.experiments.plots import figure
 
-    names = [field.name for field in fields(Point)]
-    with (output / "curve.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(names)
-        rows.writerows([getattr(point, name) for name in names] for point in points)
-    flows = list(dict.fromkeys(point.flow for point in points))
-    fig, axes = figure(3, len(flows), 3.6 * len(flows), 8.4)
-    for column, flow in enumerate(flows):
-        for on, colour in (("engine", "#1f77b4"), ("threads", "#d62728")):
-            mine = [point for point in points if point.flow == flow and point.on == on]
-            if not mine:
-                continue
-            loads = [100 * point.load for point in mine]
-            look = {"color": colour, "marker": ".", "label": on}
-            axes[0][column].plot(loads, [100 * point.delivered for point in mine], **look)
-            axes[1][column].plot(loads, [point.p99_ms for point in mine], **look)
-            axes[2][column].plot(loads, [point.cpu_us for point in mine], **look)
-        highest = max(point.offered_hz / point.load for point in points if point.flow == flow)
-        axes[0][column].set(title=f"{flow}: 100 % = {highest:,.0f}/s", ylabel="delivered, % of offered", ylim=(0, 105))
+    all_visits = [(load, visits) for curve in curves.values() for load, visits in sorted(curve.items())]
+    write_rows([asdict(together(visits)) for _, visits in all_visits], output / "curve.csv")
+    each = [{"visit": number, **asdict(point)} for _, visits in all_visits for number, point in enumerate(visits)]
+    write_rows(each, output / "visits.csv")
+    fig, axes = figure(3, len(highest), 3.6 * len(highest), 8.4)
+    columns = {name: column for column, name in enumerate(highest)}
+    for (name, runner), curve in curves.items():
+        points = [together(curve[load]) for load in LOADS]
+        loads = [100 * load for load in LOADS]
+        look = {"color": {"engine": "#1f77b4", "threads": "#d62728"}[runner], "marker": ".", "label": runner}
+        column = columns[name]
+        axes[0][column].plot(loads, [100 * point.delivered for point in points], **look)
+        axes[1][column].plot(loads, [point.p99_ms for point in points], **look)
+        axes[2][column].plot(loads, [point.cpu_us for point in points], **look)
+    for name, column in columns.items():
+        title = f"{name}: 100 % = {highest[name]:,.0f}/s"
+        axes[0][column].set(title=title, ylabel="delivered, % of offered", ylim=(0, 105))
         axes[1][column].set(ylabel="p99 latency, ms", yscale="log")
         axes[1][column].axhline(25, color="#bbbbbb", linestyle=":", linewidth=1)
         axes[2][column].set(ylabel="processor time per message, µs", ylim=(0, None), xlabel="offered, % of the highest")

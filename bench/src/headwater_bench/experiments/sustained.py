@@ -1,4 +1,4 @@
-"""The highest rate that a flow sustains: what it does at one rate, and the search.
+"""What a flow does at one rate, and whether it keeps it.
 
 A flow is measured when it is warm. STATS says nothing of a sensor before ten of its observations; as long as some are that
 young, there are fewer results to a message than later, and a flow that keeps up looks like one that does not. So the
@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from headwater.engine import EngineRun
 from headwater.flow import Flow
 from headwater.flow.endpoints import Source
 from headwater.metrics import Report, Sample
+from headwater_bench.experiments.surroundings import Watch
 from headwater_bench.experiments.trial import BOUND_MS
 from headwater_bench.experiments.warmed import Warmed
 from headwater_bench.riot.etl import etl
@@ -31,9 +32,6 @@ from headwater_bench.riot.sources import generated, repeated
 from headwater_bench.riot.stats import stats
 
 ROUND = 2**14  #: messages that are made, and repeated
-#: of full speed, at which a flow works off what is always there: tried in turn, in search of the highest sustained rate
-SHARES = (0.4, 0.6, 0.75, 0.85, 0.92, 0.97)
-_FULL_HZ, _FULL_S = 1e9, 1.0  #: more than any flow can take, and how long it is offered
 _KEPT = 0.99  #: of what is offered, that is delivered at a sustained rate
 _SETTLE, _LONGEST_S = 0.3, 0.7  #: of the measured time, at the rate before it, and how long that is at most
 _LOOKS, _LOOK_S = 15, 0.002  #: how often, and how far apart, results are counted for one count of them
@@ -68,6 +66,13 @@ class Point:
     p50_ms: float
     p99_ms: float
     cpu_us: float  #: processor time per message
+    # what tells why: whether the flow was late or its source, and what else went on
+    emit_p99_ms: float = 0.0  #: since the source handed a message over: less than `p99_ms` by what it waited before
+    batch: float = 0.0  #: messages that the first step was given at once, in the mean
+    held: float = 0.0  #: share of the time in which the source was held back by a full queue
+    others: float = 0.0  #: processors that other programs had
+    stolen: float = 0.0  #: processors that the host of a virtual machine gave to others
+    gc_ms: float = 0.0  #: the longest pause of the garbage collector
 
     @property
     def delivered(self) -> float:
@@ -80,49 +85,23 @@ class Point:
         return self.delivered >= _KEPT and self.p99_ms <= BOUND_MS
 
 
+_GIVEN = ("flow", "on", "load", "offered_hz")  #: what of a point is not measured
+
+
 def together(points: Sequence[Point]) -> Point:
     """Return what a flow did at one rate in several visits: all that came out, and the median of the rest.
 
     What others on the machine did during one visit is not the flow's; but what it did not deliver then, it did not deliver.
     """
-    told = {
-        name: statistics.median(getattr(point, name) for point in points) for name in ("p50_ms", "p99_ms", "cpu_us")
-    }
-    return replace(points[0], out_hz=statistics.fmean(point.out_hz for point in points), **told)
+    names = [field.name for field in fields(Point) if field.name not in _GIVEN]
+    told = {name: statistics.median(getattr(point, name) for point in points) for name in names}
+    return replace(points[0], **told | {"out_hz": statistics.fmean(point.out_hz for point in points)})
 
 
 def compile_kernels(subject: Subject) -> None:
     """Run a flow for a moment, and wait until what it needs is compiled."""
     engine.run(subject.make(generated("CITY", 500)), seconds=0.5)
     wait_until_compiled()
-
-
-def highest_sustained(subject: Subject, seconds: float) -> float:
-    """Return the highest rate that was kept, of rates tried from low to high, below which every rate was kept too."""
-    full_hz = max(full_speed(subject) for _ in range(2))  # others only slow it down
-    return climbed(lambda rate_hz: measured("", "engine", 0.0, rate_hz, subject, seconds).is_kept, full_hz)
-
-
-def full_speed(subject: Subject) -> float:
-    """Return how many messages a second a flow works off that all wait: more than it sustains, by how much is open."""
-    return measured("", "engine", 0.0, _FULL_HZ, subject, _FULL_S).out_hz
-
-
-def climbed(is_kept: Callable[[float], bool], full_hz: float) -> float:
-    """Try higher and higher shares of full speed until one is not kept, even when tried again; return the last kept.
-
-    Where not even the first is, go down by halves; 0 where no rate is kept.
-    """
-    best = 0.0
-    for share in SHARES:
-        if not (is_kept(share * full_hz) or is_kept(share * full_hz)):
-            break
-        best = share * full_hz
-    rate_hz = SHARES[0] * full_hz / 2
-    while not best and rate_hz >= 1:
-        best = rate_hz if is_kept(rate_hz) else 0.0
-        rate_hz /= 2
-    return best
 
 
 def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, seconds: float) -> Point:
@@ -132,23 +111,30 @@ def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, 
     warm = when_done_with(running, source.first)
     source.go.set()
     time.sleep(min(_SETTLE * seconds, _LONGEST_S))
-    began, first, began_s = _counted(running), running.sample(), time.process_time()
+    began, watch = _counted(running), Watch()
+    first, began_s = running.sample(), time.process_time()
     time.sleep(seconds)
-    last, spent_s, ended = running.sample(), time.process_time() - began_s, _counted(running)
+    last, spent_s = running.sample(), time.process_time() - began_s
+    around, ended = watch.told(), _counted(running)
     running.stop()  # what is in the queues, bounded, is still worked off
     report = running.wait()
     assert report is not None
     out_hz = (ended.results - began.results) / (ended.at_s - began.at_s) / copies_of(report, warm)
-    latency = last.latency.minus(first.latency)
+    seen = last.since(first)
+    first_step = next(step.name for step in running.flow.in_order() if not step.is_source)
     return Point(
         name,
         on,
         load,
         rate_hz,
         out_hz,
-        p50_ms=latency.percentile(50) / 1e6,
-        p99_ms=latency.percentile(99) / 1e6,
-        cpu_us=1e6 * spent_s / max(1.0, out_hz * (last.at_s - first.at_s)),
+        p50_ms=seen.latency.percentile(50) / 1e6,
+        p99_ms=seen.latency.percentile(99) / 1e6,
+        cpu_us=1e6 * spent_s / max(1.0, out_hz * seen.at_s),
+        emit_p99_ms=seen.emit_latency.percentile(99) / 1e6,
+        batch=seen.steps[first_step].records_in / max(1, seen.steps[first_step].activations),
+        held=seen.backpressure_s / seen.at_s,
+        **around._asdict(),
     )
 
 
