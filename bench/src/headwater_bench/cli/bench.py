@@ -182,7 +182,15 @@ def riot(
     flow: Annotated[list[str] | None, typer.Option(help="etl, stats, pred or train; several by repeating")] = None,
     runner: Annotated[str | None, typer.Option(help="engine or threads alone")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="only these policies of the engine")] = None,
-    take: Annotated[list[str] | None, typer.Option(help="consumption rules to compare: all, half, a number")] = None,
+    take: Annotated[list[str] | None, typer.Option(help="consumption rules to compare: all, half, 50 or 100")] = None,
+    workers: Annotated[list[int] | None, typer.Option(help="numbers of workers to compare")] = None,
+    padding: Annotated[
+        list[int] | None, typer.Option(help="bytes to make messages longer by, to compare their lengths")
+    ] = None,
+    kernels: Annotated[
+        list[str] | None,
+        typer.Option(help="release or keep: what kernels do with the interpreter's lock; both by both"),
+    ] = None,
     rates: Annotated[list[float] | None, typer.Option(help="messages/s, instead of shares of capacity")] = None,
     sink: Annotated[str, typer.Option(help="null, broker (started for the runs) or an mqtt:// URL")] = "null",
     wide: Annotated[bool, typer.Option(help="ETL on whole rows instead of a record per observation")] = False,
@@ -192,7 +200,19 @@ def riot(
     """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads."""
     configs = _configs(runner, policy)
     options = {"flows": flow, "configs": configs, "takes": take, "rates": rates, "seconds": seconds, "repeats": repeats}
-    _report("riot", quick, output, as_json, sink=sink, wide=wide, **options)
+    varied = {"workers": workers, "paddings": padding, "kernels": kernels}
+    _report("riot", quick, output, as_json, sink=sink, wide=wide, **options, **varied)
+
+
+@app.command()
+def nodes(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="length of one run, simulated or real")] = None,
+) -> None:
+    """PRED on 1, 2, 4 and 8 simulated machines, threads beside longest queue, and in lanes on this one."""
+    _report("nodes", quick, output, as_json, seconds=seconds)
 
 
 @app.command()

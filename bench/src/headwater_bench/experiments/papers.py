@@ -62,7 +62,14 @@ EXHIBITS = (
         "pred.svg",
         "riot:train, riot:etl and riot:stats likewise",
     ),
-    Exhibit("edgewise", "figure 7", "latency over throughput of PRED, STATS, ETL", _RIOT, "figure7.png"),
+    Exhibit(
+        "edgewise",
+        "figure 7",
+        "latency over throughput of PRED, STATS, ETL",
+        _RIOT,
+        "figure7.png",
+        "a second row has kernels that keep the interpreter's lock; workers.png and sizes.png vary those",
+    ),
     Exhibit("edgewise", "figure 8", "CV of utilisation over the input rate", _RIOT, "figure8.png"),
     Exhibit(
         "edgewise",
@@ -81,12 +88,15 @@ EXHIBITS = (
         "consumption policies, STATS",
         "headwater bench riot --flow stats --output out/riot-stats",
         "figure11.png",
+        "`--flow` for the others",
     ),
     Exhibit(
         "edgewise",
         "figure 12",
         "PRED on 1, 2, 4 and 8 machines",
-        note="an experiment over several machines: `headwater deploy` runs a flow there",
+        "headwater bench nodes --output out/nodes",
+        "figure12.png",
+        "simulated, by what steps cost here; for real with lanes of one machine",
     ),
     _words("storm-rts", "figure 1", "a worker-based engine"),
     Exhibit(

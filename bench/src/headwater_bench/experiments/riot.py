@@ -1,28 +1,32 @@
 """RIoTBench on the engine: what rate each policy sustains within a latency bound, beside one thread per step.
 
-Sources are open loop. Each run is checked for what must come out before it counts.
+Sources are open loop. Each run is checked for what must come out before it counts. Beside policies, it tries how much of a
+queue a turn consumes, how many workers there are, how long messages are, and kernels that keep the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.data.column import Text
 from headwater.data.jit import wait_until_compiled
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink
 from headwater.metrics import Report
+from headwater_bench.experiments import kept_lock
 from headwater_bench.experiments.trial import (
     BOUND_MS,
     CONFIGS,
     Trial,
+    cores,
     machine,
     measured,
     median,
@@ -33,15 +37,36 @@ from headwater_bench.experiments.trial import (
     write_csv,
 )
 from headwater_bench.riot.etl import etl
+from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.pred import pred
-from headwater_bench.riot.sources import generated
+from headwater_bench.riot.sources import generated, repeated
 from headwater_bench.riot.stats import stats
 from headwater_bench.riot.train import train, triggers
 
 FLOWS = ("etl", "stats", "pred", "train")
 TAKES = ("all", "half", "50", "100")  #: the consumption policies that the paper's figure 11 compares
+KERNELS = ("release", "keep")  #: what kernels do with the interpreter's lock while they compute
+PADDINGS = (1_000, 4_000)  #: bytes by which messages are made longer; they have some 400
 #: shares of the engine's capacity that are offered; one thread per step keeps up with the first few of them
 LOADS = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_PADDED = 2**12  #: messages that are made longer, and repeated
+_COMPARED = ("threads", "longest_queue")  #: what is tried with longer messages
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be tried with one flow; plain data, since another process may have to do it."""
+
+    flow: str
+    rates: Sequence[float]
+    configs: Sequence[str]
+    takes: Sequence[str]
+    workers: Sequence[int]
+    paddings: Sequence[int]
+    seconds: float
+    repeats: int
+    sink: str
+    wide: bool
 
 
 def run(
@@ -51,6 +76,9 @@ def run(
     flows: Sequence[str] | None = None,
     configs: Sequence[str] | None = None,
     takes: Sequence[str] | None = None,
+    workers: Sequence[int] | None = None,
+    paddings: Sequence[int] | None = None,
+    kernels: Sequence[str] | None = None,
     rates: Sequence[float] | None = None,
     sink: str = "null",
     wide: bool = False,
@@ -60,25 +88,27 @@ def run(
     """Sweep rates; `rates` are messages per second, else shares of the capacity that a first run finds.
 
     `sink` is `null`, `broker` (started for the runs) or the `mqtt://` URL of one. `wide` runs ETL on whole
-    rows.
+    rows. What is tried beside policies is tried with `longest_queue`, at every other rate.
     """
     chosen = _checked("flow", flows or (("etl", "pred") if quick else FLOWS), FLOWS)
     compared = _checked("configuration", configs or (("threads", "longest_queue") if quick else CONFIGS), CONFIGS)
+    taken = _checked("take", takes or (() if quick else TAKES), TAKES)
+    doing = _checked("way with the lock", kernels or (("release",) if quick else KERNELS), KERNELS)
+    counts = list(workers or (() if quick else sorted({1, 2, cores(), 2 * cores()})))
+    longer = list(paddings or (() if quick else PADDINGS))
     span = seconds or (1.0 if quick else 3.0)
     times = repeats or (1 if quick else 3)
     trials: list[Trial] = []
     answer: dict[str, Any] = {}
-    with _sinks(sink) as make_sink, tempfile.TemporaryDirectory() as models:
+    with _broker(sink) as url:
         for name in chosen:
-            bench = _Bench(name, make_sink, Path(models), wide)
-            offered = list(rates or _loads(bench.capacity_hz(span), quick))
-            mine = list(sweep(offered, compared, times, partial(bench.tried, span)))
-            best = sustained_hz(of(mine, "longest_queue"))
-            taken = _checked("take", takes or (() if quick else TAKES), TAKES)
-            rate_hz = 0.9 * best or offered[0]
-            by_take = [bench.tried(span, "longest_queue", rate_hz, n, take) for n in range(times) for take in taken]
-            trials += mine + by_take
-            answer[name] = _answer(mine, by_take, compared)
+            offered = list(rates or _loads(capacity_hz(name, url, wide, span), quick))
+            plan = Plan(name, offered, compared, taken, counts, longer, span, times, url, wide)
+            mine: list[Trial] = []
+            for way in doing:
+                mine += swept(plan) if way == "release" else kept_lock.trials(asdict(plan))
+            trials += mine
+            answer[name] = _answer(mine, plan)
     answer |= {"machine": machine(), "sink": sink, "seconds": span, "repeats": times}
     if output is not None:
         _write(trials, answer, output)
@@ -93,32 +123,55 @@ def _checked(what: str, wanted: Sequence[str], known: Sequence[str]) -> list[str
 
 
 @contextmanager
-def _sinks(sink: str) -> Iterator[Callable[[str], Sink | None]]:
-    if sink == "null":
-        yield lambda name: None
-    elif sink == "broker":
-        from headwater_bench.experiments.broker import broker
+def _broker(sink: str) -> Iterator[str]:
+    """Start a broker if one is asked for; the sink is then its URL."""
+    if sink != "broker":
+        yield sink
+        return
+    from headwater_bench.experiments.broker import broker
 
-        with broker() as url, _sinks(url) as make:
-            yield make
-    else:
-        from headwater.io import Mqtt
+    with broker() as url:
+        yield url
 
-        yield lambda name: Mqtt(sink, f"riot/{name}", payload="text" if name == "etl" else "json")
+
+def swept(plan: Plan) -> list[Trial]:
+    """Try all that a plan asks for: configurations at every rate; takes, workers and longer messages at every other."""
+    few = plan.rates[1::2] or plan.rates
+    made: list[Trial] = []
+    with tempfile.TemporaryDirectory() as models:
+        bench = _Bench(plan.flow, plan.sink, Path(models), plan.wide)
+        bench.warm_up()
+        tried = partial(bench.tried, plan.seconds)
+        made += sweep(plan.rates, plan.configs, plan.repeats, tried)
+        others = [take for take in plan.takes if take != "all"]  # that was tried
+        made += sweep(
+            few, others, 1, lambda take, hz, n: tried("longest_queue", hz, n, take=take), by=lambda trial: trial.take
+        )
+        made += sweep(
+            few,
+            [str(count) for count in plan.workers],
+            1,
+            lambda count, hz, n: tried("longest_queue", hz, n, workers=int(count)),
+            by=lambda trial: str(trial.workers),
+        )
+        for padding in plan.paddings if plan.flow != "train" else ():
+            compared = [config for config in plan.configs if config in _COMPARED]
+            made += sweep(few, compared, 1, partial(bench.tried, plan.seconds, padding=padding))
+    return made
 
 
 class _Bench:
     """One flow to be run at many rates."""
 
-    def __init__(self, name: str, make_sink: Callable[[str], Sink | None], models: Path, wide: bool) -> None:
-        self.name, self._make_sink, self._models, self._wide = name, make_sink, models, wide
+    def __init__(self, name: str, sink: str, models: Path, wide: bool) -> None:
+        self.name, self._sink, self._models, self._wide = name, sink, models, wide
 
-    def flow(self, rate_hz: float) -> Flow:
+    def flow(self, rate_hz: float, padding: int = 0) -> Flow:
         """Build the flow anew, its source at a rate."""
-        sink = self._make_sink(self.name)
+        sink = _sink(self._sink, self.name)
         if self.name == "train":
             return train(triggers(rate_hz), models=self._models, publish=sink)
-        source = generated("CITY", rate_hz)
+        source = repeated(padded(padding), rate_hz) if padding else generated("CITY", rate_hz)
         if self.name == "etl":
             return etl(source, publish=sink, wide=self._wide)
         return stats(source, publish=sink) if self.name == "stats" else pred(source, publish=sink)
@@ -138,26 +191,59 @@ class _Bench:
             )
         return sum(out.values()) / max(1, taken) or 1.0
 
-    def tried(self, seconds: float, config: str, rate_hz: float, repeat: int, take: str = "all") -> Trial:
+    def tried(
+        self,
+        seconds: float,
+        config: str,
+        rate_hz: float,
+        repeat: int,
+        *,
+        take: str = "all",
+        workers: int = 0,
+        padding: int = 0,
+    ) -> Trial:
         """Run one configuration at one rate."""
         return measured(
-            self.flow(rate_hz),
+            self.flow(rate_hz, padding),
             self.check,
             subject=self.name,
             config=config,
             take=take,
+            workers=workers,
+            padding=padding,
             repeat=repeat,
             offered_hz=rate_hz,
             seconds=seconds,
         )
 
-    def capacity_hz(self, seconds: float) -> float:
-        """Return how many messages per second the engine takes when there are always more."""
+    def warm_up(self) -> None:
+        """Run for a moment, and wait until what is needed is compiled."""
         engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5)
         wait_until_compiled()
-        report = engine.run(self.flow(1e7), seconds=max(seconds, 1.0))
-        self.check(report)
-        return report.last.records_in / report.seconds
+
+
+def _sink(sink: str, name: str) -> Sink | None:
+    if sink == "null":
+        return None
+    from headwater.io import Mqtt
+
+    return Mqtt(sink, f"riot/{name}", payload="text" if name == "etl" else "json")
+
+
+def padded(padding: int) -> Text:
+    """Return messages that say the same in more bytes: spaces, which any reader of JSON has to pass over."""
+    plain = messages(stream("CITY"), 0, _PADDED)
+    return Text.of([text[0] + " " * padding + text[1:] for text in plain.tolist()])
+
+
+def capacity_hz(name: str, sink: str, wide: bool, seconds: float) -> float:
+    """Return how many messages per second the engine takes when there are always more."""
+    with tempfile.TemporaryDirectory() as models:
+        bench = _Bench(name, sink, Path(models), wide)
+        bench.warm_up()
+        report = engine.run(bench.flow(1e7), seconds=max(seconds, 1.0))
+        bench.check(report)
+    return report.last.records_in / report.seconds
 
 
 def _loads(capacity_hz: float, quick: bool) -> list[float]:
@@ -165,16 +251,33 @@ def _loads(capacity_hz: float, quick: bool) -> list[float]:
     return [float(f"{load * capacity_hz:.2g}") for load in loads]
 
 
-def _answer(trials: list[Trial], by_take: list[Trial], configs: Sequence[str]) -> dict[str, Any]:
-    sustained = {config: sustained_hz(of(trials, config)) for config in configs}
+def is_of_sweep(trial: Trial) -> bool:
+    """Say whether a trial is of a configuration alone, all else as it is by default."""
+    return trial.take == "all" and not trial.workers and not trial.padding
+
+
+def _answer(trials: list[Trial], plan: Plan) -> dict[str, Any]:
+    ways = {way: [trial for trial in trials if trial.kernels == way] for way in KERNELS}
+    by_way = {way: _of_way(mine, plan) for way, mine in ways.items() if mine}
+    first = next(iter(by_way.values()))
+    return first | {
+        "kernels": {way: {key: each[key] for key in ("sustained", "over_threads")} for way, each in by_way.items()},
+        "cases": [asdict(trial) for trial in trials],
+    }
+
+
+def _of_way(trials: list[Trial], plan: Plan) -> dict[str, Any]:
+    configs, swept = plan.configs, [trial for trial in trials if is_of_sweep(trial)]
+    sustained = {config: sustained_hz(of(swept, config)) for config in configs}
     over_threads = {
         config: round(rate / sustained["threads"], 3)
         for config, rate in sustained.items()
         if config != "threads" and sustained.get("threads")
     }
-    rates = sorted({trial.offered_hz for trial in trials})
+    rates = sorted({trial.offered_hz for trial in swept})
     ours = [config for config in configs if config != "threads"]
     best = max(ours, key=lambda config: sustained[config]) if ours else None
+    longest = [trial for trial in of(trials, "longest_queue") if not trial.padding]
     return {
         "longest_queue_over_threads": over_threads.get("longest_queue"),
         "best": best,
@@ -182,22 +285,32 @@ def _answer(trials: list[Trial], by_take: list[Trial], configs: Sequence[str]) -
         "over_threads": over_threads,
         "sustained": sustained,
         "rates": rates,
-        "cv": _by_rate(trials, configs, rates, "cv"),
-        "p99_ms": _by_rate(trials, configs, rates, "p99_ms"),
-        "p99_spread_ms": {c: [spread([t.p99_ms for t in of(trials, c, offered_hz=r)]) for r in rates] for c in configs},
-        "takes": {take: _of_take(by_take, take) for take in dict.fromkeys(trial.take for trial in by_take)},
-        "step_cost_us": _costs(trials),
-        "cases": [asdict(trial) for trial in (*trials, *by_take)],
+        "cv": _by_rate(swept, configs, rates, "cv"),
+        "p99_ms": _by_rate(swept, configs, rates, "p99_ms"),
+        "p99_spread_ms": {c: [spread([t.p99_ms for t in of(swept, c, offered_hz=r)]) for r in rates] for c in configs},
+        "takes": {take: _kept([t for t in longest if t.take == take and not t.workers]) for take in plan.takes},
+        "workers": {str(count): _kept([t for t in longest if t.workers == count]) for count in plan.workers},
+        "paddings": {
+            str(padding): {
+                config: _kept(of(trials, config, padding=padding, take="all", workers=0))
+                for config in configs
+                if config in _COMPARED
+            }
+            for padding in sorted({trial.padding for trial in trials})
+        },
+        "step_cost_us": _costs(swept),
     }
+
+
+def _kept(trials: list[Trial]) -> dict[str, float | None]:
+    """Return the highest rate that was sustained, and latency and balance there."""
+    rate_hz = sustained_hz(trials)
+    there = [trial for trial in trials if trial.offered_hz == rate_hz]
+    return {"sustained_hz": rate_hz, "p99_ms": median(t.p99_ms for t in there), "cv": median(t.cv for t in there)}
 
 
 def _by_rate(trials: list[Trial], configs: Sequence[str], rates: list[float], what: str) -> dict[str, Any]:
     return {c: [median(getattr(t, what) for t in of(trials, c, offered_hz=rate)) for rate in rates] for c in configs}
-
-
-def _of_take(trials: Sequence[Trial], take: str) -> dict[str, float | None]:
-    names = ("out_hz", "p50_ms", "p99_ms", "cv")
-    return {name: median(getattr(trial, name) for trial in trials if trial.take == take) for name in names}
 
 
 def _costs(trials: Sequence[Trial]) -> dict[str, float | None]:
@@ -212,13 +325,20 @@ def table(answer: dict[str, Any]) -> str:
         if name not in answer:
             continue
         flow = answer[name]
-        rates = "  ".join(f"{config} {rate:,.0f}" for config, rate in flow["sustained"].items())
-        lines.append(f"{name:6s} {rates}")
-        lines.append(f"       longest queue / threads: {flow['longest_queue_over_threads']}; best: {flow['best']}")
+        for way, found in flow["kernels"].items():
+            rates = "  ".join(f"{config} {rate:,.0f}" for config, rate in found["sustained"].items())
+            lines.append(f"{name:6s} kernels {way} the lock: {rates}")
+            lines.append(f"       longest queue / threads: {found['over_threads'].get('longest_queue')}")
+        lines.append(f"       best: {flow['best']}")
         costs = "  ".join(f"{step} {cost}" for step, cost in flow["step_cost_us"].items())
         lines.append(f"       cost per record, µs: {costs}")
-        for take, found in flow["takes"].items():
-            lines.append(f"       take {take}: {found['out_hz']:,.0f}/s, p99 {found['p99_ms']} ms, CV {found['cv']}")
+        for what in ("take", "workers"):
+            key = "takes" if what == "take" else what
+            for given, found in flow[key].items():
+                lines.append(f"       {what} {given}: {found['sustained_hz']:,.0f}/s, p99 {found['p99_ms']} ms")
+        for padding, by in flow["paddings"].items() if len(flow["paddings"]) > 1 else ():
+            rates = "  ".join(f"{config} {found['sustained_hz']:,.0f}" for config, found in by.items())
+            lines.append(f"       messages {int(padding):,} bytes longer: {rates}")
     return "\n".join(lines)
 
 
@@ -228,4 +348,4 @@ def _write(trials: list[Trial], answer: dict[str, Any], output: Path) -> None:
     (output / "riot.txt").write_text(table(answer) + "\n")
     from headwater_bench.experiments.riot_figures import draw
 
-    draw([asdict(trial) for trial in trials], output)
+    draw(trials, output)

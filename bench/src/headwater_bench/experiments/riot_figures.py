@@ -1,81 +1,127 @@
-"""The experiment's pictures in the form of the EdgeWise paper's figures 7 to 11."""
+"""The experiment's pictures in the form of the EdgeWise paper's figures 7 to 11, and what the paper has no figure of."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headwater_bench.experiments.plots import figure
+from headwater_bench.experiments.riot import KERNELS, is_of_sweep
+from headwater_bench.experiments.trial import BOUND_MS, CONFIGS, Trial, sustained_hz
 
-Case = dict[str, Any]
-
-_COLOURS = ("#444444", "#1f77b4", "#2ca02c", "#9aa5b1", "#e0a100", "#d62728")
+_COLOURS = dict(zip(CONFIGS, ("#444444", "#1f77b4", "#2ca02c", "#9467bd", "#e0a100", "#d62728"), strict=True))
+_OTHERS = ("#1f77b4", "#2ca02c", "#e0a100", "#d62728", "#9467bd")
 _PARTS = (
     ("t_q_ms", "behind others", "#9aa5b1"),
     ("t_s_ms", "for a worker", "#e0a100"),
     ("t_c_ms", "computed", "#1f77b4"),
 )
+_OUT, _OFFERED, _P99 = "throughput, messages/s", "offered, messages/s", "p99 latency, ms"
+
+Lines = Mapping[str, Sequence[Trial]]  #: the trials of each line of a picture, by its name
 
 
-def draw(cases: Sequence[Case], folder: Path) -> None:
-    """Draw all figures into a folder."""
-    swept = [case for case in cases if case["take"] == "50"]
-    flows = list(dict.fromkeys(case["subject"] for case in cases))
-    _lines(swept, flows, "out_hz", "p99_ms", folder / "figure7.png", "throughput, messages/s", "p99 latency, ms")
-    _lines(swept, flows, "offered_hz", "cv", folder / "figure8.png", "offered, messages/s", "CV of utilisation")
-    for flow in flows:
-        _split([case for case in swept if case["subject"] == flow], folder / f"figure9-{flow}.png", flow)
-    taken = {(case["subject"], case["take"]) for case in cases}
-    if any(take != "50" for _, take in taken):
-        _takes(cases, flows, folder / "figure11.png")
+def draw(trials: Sequence[Trial], folder: Path) -> None:
+    """Draw all that these trials show into a folder."""
+    swept = [trial for trial in trials if is_of_sweep(trial)]
+    _rates(swept, _by_config, "out_hz", "p99_ms", folder / "figure7.png", _OUT, _P99)
+    _rates(swept, _by_config, "offered_hz", "cv", folder / "figure8.png", _OFFERED, "CV of utilisation over steps")
+    for flow in _flows(swept):
+        _split([t for t in swept if t.subject == flow and t.kernels == swept[0].kernels], folder, flow)
+    if any(trial.take != "all" for trial in trials):
+        plain = [trial for trial in trials if not trial.workers and not trial.padding]
+        _rates(plain, _by_take, "out_hz", "p99_ms", folder / "figure11.png", _OUT, _P99)
+    if any(trial.workers for trial in trials):
+        _sustained([trial for trial in trials if trial.workers], "workers", folder / "workers.png", "workers")
+    if any(trial.padding for trial in trials):
+        alike = [trial for trial in trials if trial.take == "all" and not trial.workers]
+        label = "bytes that messages are longer"
+        _sustained(alike, "padding", folder / "sizes.png", label, ("threads", "longest_queue"))
 
 
-def _lines(cases: Sequence[Case], flows: Sequence[str], x: str, y: str, path: Path, x_label: str, y_label: str) -> None:
-    fig, axes = figure(1, len(flows), 4.5 * len(flows), 3.6)
-    for flow, axis in zip(flows, axes[0], strict=True):
-        mine = [case for case in cases if case["subject"] == flow]
-        for config, colour in zip(dict.fromkeys(case["config"] for case in mine), _COLOURS, strict=False):
-            rates = sorted({case["offered_hz"] for case in mine if case["config"] == config})
-            at = [[c for c in mine if c["config"] == config and c["offered_hz"] == rate] for rate in rates]
-            xs, ys = (_medians(at, name) for name in (x, y))
-            axis.plot(xs, ys, marker=".", color=colour, label=config, linewidth=1.2)
-        axis.set(title=flow, xlabel=x_label, ylabel=y_label, yscale="log" if y == "p99_ms" else "linear")
+def _flows(trials: Sequence[Trial]) -> list[str]:
+    return list(dict.fromkeys(trial.subject for trial in trials))
+
+
+def _ways(trials: Sequence[Trial]) -> list[str]:
+    return [way for way in KERNELS if any(trial.kernels == way for trial in trials)]
+
+
+def _by_config(trials: Sequence[Trial]) -> Lines:
+    return {config: mine for config in CONFIGS if (mine := [t for t in trials if t.config == config])}
+
+
+def _by_take(trials: Sequence[Trial]) -> Lines:
+    """Return how much a turn consumes, all with one policy, and threads, which have no turns, beside it."""
+    takes = dict.fromkeys(trial.take for trial in trials)
+    lines = {f"take {take}": [t for t in trials if (t.config, t.take) == ("longest_queue", take)] for take in takes}
+    threads = [trial for trial in trials if trial.config == "threads"]
+    return lines | ({"threads": threads} if threads else {})
+
+
+def _rates(
+    trials: Sequence[Trial],
+    lines_of: Callable[[Sequence[Trial]], Lines],
+    x: str,
+    y: str,
+    path: Path,
+    x_label: str,
+    y_label: str,
+) -> None:
+    """Draw a line over all rates for each of what is compared: a column for each flow, a row for each way with the lock."""
+    flows, ways = _flows(trials), _ways(trials)
+    fig, axes = figure(len(ways), len(flows), 4.5 * len(flows), 3.6 * len(ways))
+    for row, way in zip(axes, ways, strict=True):
+        for axis, flow in zip(row, flows, strict=True):
+            lines = lines_of([t for t in trials if (t.subject, t.kernels) == (flow, way)])
+            others = iter(_OTHERS)
+            for name, mine in lines.items():
+                rates = sorted({trial.offered_hz for trial in mine})
+                at = [[trial for trial in mine if trial.offered_hz == rate] for rate in rates]
+                colour = _COLOURS.get(name) or next(others)
+                axis.plot(_medians(at, x), _medians(at, y), marker=".", color=colour, label=name, linewidth=1.2)
+            scale = "log" if y == "p99_ms" else "linear"
+            axis.set(
+                title=f"{flow}, kernels {way} the lock", xlabel=x_label, ylabel=y_label, yscale=scale, xscale="log"
+            )
+            if y == "p99_ms":
+                axis.axhline(BOUND_MS, color="#bbbbbb", linestyle=":", linewidth=1)
     axes[0][0].legend(fontsize=7)
     fig.savefig(path, dpi=110)
 
 
-def _medians(groups: Sequence[Sequence[Case]], name: str) -> list[float]:
-    return [statistics.median(case[name] for case in group) for group in groups]
+def _medians(groups: Sequence[Sequence[Trial]], name: str) -> list[float]:
+    return [statistics.median(getattr(trial, name) for trial in group) for group in groups]
 
 
-def _split(cases: Sequence[Case], path: Path, flow: str) -> None:
+def _split(trials: Sequence[Trial], folder: Path, flow: str) -> None:
     """Draw where each step's latency comes from, at a low, a middle and a high rate that all runners shown were tried at."""
-    configs, shown = compared_at(cases)
+    configs, shown = compared_at(trials)
     if not configs:
         return
     fig, axes = figure(len(configs), 3, 13, 3.2 * len(configs))
     for row, config in zip(axes, configs, strict=True):
         for axis, rate in zip(row, shown, strict=True):
-            at = [case for case in cases if case["config"] == config and case["offered_hz"] == rate]
-            steps = list(at[0]["steps"]) if at else []
+            at = [trial for trial in trials if trial.config == config and trial.offered_hz == rate]
+            steps = list(at[0].steps) if at else []
             bottom = [0.0] * len(steps)
             for name, label, colour in _PARTS:
-                heights = [statistics.median(case["steps"][step][name] for case in at) for step in steps]
+                heights = [statistics.median(trial.steps[step][name] for trial in at) for step in steps]
                 axis.bar(steps, heights, bottom=bottom, color=colour, label=label)
                 bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
             axis.set(title=f"{config}, {rate:,.0f}/s", ylabel="ms per record")
             axis.tick_params(axis="x", rotation=60, labelsize=7)
     axes[0][0].legend(fontsize=7)
     fig.suptitle(flow)
-    fig.savefig(path, dpi=110)
+    fig.savefig(folder / f"figure9-{flow}.png", dpi=110)
 
 
-def compared_at(cases: Sequence[Case]) -> tuple[list[str], list[float]]:
+def compared_at(trials: Sequence[Trial]) -> tuple[list[str], list[float]]:
     """Which runners are drawn beside each other, and at which three rates: a sweep leaves out what one could not keep."""
     tried = {
-        config: {case["offered_hz"] for case in cases if case["config"] == config}
+        config: {trial.offered_hz for trial in trials if trial.config == config}
         for config in ("threads", "longest_queue")
     }
     tried = {config: rates for config, rates in tried.items() if rates}
@@ -83,17 +129,21 @@ def compared_at(cases: Sequence[Case]) -> tuple[list[str], list[float]]:
     return (list(tried), [common[0], common[len(common) // 2], common[-1]]) if common else ([], [])
 
 
-def _takes(cases: Sequence[Case], flows: Sequence[str], path: Path) -> None:
-    """Draw latency and balance by how much a turn consumes, at the rate where that was tried."""
-    fig, axes = figure(2, len(flows), 4 * len(flows), 6)
-    for column, flow in enumerate(flows):
-        tried = [case for case in cases if case["subject"] == flow and case["take"] != "50"]
-        rates = {case["offered_hz"] for case in tried}
-        mine = [case for case in cases if case["subject"] == flow and case["config"] == "longest_queue"]
-        mine = [case for case in mine if case["offered_hz"] in rates]
-        takes = list(dict.fromkeys(case["take"] for case in mine))
-        for row, (name, label) in enumerate((("p99_ms", "p99 latency, ms"), ("cv", "CV of utilisation"))):
-            heights = _medians([[c for c in mine if c["take"] == take] for take in takes], name)
-            axes[row][column].bar(takes, heights, color="#1f77b4")
-            axes[row][column].set(title=flow, xlabel="taken per turn", ylabel=label)
+def _sustained(
+    trials: Sequence[Trial], what: str, path: Path, label: str, configs: Sequence[str] = ("longest_queue",)
+) -> None:
+    """Draw the highest sustained rate over what was varied, a line for each configuration and way with the lock."""
+    flows, ways = _flows(trials), _ways(trials)
+    fig, axes = figure(1, len(flows), 4.5 * len(flows), 3.6)
+    for axis, flow in zip(axes[0], flows, strict=True):
+        for config in configs:
+            for way in ways:
+                mine = [t for t in trials if (t.subject, t.config, t.kernels) == (flow, config, way)]
+                values = sorted({getattr(trial, what) for trial in mine})
+                kept: list[Any] = [sustained_hz([t for t in mine if getattr(t, what) == value]) for value in values]
+                look = {"color": _COLOURS[config], "linestyle": "-" if way == "release" else "--", "marker": "."}
+                axis.plot(range(len(values)), kept, label=f"{config}, {way} the lock", **look)
+                axis.set_xticks(range(len(values)), [f"{value:,}" for value in values])
+        axis.set(title=flow, xlabel=label, ylabel=f"messages/s at p99 ≤ {BOUND_MS:g} ms", ylim=(0, None))
+    axes[0][0].legend(fontsize=7)
     fig.savefig(path, dpi=110)

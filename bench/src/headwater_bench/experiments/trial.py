@@ -35,6 +35,9 @@ class Trial:
     config: str
     take: str = "all"
     repeat: int = 0
+    workers: int = 0  #: of the engine; 0 for as many as it takes by itself
+    padding: int = 0  #: bytes that each message is longer than it need be
+    kernels: str = "release"  #: the interpreter's lock while they compute, or `keep` it
     offered_hz: float
     out_hz: float  #: input records per second that came through, by what the sinks took
     p50_ms: float
@@ -56,6 +59,8 @@ def measured(
     seconds: float,
     take: str = "all",
     repeat: int = 0,
+    workers: int = 0,
+    padding: int = 0,
     idle: Callable[[str], bool] = lambda step: False,
 ) -> Trial:
     """Run a flow whose source makes `offered_hz`, warm it up, measure, let it drain and check the whole of it.
@@ -64,7 +69,8 @@ def measured(
     `idle` names steps that compute nothing, which would distort the balance.
     """
     on, policy = ("threads", "longest_queue") if config == "threads" else ("engine", config)
-    running = engine.start(flow, on=on, policy=policy, take=int(take) if take.isdigit() else take)
+    counted: dict[str, Any] = {"workers": workers} if workers else {}
+    running = engine.start(flow, on=on, policy=policy, take=int(take) if take.isdigit() else take, **counted)
     time.sleep(_WARM_UP * seconds)
     first = running.sample()
     time.sleep(seconds)
@@ -83,6 +89,8 @@ def measured(
         config=config,
         take=take,
         repeat=repeat,
+        workers=workers,
+        padding=padding,
         offered_hz=offered_hz,
         out_hz=(sum(last.records_out.values()) - sum(first.records_out.values())) / span_s / copies,
         p50_ms=latency.percentile(50) / 1e6,
@@ -105,8 +113,9 @@ def sweep(
     *,
     give_up: int = 2,
     for_all: float | None = None,
+    by: Callable[[Trial], str] = lambda trial: trial.config,
 ) -> Iterator[Trial]:
-    """Try rates in rising order, configurations taking turns.
+    """Try rates in rising order, configurations taking turns; `by` tells which one a trial is of.
 
     One that has failed `give_up` rates in a row is driven no further, except at the rate `for_all`.
     """
@@ -119,7 +128,7 @@ def sweep(
             if failed[config] < give_up or rate_hz == for_all
         ]
         for config in configs:
-            failed[config] = 0 if sustained_hz(of(at_rate, config)) else failed[config] + 1
+            failed[config] = 0 if sustained_hz([t for t in at_rate if by(t) == config]) else failed[config] + 1
         yield from at_rate
 
 
