@@ -7,6 +7,7 @@ import pytest
 
 from headwater.errors import RunError
 from headwater_bench.experiments import mqtt
+from headwater_bench.experiments.mqtt_ekuiper import rule_of
 from headwater_bench.experiments.mqtt_flows import lines_for, running
 from headwater_bench.experiments.mqtt_kernels import BASE, messages, results
 from headwater_bench.experiments.mqtt_load import Load, Step
@@ -75,15 +76,25 @@ HTTPServer(("127.0.0.1", int(os.environ["KUIPER__BASIC__RESTPORT"])), Rest).serv
 """
 
 
-def test_ekuiper_is_given_the_filter_as_a_rule(tmp_path):
+@pytest.mark.parametrize("task", ["filter", "etl"])
+def test_ekuiper_is_given_a_task_as_a_rule(tmp_path, task):
     (tmp_path / "bin").mkdir()
     server = tmp_path / "bin" / "kuiperd"
     server.write_text(FAKE_EKUIPER.format(python=sys.executable))
     server.chmod(0o755)
-    steps = mqtt._climb("eKuiper", 0, (1000,), 0.2, [], folder=tmp_path)
+    rows = []
+    steps = mqtt._climb(task, 0, (1000,), 0.2, rows, folder=tmp_path)
     assert [step.lost for step in steps] == [0]
+    assert {row["system"] for row in rows} == {"eKuiper"}
+
+
+def test_the_rule_of_etl_reads_every_field_from_its_place():
+    rule = rule_of("etl")
+    assert rule.startswith("SELECT bt, e[0]->sv AS source, e[1]->v AS longitude, e[2]->v AS latitude, ")
+    assert 'CASE WHEN CAST(e[3]->v, "float") BETWEEN 0.7 AND 35.1 THEN e[3]->v ELSE NULL END AS temperature' in rule
+    assert rule.endswith("AS airquality_raw FROM load")
 
 
 def test_a_folder_without_ekuiper_is_told(tmp_path):
     with pytest.raises(RunError, match=r"expected bin/kuiperd there"):
-        mqtt._climb("eKuiper", 0, (1000,), 0.2, [], folder=tmp_path)
+        mqtt._climb("filter", 0, (1000,), 0.2, [], folder=tmp_path)

@@ -102,6 +102,14 @@ def test_the_search_ends_close_below_what_is_kept(capacity):
     assert capacity / 1.1 <= search.kept <= capacity or capacity < 1000 / 200
 
 
+@pytest.mark.parametrize("flow", peers.TALL_FLOWS)
+def test_the_form_with_a_record_for_each_observation_is_measured_too(tmp_path, flow):
+    texts = Text.of_bytes(peers._prepared(tmp_path))
+    notes = {sensor: tuple(words) for sensor, words in json.loads((tmp_path / "notes").read_text()).items()}
+    found = script("headwater_flows").measure(flow, texts, notes, 500.0, 0.5, tall=True)
+    assert found["sent"] > 0
+
+
 def test_a_rate_counts_when_it_was_kept_and_gains_are_ratios():
     def case(system, rate, kept):
         return {"system": system, "rate": rate, "kept": kept, "cpu_us": 1.0}
@@ -110,6 +118,9 @@ def test_a_rate_counts_when_it_was_kept_and_gains_are_ratios():
     told = peers._rates([*cases, case("pathway", 10.0, False)])
     assert (told["rate"], told["bytewax_rate"], told["pathway_rate"]) == (400.0, 40.0, 0.0)
     assert (told["over_bytewax"], told["over_pathway"]) == (10.0, None)
+    assert "tall_rate" not in told
+    told = peers._rates([*cases, case(peers.TALL, 200.0, True)])
+    assert (told["tall_rate"], told["tall_over_bytewax"], told["rate"]) == (200.0, 5.0, 400.0)
 
 
 def test_a_rate_counts_only_if_every_lower_one_that_was_tried_is_kept():

@@ -26,13 +26,15 @@ from headwater_bench.experiments.peers_equal import differences, read
 BOUND_MS = 100.0
 FLOWS = ("etl", "stats", "pred")
 SYSTEMS = ("headwater", "bytewax", "pathway")
+TALL, TALL_FLOWS = "headwater tall", ("etl", "stats")  #: with a record for each observation, as RIoTBench has it
 GOALS = {"bytewax": 10, "pathway": 3}
-_FIRST_HZ = {"headwater": 80_000.0, "bytewax": 8000.0, "pathway": 4000.0}
+_FIRST_HZ = {"headwater": 80_000.0, TALL: 40_000.0, "bytewax": 8000.0, "pathway": 4000.0}
 _MESSAGES, _SENSORS = 2**14, 90  #: the stream has 90 real sensors; so regressions are warm after a thousand messages
 
 #: What differs between the forms of the flows, and how far their results can be compared.
 FORMS = (
     "all: a message stays one row, and STATS puts out one row for each message and kind of result",
+    "headwater tall: a record for each observation of a message in ETL and STATS, as RIoTBench has it; PRED has one form",
     "headwater: 32-bit floats in arrays, turns of up to 4000 rows, a Bloom filter of the benchmark's size",
     "peers: Python's 64-bit floats, a set instead of the Bloom filter, SenML by msgspec, hashes of sensors remembered",
     "bytewax: one worker (Python functions share the GIL), up to 1000 messages at a time, state by sensor in stateful_batch",
@@ -77,6 +79,10 @@ def _rates(tried: list[dict[str, Any]]) -> dict[str, Any]:
     for peer in SYSTEMS[1:]:
         told[f"{peer}_rate"] = best[peer]
         told[f"over_{peer}"] = round(best["headwater"] / best[peer], 2) if best[peer] else None
+    if any(case["system"] == TALL for case in tried):
+        best[TALL] = sustained([case for case in tried if case["system"] == TALL])
+        told["tall_rate"] = best[TALL]
+        told["tall_over_bytewax"] = round(best[TALL] / best["bytewax"], 2) if best["bytewax"] else None
     told["cpu_us"] = {
         system: next((case["cpu_us"] for case in tried if (case["system"], case["rate"]) == (system, rate)), None)
         for system, rate in best.items()
@@ -114,7 +120,8 @@ class Bench:
 
     def search(self, flow: str, seconds: float, *, step: float, tries: int) -> list[dict[str, Any]]:
         """Seek each system's highest rate, one run of each in turn; return all runs."""
-        searches = {system: Search(_FIRST_HZ[system], step) for system in SYSTEMS}
+        systems = [*SYSTEMS, TALL] if flow in TALL_FLOWS else SYSTEMS
+        searches = {system: Search(_FIRST_HZ[system], step) for system in systems}
         cases: list[dict[str, Any]] = []
         while any(search.rate is not None for search in searches.values()):
             for system, search in searches.items():
@@ -141,6 +148,8 @@ class Bench:
 
     def _child(self, system: str, flow: str, *options: str) -> Any:
         files = ("--messages", str(self._folder / "messages"), "--notes", str(self._folder / "notes"))
+        if system == TALL:
+            system, options = "headwater", ("--tall", *options)
         script = str(self._scripts / f"{system}_flows.py")
         done = subprocess.run(
             [self._python[system], script, flow, *files, *options], capture_output=True, text=True, check=False
@@ -244,6 +253,9 @@ def table(answer: dict[str, Any]) -> str:
         flow = answer[name]
         rates = "  ".join(f"{peer} {flow[f'{peer}_rate']:,.0f}" for peer in SYSTEMS[1:])
         lines.append(f"{name:6s} headwater {flow['rate']:,.0f}  {rates}")
+        if "tall_rate" in flow:
+            gain = f"{flow['tall_over_bytewax']} x bytewax"
+            lines.append(f"       with a record for each observation {flow['tall_rate']:,.0f}: {gain}")
         gains = ", ".join(f"{flow[f'over_{peer}']} x {peer} (goal {GOALS[peer]})" for peer in SYSTEMS[1:])
         lines.append(f"       {gains}; outputs {'equal' if flow['outputs_equal'] else 'DIFFER'}")
         costs = "  ".join(f"{system} {cost}" for system, cost in flow["cpu_us"].items())
@@ -268,7 +280,7 @@ def _write(cases: list[dict[str, Any]], answer: dict[str, Any], output: Path) ->
     drawn = [name for name in FLOWS if name in answer]
     fig, axes = figure(1, len(drawn), 4.2 * len(drawn), 3.6)
     for axis, name in zip(axes[0], drawn, strict=True):
-        for system in SYSTEMS:
+        for system in dict.fromkeys(case["system"] for case in cases if case["flow"] == name):
             mine = sorted((case for case in cases if case["flow"] == name and case["system"] == system), key=_rate)
             axis.plot([_rate(case) for case in mine], [case["p99_ms"] for case in mine], marker=".", label=system)
         axis.set(title=name, xscale="log", yscale="log", xlabel="offered, messages/s", ylabel="p99 latency, ms")
