@@ -295,6 +295,33 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     assert as_one_engine_has_it(tmp_path)
 
 
+def test_a_site_tells_what_it_has_and_what_it_costs(commands, tmp_path):
+    plan = planned(tmp_path)
+    listen = f"127.0.0.1:{free_port()}"
+    (tmp_path / "token").write_text(commands.run("site", "token", "press hall"))
+    (tmp_path / "carbon.csv").write_text("0,80\n")
+    commands.start("deploy", plan, "--listen", listen, "--within", "600s")
+    told = ("--price", "0.25", "--carbon", "carbon.csv", "--cores", "command: cat lent")
+    (tmp_path / "lent").write_text("0.5")
+    commands.start("site", "--name", "press hall", "--token", "token", "--join", listen, *told)
+
+    def here():
+        try:
+            found = ask(StateFolder(tmp_path / ".headwater" / "deploy"), "status")["sites"]
+        except NobodyError:
+            return None
+        site = next(each for each in found if each["name"] == "press hall")
+        return site if site["here"] and site.get("cores") == 0.5 else None
+
+    site = wait_for(here, commands, "a report of the site")
+    assert (site["price"], site["carbon"]) == (0.25, 80.0)
+    assert site["promised"]["capacity"] <= 0.45  # nine tenths of the cores may be promised
+    assert site["free_memory_bytes"] > 0
+    shown = commands.run("status", "--state", ".headwater/deploy")
+    assert "price" in shown
+    assert "carbon" in shown
+
+
 def test_wrong_things_are_told(commands, tmp_path):
     plan = planned(tmp_path)
     listen = f"127.0.0.1:{free_port()}"

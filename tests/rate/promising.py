@@ -1,15 +1,11 @@
-"""Promised flows as processes, and what tests ask about their supervisor."""
+"""Promised flows as processes."""
 
 import json
 import os
-import socket
-import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-from headwater.rate.client import connected
 
 PROMISED = Path(__file__).parent / "promised.py"
 
@@ -36,12 +32,6 @@ class Lane:
         out, err = self.process.communicate(timeout=300)
         assert self.process.returncode == 0, err
         return json.loads(out.splitlines()[-1])
-
-
-def supervisor_pid(home) -> int:
-    line = connected(home)
-    with line:
-        return struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def until(what, seconds=120):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from promising import supervisor_pid, until
+from promising import until
 
 from headwater import Contract
 from headwater.errors import RateError
@@ -20,6 +20,7 @@ from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade
 from headwater.rate.messages import Ask, End, Granted, Noted, Refused, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
+from supervisors import supervisor_pid
 
 CONTRACT = Contract(1000.0, 0.05)
 SHARED = Grade("shared", "as everybody", "be root")

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import secrets
 import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headwater import net as nets
 from headwater.cli.address import address_of
-from headwater.cli.locate import find_flow
 from headwater.cli.part import flow_deployed
-from headwater.cli.rewire import rewired
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import STATE, Coordinators, print_sites
-from headwater.deploy.bundle import sources_of
+from headwater.cli.wanted import Wanted, Wishes, wanted
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
 from headwater.deploy.coordinator.server import Server, until
-from headwater.deploy.coordinator.state import Deployed, StateFolder
-from headwater.deploy.cut import Cut
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.policies import POLICIES
+from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, RunError, listed
 from headwater.flow.duration import microseconds_of
-from headwater.place.plan import Plan
 
 log = logging.getLogger("headwater.deploy")
 
+_JOIN_S = 1.0  #: that sites which come at about the same time are given
 LISTEN = "127.0.0.1:8471"
 _LEFT = (
     "the sites go on; 'headwater deploy --state {0}' looks after them again, 'headwater stop --state {0}' stops them"
@@ -38,12 +34,17 @@ _LEFT = (
 
 
 def deploy(
-    plan: Annotated[
-        Path | None,
+    what: Annotated[
+        str | None,
         typer.Argument(
-            help="a plan, as 'headwater plan --output' writes it; without it, goes on with what is deployed"
+            metavar="[PLAN|FLOW]",
+            help="a plan, as 'headwater plan --output' writes it, or a flow; without it, goes on with what is deployed",
         ),
     ] = None,
+    net: Annotated[
+        Path | None, typer.Argument(metavar="[NET]", help="of a flow: a net file, whose zones are sites")
+    ] = None,
+    policy: Annotated[str, typer.Option(help=f"who decides where steps run: {', '.join(POLICIES)}")] = "fixed",
     state: Coordinators = STATE,
     listen: Annotated[
         str | None, typer.Option(help=f"where sites reach the coordinator [default: where it was before, or {LISTEN}]")
@@ -59,10 +60,39 @@ def deploy(
     every: Annotated[
         str, typer.Option(help="how often parts make a checkpoint: records wait as long at each bridge")
     ] = "250 ms",
+    promise: Annotated[
+        str | None, typer.Option(help="a rate such as 2000/s that sites promise [default: the flow's own contract]")
+    ] = None,
+    best_effort: Annotated[
+        bool, typer.Option(help="promise it also at sites that can reserve nothing: as good as what is left there")
+    ] = False,
+    whole: Annotated[bool, typer.Option(help="keep all steps but sources and sinks together, at one site")] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            help="what steps cost, of 'headwater profile' (with --contract, for a promise); measured if left out"
+        ),
+    ] = None,
+    measured_on: Annotated[
+        str | None, typer.Option(help="class of the net, or instructions/s, that the profile was measured on")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(metavar="STEP=SITE", help="where a step must run; sources need it, or a sensor")
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="STEP=TRUST", help="its output must not leave this trust zone")
+    ] = None,
+    settle: Annotated[str, typer.Option(help="how long a reason must hold before a policy moves anything")] = "5s",
+    rest: Annotated[
+        str, typer.Option(help="how long a policy waits after a move before one that is only for gain")
+    ] = "60s",
     within: Annotated[str, typer.Option(help="how long to wait for all sites to join, and take their parts")] = "60s",
     as_json: JSON = False,
 ) -> None:
     """Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends.
+
+    With a policy, steps move by themselves as sites come and go, prices change and promises come into danger; a flow and a
+    net are enough then: the policy chooses among the sites that are there.
 
     Ctrl-C leaves the sites as they are: they go on by themselves, and the same command without a plan looks after them
     again. What the coordinator knows is in its state folder, and survives whatever ends it; a folder has one flow at a time.
@@ -73,55 +103,41 @@ def deploy(
     microseconds_of("--every", every)
     within_s = microseconds_of("--within", within) / 1e6
     given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
-    wanted = None if plan is None else planned(plan, {**given, "rate": rate, "every": every})
+    wishes = Wishes(
+        policy=policy,
+        profile=profile,
+        measured_on=measured_on,
+        pin=pin or [],
+        keep=keep or [],
+        whole=whole,
+        promise=promise,
+        best_effort=best_effort,
+        settle_s=microseconds_of("--settle", settle) / 1e6,
+        rest_s=microseconds_of("--rest", rest) / 1e6,
+    )
+    asked = None if what is None else wanted(what, net, {**given, "rate": rate, "every": every}, wishes)
     at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
     folder.identity()  # before the address, at which whoever asks shows it
     host, port = folder.settled_address(*at) if listen is None else at
-    document = asyncio.run(_held(folder, wanted, (host, port), within_s))
+    document = asyncio.run(_held(folder, asked, (host, port), within_s))
     if as_json:
         print_json(document)
     else:
         print_sites(document)
 
 
-def planned(path: Path, given: dict[str, Any]) -> Deployed:
-    """Return what a plan deploys, cut and checked; `given` are inputs, output, rate and every."""
-    if path.suffix not in (".json", ".toml"):
-        raise PlacementError(
-            f"headwater deploy takes a plan, a .json or .toml file; got '{path}'. For a flow, make one first: "
-            "headwater plan FLOW NET --output plan.json"
-        )
-    plan = Plan.load(path)
-    net = nets.read(Path(plan.net))
-    flow = find_flow(plan.flow)
-    cut = Cut.of(plan, rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True), net)
-    reference, files = plan.flow, dict[str, bytes]()
-    head, colon, name = plan.flow.rpartition(":")
-    file = Path(head or plan.flow)
-    if file.suffix == ".py":
-        reference, files = f"{file.name}{colon}{name}" if head else file.name, sources_of(file)
-    return Deployed(
-        id=f"{re.sub('[^a-z0-9]+', '-', flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}",
-        name=flow.name,
-        flow=reference,
-        known=list(net.zones),
-        sites=dict(cut.site_of),
-        joined=sorted({(crossing.origin, crossing.target) for crossing in cut.crossings}),
-        files=files,
-        **given,
-    )
-
-
-async def _held(folder: StateFolder, wanted: Deployed | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
+async def _held(folder: StateFolder, asked: Wanted | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
     server = Server(folder, flow_deployed)
     try:
-        _take(server, wanted)
+        chosen = _take(server, asked)
         await server.open(*at)
         log.info("the coordinator listens at %s:%d; its state is in %s", at[0], server.port, folder.path)
         left = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, left.set)
         try:
+            if asked is not None and not chosen:
+                await _choose(server, asked, left, within_s)
             await _begun(server, left, within_s)
             await _over(server, left)
             return server.describe()
@@ -131,9 +147,10 @@ async def _held(folder: StateFolder, wanted: Deployed | None, at: tuple[str, int
         server.release()
 
 
-def _take(server: Server, wanted: Deployed | None) -> None:
-    """Have the coordinator deploy what is wanted, or go on with what it has."""
+def _take(server: Server, asked: Wanted | None) -> bool:
+    """Have the coordinator deploy what is wanted, or go on with what it has; say whether its sites are known by now."""
     has = server.coordinator.kept.deployed
+    wanted = None if asked is None else asked.deployed()
     if wanted is None:
         if has is None:
             raise RunError(f"nothing is deployed with the state folder {server.folder.path}; name a plan")
@@ -146,9 +163,38 @@ def _take(server: Server, wanted: Deployed | None) -> None:
         server.handle(Drop())
         has = None
     if wanted is not None and (has is None or not has.same_as(wanted)):
+        if has is None and not wanted.sites:
+            return False
         server.handle(Deploy(wanted))
     elif has is not None and has.phase == "stopped":
         server.handle(Resume())
+    return True
+
+
+async def _choose(server: Server, asked: Wanted, left: asyncio.Event, within_s: float) -> None:
+    """Have the policy choose among the sites that are there, once it finds some that do; RunError after a while."""
+    loop, why = asyncio.get_running_loop(), ""
+    until_s, before, tried = loop.time() + within_s, list[str](), dict[str, View]()
+    while not left.is_set():
+        views = server.policing.views(asked.planner, None)
+        here = [name for name, view in views.items() if view.here]
+        if here and here == before and views != tried and all(views[name].here for name in asked.places):
+            tried = views
+            try:
+                await loop.run_in_executor(None, asked.choose, views)
+            except PlacementError as error:
+                if str(error) != why:
+                    log.warning("%s", error)
+                why = str(error)
+            else:
+                server.handle(Deploy(asked.deployed()))
+                return
+        before = here
+        if loop.time() > until_s:
+            missing = [name for name in asked.places if not views[name].here]
+            joined = f"sites {listed(missing)} have not joined" if missing else why or "no site has joined"
+            raise RunError(f"flow '{asked.flow.name}' cannot be deployed within {within_s:g} s: {joined}")
+        await asyncio.sleep(_JOIN_S)
 
 
 async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:

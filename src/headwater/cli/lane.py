@@ -118,10 +118,11 @@ def _begin(task: Task, flow: Flow) -> Any:
             flow,
             contract,
             engines,
-            profile=None,
+            profile=None if settings.profile is None else Path(settings.profile),
             best_effort=settings.best_effort,
             realtime=False,
             checkpoint=checkpoint,
+            **({} if settings.trial else {"trial_s": 0.0}),
         )
     give_way()
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)

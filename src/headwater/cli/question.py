@@ -71,13 +71,13 @@ class Question:
         from headwater.place.from_flow import problem_of
 
         rates = _rates_of(flow, self.rates, self.flows)
-        ips = _speed(self.measured_on, profile, net)
+        ips = measured_speed(self.measured_on, profile, net)
         return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model)
 
     def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
         """The plan of the one flow there is, with references to where it and the net came from."""
         profile, where = self.profiles[0], found.problem.net
-        ips = _speed(self.measured_on, profile, where, quiet=True)
+        ips = measured_speed(self.measured_on, profile, where, quiet=True)
         return Plan.of(found, flow=flow, net=net, profile=profile, rates_hz=self.rates, measured_ips=ips, copies=copies)
 
 
@@ -109,7 +109,7 @@ def bound(plan: Plan, rate: list[str] | None, profile: list[Path] | None, measur
     ips = plan.measured_ips if measured_on is None and not profile else None
     if rate:
         plan = replace(plan, rates_hz=_rates_of(flow, _rates(rate), [flow]))
-    return replace(plan, measured_ips=ips or _speed(measured_on, measured, net)).bind(flow, net, measured)
+    return replace(plan, measured_ips=ips or measured_speed(measured_on, measured, net)).bind(flow, net, measured)
 
 
 def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
@@ -144,7 +144,8 @@ def _measured(flow: Flow) -> Profile:
         return measure(flow, records=20_000)
 
 
-def _speed(measured_on: str | None, measured: Profile, net: Net, *, quiet: bool = False) -> float | None:
+def measured_speed(measured_on: str | None, measured: Profile, net: Net, *, quiet: bool = False) -> float | None:
+    """Return the speed of the machine that a profile is of, or a guess that is told; None for a class of the net."""
     classes = {c.name: c.cpu_ips for c in net.classes}
     if measured_on is None:
         if measured.device in classes:

@@ -17,6 +17,8 @@ from headwater.deploy.certificates import Identity
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.link import Link
+from headwater.deploy.site.quote import Quote
+from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
@@ -27,6 +29,8 @@ from headwater.serve.notify import Notifier
 from headwater.serve.service import Service
 
 log = logging.getLogger("headwater.site")
+
+_FIGURE = "NUMBER|FILE|COMMAND"
 
 app = typer.Typer(help="Run the parts of flows that a coordinator hands to this machine, until stopped.")
 
@@ -50,6 +54,16 @@ def site(
             help="where other sites reach this one, a port for each part from PORT on; without it, this site only dials",
         ),
     ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(metavar=_FIGURE, help="what this site costs an hour, as in the net [default: what the net says]"),
+    ] = None,
+    carbon: Annotated[
+        str | None, typer.Option(metavar=_FIGURE, help="grams of CO2 for a kilowatt-hour that it uses")
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(metavar=_FIGURE, help="cores that it lends [default: those of the machine]")
+    ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
     leash: Annotated[bool, typer.Option(hidden=True, help="stop when standard input ends")] = False,
 ) -> None:
@@ -57,6 +71,7 @@ def site(
 
     The site dials the coordinator, and goes on by itself while that is away, or after its own restart. Ctrl-C or SIGTERM
     stops all parts with a checkpoint. `headwater site token NAME` makes the token, where the coordinator's state is.
+    A figure is a number, a CSV file of `hour,value` (an hour of the day, UTC, or a date), or 'command: …' that prints it.
     """
     if called.invoked_subcommand is not None:
         return
@@ -64,6 +79,8 @@ def site(
         raise RunError("where is the coordinator? say --join HOST:PORT")
     address = address_of("--join", join, "192.0.2.1:8471")
     listening = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
+    said = {"--price": price, "--carbon": carbon, "--cores": cores}
+    quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in said.items()))
     folder = _folder(name, token, state)
     folder.settle(_name(folder, name, token), listening)
     if log.getEffectiveLevel() == logging.WARNING:
@@ -73,7 +90,7 @@ def site(
     try:
         within_s = microseconds_of("--stop-within", stop_within) / 1e6
         service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
-        link = Link(Work(folder, service), address)
+        link = Link(Work(folder, service, Site(quotes)), address)
         link.start()
         let_go = _leash() if leash else threading.Event()
         run_until_stopped(service, lambda: link.refused is not None or let_go.is_set())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
+from headwater.deploy.policies.asked import Decision
+from headwater.deploy.policies.telling import told, told_came
 from headwater.errors import one_line
 
 STATE = Path(".headwater", "deploy")  #: where nothing else is said
@@ -24,11 +29,56 @@ def print_sites(document: dict[str, Any]) -> None:
     if "why" in document:
         console.print(document["why"], markup=False, highlight=False)
         return
+    sites = document["sites"]
+    figures = {name: told for name, told in _FIGURES.items() if any(told(site) for site in sites)}
     table = Table(header_style="bold")
-    for name in ("site", "state", "steps", "in", "out", "restarts", "why"):
-        table.add_column(name, justify="right" if name in ("in", "out", "restarts") else "left")
-    for site in document["sites"]:
+    for name in ("site", "state", "steps", "in", "out", "restarts", *figures, "why"):
+        table.add_column(name, justify="left" if name in ("site", "state", "steps", "why") else "right")
+    for site in sites:
         counts = [f"{site.get(name, 0):,}" for name in ("records_in", "records_out", "restarts")]
-        cells = (site["name"], site["state"], ", ".join(site["steps"]), *counts, one_line(site["why"]))
+        figured = [figure(site) for figure in figures.values()]
+        cells = (site["name"], site["state"], ", ".join(site["steps"]), *counts, *figured, one_line(site["why"]))
         table.add_row(*map(escape, cells))
     console.print(table)
+    if flow is not None and flow.get("policy"):
+        _print_policy(flow["policy"])
+
+
+def _print_policy(policy: dict[str, Any]) -> None:
+    promised = f", promised {policy['contract']}" if policy["contract"] else ""
+    lines = [f"policy {policy['name']}{promised}: {policy['moves']} moves"]
+    lines += [f"waits: {policy['waits']}"] if policy["waits"] else []
+    for each in policy["decisions"]:
+        decision = msgspec.convert(each, Decision)
+        lines.append(f"{time.strftime('%H:%M:%S', time.localtime(decision.at_s))}  {told(decision)}")
+        lines += [f"          {told_came(decision)}"] if decision.came is not None else []
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _load(site: dict[str, Any]) -> str:
+    return f"{site['load']:.1f} of {site['cores']:g}" if site.get("load") is not None and "cores" in site else ""
+
+
+def _promised(site: dict[str, Any]) -> str:
+    told = site.get("promised") or {}
+    return f"{told['held']:.2f} of {told['capacity']:.2f}" if told.get("held") else ""
+
+
+def _kept(site: dict[str, Any]) -> str:
+    own = site.get("promise")
+    return "" if own is None else f"{own['kept']:,} of {own['kept'] + own['broken']:,}"
+
+
+def _figure(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda site: "" if site.get(name) is None else f"{site[name]:g}"
+
+
+#: columns of what sites report; one that no site says anything in is left out
+_FIGURES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "load": _load,
+    "cores promised": _promised,
+    "windows kept": _kept,
+    "price": _figure("price"),
+    "carbon": _figure("carbon"),
+}

@@ -8,6 +8,8 @@ joined          the ends of a part's bridges, in its own process
 recut           a flow cut anew while it stands still: checkpoints of old parts → of new ones (`luggage` is what travels)
 control/        what sites and the coordinator say to each other
 site/           the agent of a site: runs its part, and goes on by itself
+promise         what a promised rate takes at each site
+policies/       where steps should be, and when it is worth moving them
 coordinator/    hands each site its part, and knows how all of them fare
 """
 

@@ -17,9 +17,20 @@ import msgspec
 from headwater.deploy.certificates import Identity, check_signature, sign
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
 
 _PART, _SIGNATURE, _CERTIFICATE, _FILES = "part.json", "part.signature", "coordinator.crt", "files"
 VERSION = 1
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one site promises: what comes to its part, how soon it leaves, and the cores for that."""
+
+    contract: Contract
+    profile: Profile  #: with the demand of the part's steps, and nothing else
+    cores: float
+    best_effort: bool = False  #: also where the site's machine can reserve nothing
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +46,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     output: str | None = None  #: a folder for the files of all sinks
     rate: float | None = None
     every: str = "250 ms"  #: how often its process makes a checkpoint, and so how long records wait at each bridge
+    promise: Promise | None = None
     version: int = VERSION
 
     def __post_init__(self) -> None:

@@ -46,11 +46,16 @@ def write(net: Net, path: str | Path) -> None:
         case ".toml":
             path.write_text(_toml(table.net_to_table(net)))
         case ".json":
-            path.write_text(json.dumps(_without_infinity(table.net_to_table(net)), indent=1, allow_nan=False))
+            path.write_text(as_json(net))
         case ".npz":
             _write_npz(net, path)
         case _:
             raise NetError(f"net file '{path}' must end in .toml, .json or .npz; got '{path.suffix}'")
+
+
+def as_json(net: Net) -> str:
+    """Return a net as the text of a `.json` file."""
+    return json.dumps(_without_infinity(table.net_to_table(net)), indent=1, allow_nan=False)
 
 
 def _json(text: str) -> object:

@@ -68,7 +68,7 @@ def admit(
     Without a profile that has a demand, one is measured here. Sources whose records would be lost by being sampled need
     one, and have no trial.
     """
-    once = _read_once(flow)
+    once = read_once(flow)
     demand = profile.demand if profile is not None else None
     if demand is None:
         if once:
@@ -92,7 +92,7 @@ def admit(
     return Admitted(granted.id, contract, demand, wanted, measured, granted.cores, granted.grade, granted.how)
 
 
-def _read_once(flow: Flow) -> str:
+def read_once(flow: Flow) -> str:
     """Return the name of a source whose records can be read only once; nothing where there is none."""
     sources = ((name, step.kind) for name, step in flow.steps.items())
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")

@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     above: str | None = None
     burst: float | None = None
     best_effort: bool = False
+    profile: str | None = None  #: a file of `headwater profile --contract`: what the steps need; measured without one
+    trial: bool = True  #: whether what was promised is tried for some seconds before the flow starts
     import_within: float = (
         120.0  #: seconds that importing the file may take before its process is ended, and started again
     )

@@ -30,6 +30,39 @@ class PartState(msgspec.Struct, frozen=True):
     records_out: int = 0
 
 
+class Lane(msgspec.Struct, frozen=True):
+    """A promise that a site's ledger holds cores for, be it of a flow of ours or not."""
+
+    id: str
+    flow: str
+    pid: int
+    cores: float
+    kept: int = 0  #: windows
+    broken: int = 0
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site has, what of it is promised, and what it costs."""
+
+    cores: float  #: that the site lends
+    free_memory_bytes: int
+    busy: float = 0.0  #: processes that want a core, for each that the machine has, over the last minute
+    capacity: float  #: cores that may be promised in all
+    lanes: list[Lane] = []
+    price: float | None = None  #: an hour, in whatever the net's prices are in; None where the site does not say
+    carbon: float | None = None  #: grams of CO2 for a kilowatt-hour
+    why: str = ""  #: what could not be found out
+
+    @property
+    def promised(self) -> float:
+        """Cores that are promised; more than the capacity where that has shrunk since."""
+        return sum(lane.cores for lane in self.lanes)
+
+    def lane_of(self, pid: int | None) -> Lane | None:
+        """Return the promise of a process."""
+        return next((lane for lane in self.lanes if lane.pid == pid), None)
+
+
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first word of a site."""
 
@@ -49,6 +82,7 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     clock_s: float  #: what time it is there
     free_bytes: int  #: on the disk of its state
     heard: int = 0  #: the last `Want` of this connection that is done
+    resources: Resources | None = None
 
 
 class Unfit(msgspec.Struct, frozen=True, tag="unfit"):
@@ -112,9 +146,9 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A question, or a wish, of whoever has the coordinator's own certificate."""
 
-    what: Literal["status", "stop", "forget", "move", "drain", "undo"]
+    what: Literal["status", "stop", "forget", "move", "drain", "open", "undo"]
     steps: list[str] = []  #: that are to move; the site that is to be drained
-    site: str = ""  #: where to
+    site: str = ""  #: where to, which the policy chooses if it is not said; the site that is to be opened again
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

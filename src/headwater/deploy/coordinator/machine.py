@@ -43,6 +43,7 @@ from headwater.deploy.coordinator.events import (
     Stop,
     Undo,
 )
+from headwater.deploy.coordinator.resources import resources_of
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.joined import dials
 from headwater.errors import RunError, listed, suggestion
@@ -404,6 +405,9 @@ class Coordinator:
             return {"name": name, "here": False, "steps": steps, "state": "away", "why": "it has not joined"}
         state = None if deployed is None else self._state(deployed, name)
         why = site.unfit or ("" if state is None else state.why)
+        found = None if site.report is None else site.report.resources
+        if found is not None and found.why:
+            why = f"{why}; " * bool(why) + found.why
         if abs(site.skew_s) > _SKEW_S:
             why = f"{why}; " * bool(why) + f"its clock is off by {site.skew_s:,.0f} s"
         return {
@@ -413,10 +417,10 @@ class Coordinator:
             "state": self._phase(name, site, state),
             "why": why,
             "address": site.address,
-            "cores": site.hello.cores,
             "memory_bytes": site.hello.memory_bytes,
             "load": None if site.report is None else site.report.load,
             "free_bytes": None if site.report is None else site.report.free_bytes,
+            **resources_of(site.hello.cores, site.report, state),
             "pid": None if state is None else state.pid,
             "restarts": 0 if state is None else state.restarts,
             "records_in": 0 if state is None else state.records_in,

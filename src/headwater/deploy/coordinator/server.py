@@ -42,9 +42,12 @@ from headwater.deploy.coordinator.events import (
     Undo,
 )
 from headwater.deploy.coordinator.machine import Coordinator
+from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
 from headwater.deploy.luggage import packed, unpacked
 from headwater.deploy.part import sealed
+from headwater.deploy.policies.asked import Decision
+from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, movable, moved, recut
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
@@ -53,6 +56,7 @@ from headwater.flow.flow import Flow
 log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
+_LOOK_S = 0.5  #: between two looks of a policy
 _MOVE_S = 120.0  #: that a move may take, before the flow goes on as it was
 
 
@@ -70,6 +74,8 @@ class Server:
         self._flow: Flow | None = None
         self._move_s: float | None = None  #: when the move began that is not over
         self._gap_s: float | None = None  #: how long all parts were not at work because of the last one
+        self.policing = Policing(self.coordinator, folder.path)
+        self._look: asyncio.Task[None] | None = None  #: the policy's
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
@@ -87,6 +93,8 @@ class Server:
     async def close(self) -> None:
         """Leave; the sites go on as they are."""
         self._beat.cancel()
+        if self._look is not None:
+            self._look.cancel()
         self._server.close()
         for wire in list(self._wires.values()):
             await wire.close()
@@ -169,6 +177,8 @@ class Server:
                 self.handle(Drop())
             elif ask.what == "undo":
                 self._undo("it took too long")
+            elif ask.what == "open":
+                self._open(ask.site)
             elif ask.what in ("move", "drain"):
                 await self._begin(ask)
         except HeadwaterError as error:
@@ -181,34 +191,98 @@ class Server:
         if document["flow"] is not None:
             document["flow"]["moving"] = document["flow"]["moving"] or self._move_s is not None
             document["flow"]["moved"] = {"why": self.coordinator.undone, "gap_s": self._gap_s}
+            deployed = self.coordinator.kept.deployed
+            document["flow"]["policy"] = None if deployed is None else self.policing.describe(deployed)
         return document
 
     # -- moves ------------------------------------------------------------------------------------------------------------
 
     async def _begin(self, ask: Ask) -> None:
         """Find out whether a move can be, and begin it."""
-        machine = self.coordinator
-        deployed = machine.kept.deployed
+        deployed = self.coordinator.kept.deployed
         if deployed is None:
             raise RunError("nothing is deployed")
-        for name in (ask.site, *(ask.steps if ask.what == "drain" else ())):
+        for name in (*([ask.site] if ask.site else []), *(ask.steps if ask.what == "drain" else ())):
             if name not in deployed.known:
                 slip = suggestion(name, deployed.known) or f"; its sites are {listed(deployed.known)}"
                 raise RunError(f"the net of flow '{deployed.name}' has no site '{name}'{slip}")
         flow = await self._imported(deployed)
-        steps = ask.steps
-        if ask.what == "drain":
-            steps = movable(flow, deployed.sites, ask.steps[0])
+        if ask.what == "drain" and not ask.site:
+            await self._drain(flow, deployed, ask.steps[0])
+            return
+        steps = movable(flow, deployed.sites, ask.steps[0]) if ask.what == "drain" else ask.steps
         sites = moved(flow, deployed.sites, steps, ask.site)
         if sites == deployed.sites:
             raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' run at '{ask.site}'")
+        self._move(flow, deployed, sites)
+        if deployed.policed is not None:
+            deployed.policed.moved_s = [*deployed.policed.moved_s, time.time()]  # the policy rests after it
+
+    def _move(self, flow: Flow, deployed: Deployed, sites: dict[str, str]) -> str:
+        """Begin a move to where each step should be, and return its name; RunError or PlacementError if it cannot be."""
+        machine = self.coordinator
         check_move(flow, deployed.sites, sites)
-        joined = sorted({(each.origin, each.target) for each in cut.Cut(flow, sites).crossings})
+        then = cut.Cut(flow, sites)
+        joined = sorted({(each.origin, each.target) for each in then.crossings})
         there = {name for name in sites.values() if name in machine.sites}
         listens = sorted(name for name in there if machine.sites[name].hello.host is not None)
         id = f"{deployed.id.rpartition('-')[0]}-{secrets.token_hex(3)}"
-        self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens)))
+        promises = {} if deployed.policed is None else promises_of(then, deployed.policed)
+        self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens, promises=promises)))
         self._move_s, self._gap_s = time.monotonic(), None
+        return id
+
+    # -- the policy -------------------------------------------------------------------------------------------------------
+
+    async def _drain(self, flow: Flow, deployed: Deployed, site: str) -> None:
+        """Have a policy choose where what can leave a site goes; it stays drained until it is opened again."""
+        loop = asyncio.get_running_loop()
+        if not movable(flow, deployed.sites, site):
+            raise RunError(f"nothing is to be moved: no step of flow '{deployed.name}' that can move runs at '{site}'")
+        decision = await loop.run_in_executor(None, self.policing.leaving, flow, deployed, site, time.time())
+        self._carry_out(flow, deployed, decision)
+        assert deployed.policed is not None
+        deployed.policed.drained = [*deployed.policed.drained, site]
+        self._do(Keep())
+
+    def _open(self, site: str) -> None:
+        """Let a policy use a site again that was drained."""
+        deployed = self.coordinator.kept.deployed
+        policed = None if deployed is None else deployed.policed
+        if policed is None or site not in policed.drained:
+            raise RunError(f"site '{site}' is not drained")
+        policed.drained = [each for each in policed.drained if each != site]
+        self._do(Keep())
+
+    def _carry_out(self, flow: Flow, deployed: Deployed, decision: Decision) -> None:
+        sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
+        decision.id = self._move(flow, deployed, sites)
+        self.policing.note(deployed, decision)
+
+    def _let_policy_look(self) -> None:
+        deployed = self.coordinator.kept.deployed
+        if self._look is not None and not self._look.done():
+            return
+        if deployed is None or deployed.policed is None or deployed.phase != "running" or self._flow_of is None:
+            return
+        if deployed.moving is None and self._move_s is None:
+            self._look = asyncio.create_task(self._looking(deployed))
+
+    async def _looking(self, deployed: Deployed) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            flow = await self._imported(deployed)
+            gap_s, undone = self._gap_s, self.coordinator.undone
+            if await loop.run_in_executor(None, self.policing.came, flow, deployed, gap_s, undone):
+                self._do(Keep())
+            decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
+            now = self.coordinator.kept.deployed
+            if decision is not None and now is deployed and deployed.moving is None and deployed.phase == "running":
+                self._carry_out(flow, deployed, decision)
+                self._do(Keep())
+        except HeadwaterError as error:
+            log.warning("the policy of flow '%s': %s", deployed.name, error)
+        await asyncio.sleep(_LOOK_S)
 
     async def _imported(self, deployed: Deployed) -> Flow:
         assert self._flow_of is not None
@@ -260,6 +334,7 @@ class Server:
                 self._move_s = self._move_s or time.monotonic()
                 if time.monotonic() - self._move_s > _MOVE_S:
                     self._undo(f"it was not done within {_MOVE_S:g} s")
+            self._let_policy_look()
             for wire in list(self._wires.values()):
                 if time.monotonic() - wire.heard_s > SILENT_S:
                     wire.cut()

@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 
 from headwater.deploy.certificates import Identity, issued
-from headwater.deploy.part import Part, checksum
+from headwater.deploy.part import Part, Promise, checksum
+from headwater.deploy.policies.asked import Policed
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
 from headwater.io.lock import Lock
@@ -28,6 +29,7 @@ class Move(msgspec.Struct, kw_only=True):
     sites: dict[str, str]  #: step → site, then
     joined: list[tuple[str, str]]
     listens: list[str]
+    promises: dict[str, Promise] = {}  #: by site
 
 
 class Deployed(msgspec.Struct, kw_only=True):
@@ -49,6 +51,8 @@ class Deployed(msgspec.Struct, kw_only=True):
     ran: bool = False  #: whether it was started at any time: what sites keep of it is worth something
     ended: list[str] = []  #: sites whose part has come to its end
     moving: Move | None = None
+    promises: dict[str, Promise] = {}  #: by site, of a flow with a contract
+    policed: Policed | None = None  #: the policy that decides where steps are; None where people alone do
 
     @property
     def needed(self) -> list[str]:
@@ -57,8 +61,11 @@ class Deployed(msgspec.Struct, kw_only=True):
 
     def same_as(self, other: Deployed) -> bool:
         """Say whether it is the same flow, cut and run in the same way."""
-        said = ("name", "flow", "sites", "files", "inputs", "output", "rate", "every")
-        return all(getattr(self, each) == getattr(other, each) for each in said)
+        said = ["name", "flow", "files", "inputs", "output", "rate", "every"]
+        by = [None if each.policed is None else (each.policed.name, each.policed.contract) for each in (self, other)]
+        if by == [None, None]:
+            said.append("sites")  # else they are the policy's choice
+        return by[0] == by[1] and all(getattr(self, each) == getattr(other, each) for each in said)
 
     @property
     def then(self) -> Deployed:
@@ -66,6 +73,7 @@ class Deployed(msgspec.Struct, kw_only=True):
         assert self.moving is not None
         move = self.moving
         cut = {"id": move.id, "sites": move.sites, "joined": move.joined, "listens": move.listens}
+        cut["promises"] = move.promises
         return msgspec.structs.replace(self, **cut, ended=[], moving=None)
 
     def part(self, site: str) -> Part:
@@ -81,6 +89,7 @@ class Deployed(msgspec.Struct, kw_only=True):
             output=self.output,
             rate=self.rate,
             every=self.every,
+            promise=self.promises.get(site),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import msgspec
 
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.certificates import Identity
+from headwater.deploy.part import Promise
 from headwater.errors import RunError
 from headwater.serve.home import FlowHome, flow_home
 from headwater.serve.settings import settings_beside
 
 _SITE, _IDENTITY, _PARTS, _SOURCES = "site.json", "identity", "parts", "sources"
+_PROFILE = "profile.json"  #: among a part's sources
 _PROGRAM = """from headwater.cli.part import flow_of
 
 flow = flow_of(__file__)
@@ -97,14 +100,32 @@ class SiteFolder:
         """Return the parts that are here, whole."""
         return sorted(file.stem for file in self.parts.glob("*.py"))
 
-    def add(self, id: str, every: str) -> None:
+    def add(self, id: str, every: str, promise: Promise | None = None) -> None:
         """Have the part served whose sources are here; it is not started by itself."""
         self.home(id).note_stopped(True)
         file = self._file(id)
-        settings_beside(file).write_text(_SETTINGS.format(every=every))
+        settings_beside(file).write_text(_SETTINGS.format(every=every) + self._promised(id, promise))
         new = file.with_suffix(".new")
         new.write_text(_PROGRAM)
         new.replace(file)
+
+    def _promised(self, id: str, promise: Promise | None) -> str:
+        """Return the settings by which a part's process asks for its promise; what its steps need is in a file."""
+        if promise is None:
+            return ""
+        profile = self.sources(id) / _PROFILE
+        promise.profile.write(profile)
+        asked = promise.contract
+        told = {
+            "promise": f"{asked.rate_hz:.6f}/s",
+            "burst": asked.burst,
+            "above": asked.above,
+            "within": None if asked.latency_s is None else f"{round(asked.latency_s * 1e6)} us",
+            "profile": str(profile),
+            "trial": False,  # its sources are bridges
+            "best_effort": promise.best_effort,
+        }
+        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items() if value is not None)
 
     def drop(self, id: str) -> None:
         """Have a part served no more; what is kept of it stays until it has stopped."""

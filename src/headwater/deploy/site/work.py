@@ -14,10 +14,11 @@ from headwater import __version__
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message, PartState, Report, Unfit
 from headwater.deploy.joined import note_addresses, read_port
 from headwater.deploy.luggage import bring_notes, packed, unpacked
-from headwater.deploy.part import unpack
+from headwater.deploy.part import Part, unpack
 from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Take, Unpack
 from headwater.deploy.site.folder import SiteFolder
-from headwater.errors import HeadwaterError, RunError
+from headwater.deploy.site.resources import Site
+from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.service import Service
 
@@ -38,8 +39,8 @@ class _Sample(msgspec.Struct):
 class Work:
     """A site at work, whatever thread tells it something."""
 
-    def __init__(self, folder: SiteFolder, service: Service) -> None:
-        self.folder, self._service = folder, service
+    def __init__(self, folder: SiteFolder, service: Service, site: Site | None = None) -> None:
+        self.folder, self._service, self._site = folder, service, site or Site()
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
 
@@ -65,7 +66,7 @@ class Work:
                 self._lock.release()
         parts = [self._state(id, served.get(id)) for id in list(self._agent.parts)]
         load, free = os.getloadavg()[0], shutil.disk_usage(self.folder.path).free
-        return Report(parts, load, time.time(), free, heard)
+        return Report(parts, load, time.time(), free, heard, self._site.resources())
 
     def told(self, message: Message) -> list[Message]:
         """Do what a message asks for; return what the coordinator should know of it."""
@@ -115,13 +116,23 @@ class Work:
                 raise RunError(f"the part that was sent as '{deed.id}' calls itself '{part.id}'")
             if deed.checkpoint or deed.after:
                 self._take_over(deed)
-            self.folder.add(deed.id, part.every)
+            self._check_promise(part, deed.after)
+            self.folder.add(deed.id, part.every, part.promise)
         except (HeadwaterError, OSError, ValueError) as error:
             log.error("a part is not taken: %s", error)
             return [Unfit(deed.id, str(error))]
         self._agent.has(deed.id)
         self._service.look()
         return []
+
+    def _check_promise(self, part: Part, after: str) -> None:
+        """Refuse a part whose promise this site cannot keep, before it is asked to: the ledger of the machine decides."""
+        if part.promise is None:
+            return
+        before = next((status for status in self._service.statuses() if status["name"] == after), None)
+        refusal = self._site.refusal(part.promise, None if before is None else before["pid"])
+        if refusal is not None:
+            raise RateError(f"site '{part.site}' cannot promise {part.promise.contract} to '{part.flow}': {refusal}")
 
     def _take_over(self, deed: Unpack) -> None:
         """Have a part go on from a checkpoint; its sources and sinks from what that before it has noted here."""

@@ -1,0 +1,200 @@
+"""What a command line wants to be deployed: a plan, or a flow and a net with a policy that chooses the sites."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headwater import net as nets
+from headwater.cli.locate import find_flow
+from headwater.cli.question import measured_speed, pairs
+from headwater.cli.rewire import rewired
+from headwater.cli.screen import progress
+from headwater.deploy.bundle import sources_of
+from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.cut import Cut
+from headwater.deploy.policies import policy_named
+from headwater.deploy.policies.asked import Asked, Policed
+from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.view import View
+from headwater.deploy.promise import promises_of
+from headwater.errors import PlacementError, RunError
+from headwater.flow.contract import Contract, rate_hz
+from headwater.flow.flow import Flow
+from headwater.flow.profile import Profile
+from headwater.net.files import as_json
+from headwater.net.net import Net
+from headwater.place.plan import RATE_HZ, Plan
+
+_FIXED = "fixed"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wished of a policy and of a promise."""
+
+    policy: str = _FIXED
+    profile: Path | None = None
+    measured_on: str | None = None
+    pin: list[str] = field(default_factory=list)
+    keep: list[str] = field(default_factory=list)
+    whole: bool = False
+    promise: str | None = None
+    best_effort: bool = False
+    settle_s: float = 5.0
+    rest_s: float = 60.0
+
+
+class Wanted:
+    """A flow to be deployed; where its steps go is known, or the policy's choice once sites are there."""
+
+    def __init__(self, flow: Flow, reference: str, net: Net, given: dict[str, Any]) -> None:
+        self.flow, self._reference, self.net, self._given = flow, reference, net, given
+        self.sites: dict[str, str] | None = None
+        self.policed: Policed | None = None
+
+    @property
+    def planner(self) -> Planner:
+        """Who chooses the sites."""
+        assert self.policed is not None
+        return Planner(self.flow, self.policed.asked, self.policed.contract, policy_named(self.policed.name))
+
+    @property
+    def places(self) -> list[str]:
+        """Return the sites without which nothing can be chosen: those of sources, and of steps that are pinned."""
+        return self.planner.places
+
+    def choose(self, views: dict[str, View]) -> None:
+        """Have the policy choose among sites; PlacementError says why none will do."""
+        self.sites = self.planner.anew(views)
+
+    def deployed(self) -> Deployed:
+        """Return what is to be deployed; before sites are chosen, all that is known of it."""
+        reference, files = self._reference, dict[str, bytes]()
+        head, colon, name = reference.rpartition(":")
+        file = Path(head or reference)
+        if file.suffix == ".py":
+            reference, files = f"{file.name}{colon}{name}" if head else file.name, sources_of(file)
+        made = Deployed(
+            id=f"{re.sub('[^a-z0-9]+', '-', self.flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}",
+            name=self.flow.name,
+            flow=reference,
+            known=list(self.net.zones),
+            sites=self.sites or {},
+            files=files,
+            policed=self.policed,
+            **self._given,
+        )
+        if self.sites is not None:
+            cut = Cut(self.flow, self.sites)
+            made.sites = dict(cut.site_of)
+            made.joined = sorted({(crossing.origin, crossing.target) for crossing in cut.crossings})
+            made.promises = {} if self.policed is None else promises_of(cut, self.policed)
+        return made
+
+
+def wanted(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -> Wanted:
+    """Return what is wanted, read and checked; `given` are inputs, output, rate and every."""
+    policy_named(wishes.policy)
+    if Path(what).suffix in (".json", ".toml"):
+        if net is not None:
+            raise PlacementError(
+                f"a plan names its own net; got '{what}' and '{net}'. Give a plan, or a flow and a net"
+            )
+        return _of_plan(Plan.load(what), given, wishes)
+    if net is None or wishes.policy == _FIXED:
+        raise PlacementError(
+            f"headwater deploy takes a plan, a .json or .toml file, or a flow with a net and a policy; got '{what}'. For a "
+            "flow, make one first: headwater plan FLOW NET --output plan.json; or let a policy choose: headwater deploy "
+            "FLOW NET --policy min-cost"
+        )
+    return _of_flow(what, net, given, wishes)
+
+
+def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
+    return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True)
+
+
+def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Wanted:
+    net, own = nets.read(Path(plan.net)), find_flow(plan.flow)
+    flow = _rewired(own, given)
+    made = Wanted(flow, plan.flow, net, given)
+    made.sites = dict(Cut.of(plan, flow, net).site_of)
+    contract = _contract(own, wishes) or plan.contract
+    if wishes.policy != _FIXED or contract is not None:
+        profile = plan.figures() if wishes.profile is None else Profile.load(wishes.profile)
+        rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
+        made.policed = _policed(own, net, profile, rates, contract, wishes, plan.measured_ips)
+    return made
+
+
+def _of_flow(what: str, net_file: Path, given: dict[str, Any], wishes: Wishes) -> Wanted:
+    net, own = nets.read(net_file), find_flow(what)
+    made = Wanted(_rewired(own, given), what, net, given)
+    contract = _contract(own, wishes)
+    profile = None if wishes.profile is None else Profile.load(wishes.profile)
+    sources = sum(step.is_source for step in own.steps.values())
+    rate = contract.rate_hz / sources if contract is not None else given["rate"] or RATE_HZ
+    made.policed = _policed(made.flow, net, profile, rate, contract, wishes, None)
+    return made
+
+
+def _contract(flow: Flow, wishes: Wishes) -> Contract | None:
+    if wishes.promise is None:
+        return flow.promised
+    return Contract(rate_hz(wishes.promise), None if flow.promised is None else flow.promised.latency_s)
+
+
+def _policed(
+    flow: Flow,
+    net: Net,
+    profile: Profile | None,
+    rates_hz: float | dict[str, float],
+    contract: Contract | None,
+    wishes: Wishes,
+    measured_ips: float | None,
+) -> Policed:
+    if contract is not None and (profile is None or profile.demand is None):
+        profile = _demanding(flow, contract)
+    elif profile is None:
+        from headwater.engine.profiler import profile as measure
+
+        with progress(f"measuring {flow.name}"):
+            profile = measure(flow, records=20_000)
+    ips = measured_ips or measured_speed(wishes.measured_on, profile, net)
+    if ips is None:
+        ips = next(kind.cpu_ips for kind in net.classes if kind.name == profile.device)
+    asked = Asked(
+        net=as_json(net),
+        profile=profile,
+        rates_hz=rates_hz,
+        measured_ips=ips,
+        pins=pairs("--pin", wishes.pin),
+        keep=pairs("--keep", wishes.keep),
+        whole=wishes.whole,
+    )
+    return Policed(
+        name=wishes.policy,
+        asked=asked,
+        contract=contract,
+        best_effort=wishes.best_effort,
+        settle_s=wishes.settle_s,
+        rest_s=wishes.rest_s,
+    )
+
+
+def _demanding(flow: Flow, contract: Contract) -> Profile:
+    from headwater.rate import demanding
+    from headwater.rate.admission import read_once
+
+    once = read_once(flow)
+    if once:
+        raise RunError(
+            f"flow '{flow.name}' asks for {contract}, and what '{once}' sends would be lost by measuring with it; make a "
+            "profile of records in a file (headwater profile FLOW --contract --input FILE --output P) and give --profile P"
+        )
+    with progress(f"measuring what {contract} takes"):
+        return demanding(flow, contract, records=2000, point_s=0.5)

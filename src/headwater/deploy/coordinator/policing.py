@@ -1,0 +1,135 @@
+"""Lets a policy look at the sites now and then, and keeps account: what it decided, why, what it expected and what came."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.deploy.coordinator.machine import Coordinator, Site
+from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.policies import policy_named
+from headwater.deploy.policies.asked import Decision
+from headwater.deploy.policies.deciding import Decider, Windows
+from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.telling import told, told_came
+from headwater.deploy.policies.view import View, idlest_load, view_of
+from headwater.errors import RunError
+from headwater.flow.flow import Flow
+
+log = logging.getLogger("headwater.deploy")
+
+_JOURNAL = "journal.jsonl"
+_SHOWN = 5  #: decisions that status has
+
+
+class Policing:
+    """The policy of the flow that is deployed, if it has one; asked by one task at a time."""
+
+    def __init__(self, machine: Coordinator, folder: Path) -> None:
+        self._machine, self._journal = machine, folder / _JOURNAL
+        self._decider: Decider | None = None
+
+    def decide(self, flow: Flow, deployed: Deployed, now_s: float) -> Decision | None:
+        """Return what the policy wants to be done now; takes its time, and touches nothing but what the policy keeps."""
+        decider = self._of(flow, deployed)
+        if decider is None:
+            return None
+        return decider.decide(now_s, self.views(decider.planner, deployed), deployed.sites, self._windows(deployed))
+
+    def leaving(self, flow: Flow, deployed: Deployed, site: str, now_s: float) -> Decision:
+        """Return where the policy wants what can leave a site; RunError where no policy is there to say so."""
+        decider = self._of(flow, deployed)
+        if decider is None:
+            raise RunError(
+                f"flow '{deployed.name}' was deployed without a policy, which would choose; say where to, with --to SITE"
+            )
+        return decider.leaving(self.views(decider.planner, deployed), deployed.sites, site, now_s)
+
+    def note(self, deployed: Deployed, decision: Decision) -> None:
+        """Take note of a decision that is about to be carried out."""
+        assert deployed.policed is not None
+        deployed.policed.note(decision)
+        self._write(decision)
+        log.info("policy %s: %s", deployed.policed.name, told(decision))
+
+    def came(self, flow: Flow, deployed: Deployed, gap_s: float | None, undone: str) -> bool:
+        """Take note of what came of the last decision, once it is over; say whether there was one."""
+        decider = self._of(flow, deployed)
+        if decider is None or not deployed.policed or not deployed.policed.decisions:
+            return False
+        last = deployed.policed.decisions[-1]
+        if last.came is not None:
+            return False
+        worth = decider.worth(self.views(decider.planner, deployed), deployed.sites)
+        last.came = {"at_s": time.time(), "gap_s": gap_s, "undone": undone, "measures": worth}
+        self._write(last)
+        log.info("policy %s: %s", deployed.policed.name, told_came(last))
+        return True
+
+    def describe(self, deployed: Deployed) -> dict[str, Any] | None:
+        """Describe the policy: its last decisions, and what it waits for."""
+        policed = deployed.policed
+        if policed is None:
+            return None
+        return {
+            "name": policed.name,
+            "contract": None if policed.contract is None else str(policed.contract),
+            "waits": "" if self._decider is None else self._decider.waits,
+            "drained": policed.drained,
+            "barred": {name: bar.until_s for name, bar in policed.barred.items()},
+            "moves": len(policed.moved_s),
+            "decisions": [msgspec.to_builtins(each) for each in policed.decisions[-_SHOWN:]],
+        }
+
+    def views(self, planner: Planner, deployed: Deployed | None) -> dict[str, View]:
+        """Return all sites of the net as they are now."""
+        sites = self._machine.sites
+        here = {name: site for name, site in sites.items() if site.here}
+        idlest = idlest_load({name: site.report for name, site in here.items() if site.report is not None})
+        views = {}
+        for name in planner.net.zones:
+            site = sites.get(name)
+            views[name] = view_of(
+                name,
+                None if site is None else site.report,
+                here=site is not None and site.here and site.parts is not None,
+                pid=None if site is None or deployed is None else _pid(site, deployed),
+                price=planner.price(name),
+                idlest=idlest,
+            )
+        return views
+
+    def _windows(self, deployed: Deployed) -> dict[str, Windows]:
+        found: dict[str, Windows] = {}
+        for name in deployed.needed:
+            site = self._machine.sites.get(name)
+            if site is None or site.report is None or site.report.resources is None:
+                continue
+            lane = site.report.resources.lane_of(_pid(site, deployed))
+            if lane is not None:
+                found[name] = lane.kept, lane.broken
+        return found
+
+    def _of(self, flow: Flow, deployed: Deployed) -> Decider | None:
+        policed = deployed.policed
+        if policed is None or not policy_named(policed.name).objective:
+            return None
+        if self._decider is None or self._decider.policed is not policed:
+            self._decider = Decider(flow, policed)
+        return self._decider
+
+    def _write(self, decision: Decision) -> None:
+        try:
+            with self._journal.open("ab") as file:
+                file.write(msgspec.json.encode(decision) + b"\n")
+        except OSError as error:
+            log.warning("cannot write the journal %s: %s", self._journal, error.strerror)
+
+
+def _pid(site: Site, deployed: Deployed) -> int | None:
+    state = (site.parts or {}).get(deployed.id)
+    return None if state is None else state.pid

@@ -1,0 +1,70 @@
+"""What a policy plans with, and what it has decided so far: kept with the deployment, through a coordinator's kill -9."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
+
+_KEPT = 50  #: decisions that are remembered; the journal in the state folder has all
+
+
+class Asked(msgspec.Struct, kw_only=True):
+    """A flow's costs and the net that it was deployed on."""
+
+    net: str  #: as JSON
+    profile: Profile
+    rates_hz: float | dict[str, float]
+    measured_ips: float  #: the speed of the profile's machine
+    pins: dict[str, str] = {}  #: step → device or site, besides where sources and sinks are
+    keep: dict[str, str] = {}
+    anonymise: list[str] = []
+    whole: bool = False  #: whether all steps but sources and sinks stay together
+
+
+class Decision(msgspec.Struct, kw_only=True):
+    """One decision: why, what was moved, what was expected of it, and what came."""
+
+    at_s: float
+    why: str
+    forced: bool  #: the flow could not stay as it was; else it was for gain
+    moves: dict[str, tuple[str, str]]  #: step → (from, to)
+    expects: dict[str, tuple[float | None, float | None]]  #: measure → (as it was, as it should be)
+    id: str = ""  #: of the move
+    came: dict[str, Any] | None = None  #: once it is over
+
+
+class Bar(msgspec.Struct):
+    """A site that could not keep a promise: not to be chosen for a while, longer each time."""
+
+    until_s: float
+    times: int
+
+
+class Policed(msgspec.Struct, kw_only=True):
+    """A policy at work."""
+
+    name: str
+    asked: Asked
+    contract: Contract | None = None  #: where there is one, the profile has a demand
+    best_effort: bool = False  #: the promise holds as far as it can where a machine can reserve nothing
+    settle_s: float = 5.0  #: for so long a reason must have held
+    rest_s: float = 60.0  #: between two moves for gain
+    gain: float = 0.05  #: the share of what it costs that a move must save
+    drained: list[str] = []
+    barred: dict[str, Bar] = {}
+    decisions: list[Decision] = []
+    moved_s: list[float] = []  #: when moves were begun, of late
+
+    def note(self, decision: Decision) -> None:
+        """Take note of a decision that is carried out."""
+        self.decisions = [*self.decisions[1 - _KEPT :], decision]
+        self.moved_s = [*self.moved_s[1 - _KEPT :], decision.at_s]
+
+    def bar(self, site: str, now_s: float) -> None:
+        """Leave a site alone for a while, twice as long as the last time."""
+        times = self.barred[site].times + 1 if site in self.barred else 1
+        self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times)}

@@ -1,0 +1,154 @@
+"""Whether steps should move now: a reason that holds, a gain that is worth it, and a rest after each move.
+
+Pure: time, what sites report and where steps are come in; a decision comes out, or nothing. What keeps it from flapping: a
+reason must hold for `settle_s`, a move for gain must save at least `gain` of what counts and come `rest_s` after the last,
+moves that must be come at longer and longer intervals, and a site that broke a promise is left alone, longer each time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwater.deploy.policies import policy_named
+from headwater.deploy.policies.asked import Decision, Policed
+from headwater.deploy.policies.planning import Look, Planner
+from headwater.deploy.policies.view import View
+from headwater.errors import PlacementError, listed
+from headwater.flow.flow import Flow
+
+_LATELY = 10  #: rests that moves are remembered for, where they must be
+_LONGEST = 5  #: rests that one that must be waits at most
+_SPAN_S = 10.0  #: in which the windows of a promise are counted
+_FEWEST = 5  #: windows that say something
+
+Windows = tuple[int, int]  #: kept and broken, of the flow's part at a site
+
+
+class Decider:
+    """Decides for one flow; `policed` is what it keeps."""
+
+    def __init__(self, flow: Flow, policed: Policed) -> None:
+        self.policed = policed
+        self.planner = Planner(flow, policed.asked, policed.contract, policy_named(policed.name))
+        self.waits = ""  #: why nothing is done though something should be
+        self._name = flow.name
+        self._stay = [name for name, step in flow.steps.items() if step.is_source or step.is_sink]
+        self._seen: dict[str, View] = {}  #: sites as they were at the last decision
+        self._since: tuple[Any, float] | None = None  #: what is about to be done, and since when
+        self._looked: tuple[Any, Look] | None = None
+        self._counted: dict[str, deque[tuple[float, Windows]]] = {}
+
+    def decide(
+        self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
+    ) -> Decision | None:
+        """Return what to do now; `views` has all sites of the net, `windows` those of the flow's own promises."""
+        seen = self._judged(now_s, views, windows)
+        self._seen = self._seen or seen
+        away = sorted({at for at in sites.values() if not seen[at].here})
+        if away:
+            self.waits = f"sites {listed(away)} are away, and the state of their steps is there"
+            self._since = None
+            return None
+        look = self._look(seen, sites)
+        self.waits = ""
+        if look.must_move and not look.moves:
+            self.waits = self.planner.no_site_admits(seen, look.now.reason)
+        if not look.moves or not (look.must_move or look.gain >= self.policed.gain):
+            self._since = None
+            return None
+        # what must be must be wherever to; a gain is one if it stays the same for a while
+        about = "must" if look.must_move else frozenset(look.moves.items())
+        if self._since is None or self._since[0] != about:
+            self._since = about, now_s
+        if now_s - self._since[1] < self.policed.settle_s or now_s < self._rested_s(now_s, forced=look.must_move):
+            return None
+        decision = Decision(
+            at_s=now_s, why=self._why(look, seen), forced=look.must_move, moves=look.moves, expects=look.expects
+        )
+        self._seen, self._since = seen, None
+        return decision
+
+    def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
+        """Return where all that can leave a site should go, as somebody wishes; PlacementError where there is no place."""
+        why = f"site '{site}' is drained"
+        seen = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
+        look = self._look(seen, sites)
+        if look.then.device is None:
+            raise PlacementError(self.planner.no_site_admits(seen, look.then.reason))
+        return Decision(at_s=now_s, why=why, forced=True, moves=look.moves, expects=look.expects)
+
+    def worth(self, views: Mapping[str, View], sites: Mapping[str, str]) -> dict[str, float | None]:
+        """Return what the flow is worth where it is, by what the policy minimises."""
+        return {name: now for name, (now, _) in self._look(dict(views), sites).expects.items() if name != "state_bytes"}
+
+    # -- what is seen -----------------------------------------------------------------------------------------------------
+
+    def _judged(self, now_s: float, views: Mapping[str, View], windows: Mapping[str, Windows]) -> dict[str, View]:
+        """Return the sites with what is known of them here: drained, or not to be trusted for a while."""
+        policed = self.policed
+        for site, counted in windows.items():
+            if self._breaks(now_s, site, counted):
+                policed.bar(site, now_s)
+        seen = dict(views)
+        for name, bar in policed.barred.items():
+            if name in seen and now_s < bar.until_s:
+                left_s = bar.until_s - now_s
+                seen[name] = _apart(
+                    seen[name], f"site '{name}' broke its promise, and is left alone for {left_s:.0f} s"
+                )
+        for name in policed.drained:
+            if name in seen:
+                seen[name] = _apart(seen[name], f"site '{name}' is drained")
+        return seen
+
+    def _breaks(self, now_s: float, site: str, counted: Windows) -> bool:
+        """Say whether most windows of late were broken; not those of a time in which a move was made up for."""
+        told = self._counted.setdefault(site, deque())
+        if told and sum(counted) < sum(told[-1][1]):
+            told.clear()  # another process counts anew
+        told.append((now_s, counted))
+        while told and told[0][0] < now_s - _SPAN_S:
+            told.popleft()
+        kept, broken = (last - first for first, last in zip(told[0][1], counted, strict=True))
+        moved_s = self.policed.moved_s[-1] if self.policed.moved_s else float("-inf")
+        if kept + broken < _FEWEST or 2 * broken < kept + broken or told[0][0] < moved_s + self.policed.rest_s:
+            return False
+        told.clear()
+        return True
+
+    def _look(self, views: dict[str, View], sites: Mapping[str, str]) -> Look:
+        """Plan, unless nothing has changed since the last time."""
+        asked = (tuple(replace(view, why=str(bool(view.why))) for view in views.values()), tuple(sites.items()))
+        if self._looked is None or self._looked[0] != asked:
+            self._looked = asked, self.planner.look(views, sites, self._stay)
+        return self._looked[1]
+
+    # -- when -------------------------------------------------------------------------------------------------------------
+
+    def _rested_s(self, now_s: float, *, forced: bool) -> float:
+        """Return from when on there may be a move again."""
+        policed = self.policed
+        if not policed.moved_s:
+            return float("-inf")
+        if not forced:
+            return policed.moved_s[-1] + policed.rest_s
+        lately = sum(at_s > now_s - _LATELY * policed.rest_s for at_s in policed.moved_s)
+        pause_s = min(_LONGEST * policed.rest_s, policed.settle_s * 2.0**lately)
+        return policed.moved_s[-1] + pause_s
+
+    def _why(self, look: Look, seen: Mapping[str, View]) -> str:
+        places = {at for pair in look.moves.values() for at in pair}
+        news = [each for name in seen if name in places for each in seen[name].news(self._seen.get(name))]
+        if look.must_move:
+            left = dict.fromkeys(seen[at].why for at, _ in look.moves.values() if seen[at].why)
+            return "; ".join(left) or look.now.reason
+        goal = str(look.then.objective).partition(" then ")[0]
+        saved = f"{goal} {look.now.value:.4g} → {look.then.value:.4g}"
+        return "; ".join([*news, saved])
+
+
+def _apart(view: View, why: str) -> View:
+    return view if view.why else replace(view, why=why)

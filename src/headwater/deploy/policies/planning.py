@@ -1,0 +1,256 @@
+"""A deployed flow and its sites as a problem of `place`: one device for each site, as the sites are now."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from headwater.deploy.policies.asked import Asked
+from headwater.deploy.policies.policy import Policy
+from headwater.deploy.policies.view import View
+from headwater.deploy.promise import cores_of_steps, part_cores
+from headwater.errors import PlacementError
+from headwater.flow.contract import Contract
+from headwater.flow.flow import Flow
+from headwater.net.device import DeviceClass
+from headwater.net.net import Net
+from headwater.net.table import net_from_table
+from headwater.place import Budget, Constraints, Objective, best, constrain
+from headwater.place.from_flow import problem_of
+from headwater.place.placement import Placement, judge
+from headwater.place.problem import DeviceUse, Problem
+from headwater.place.repair import repair
+
+_TIME_S = 0.5  #: to search; whole flows take none of it
+_BUSY = 0.9  #: the most of a site that others' load is taken to leave nothing of
+
+
+class Planner:
+    """Plans one flow, again and again."""
+
+    def __init__(self, flow: Flow, asked: Asked, contract: Contract | None, policy: Policy) -> None:
+        self._flow, self._asked, self._contract, self._policy = flow, asked, contract, policy
+        self._goal = Objective.parse(policy.objective)
+        self._budget = Budget(time_s=_TIME_S, objective=self._goal)
+
+    @cached_property
+    def net(self) -> Net:
+        """The net that the flow was deployed on."""
+        return net_from_table(msgspec.json.decode(self._asked.net), "net")
+
+    def price(self, site: str) -> float:
+        """Return what the net says that a site costs an hour: its dearest device."""
+        kinds = self._classes(self.net.zone(site))
+        return max(kind.price_per_hour for kind in kinds)
+
+    @property
+    def places(self) -> list[str]:
+        """Return the sites at which steps must be, wherever the others are."""
+        standing = dict(self.net.sensors)
+        at = [self.net.zones[int(self.net.zone_of(standing[name]))] for name in self._flow.steps if name in standing]
+        return list(dict.fromkeys([*at, *(self._zone(place) for place in self._asked.pins.values())]))
+
+    def anew(self, views: Mapping[str, View]) -> dict[str, str]:
+        """Return where each step should be, of a flow that is nowhere yet; PlacementError says why it can be nowhere."""
+        problem = self._problem(views, dict(self._asked.pins))
+        found = best.solve(problem, self._budget)
+        if found.device is None:
+            raise PlacementError(self.no_site_admits(views, found.reason))
+        return found.by_name
+
+    def look(self, views: Mapping[str, View], sites: Mapping[str, str], stay: list[str]) -> Look:
+        """Return how good it is as it is, and what would be better; `stay` are steps that nobody can move."""
+        pins = {**self._asked.pins, **{step: sites[step] for step in stay}}
+        problem = self._problem(views, pins)
+        before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
+        now = judge(problem, "now", before, self._budget, 0.0)
+        if now.device is None:
+            then = repair(problem, before, self._budget)
+        else:
+            then = _with_fewest_moves(best.solve(problem, self._budget), before, self._budget)
+        return Look(now, then, before)
+
+    def no_site_admits(self, views: Mapping[str, View], why: str) -> str:
+        """Say with numbers why no site takes the flow."""
+        told = [f"'{view.name}' {_room(view)}" for view in views.values()]
+        needed = ""
+        if self._contract is not None and self._asked.profile.demand is not None:
+            whole = sum(cores_of_steps(self._contract, self._asked.profile.demand).values())
+            whole += part_cores(self._contract, self._asked.profile.demand)
+            needed = f" It is promised {self._contract}, which takes {whole:.2f} cores in all."
+        reason = f" ({why})" if why else ""
+        return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
+
+    # -- the problem ------------------------------------------------------------------------------------------------------
+
+    def _problem(self, views: Mapping[str, View], pins: dict[str, str]) -> Problem:
+        net = self._net_of(views)
+        wishes = Constraints(
+            pins={step: self._zone(at) for step, at in pins.items()},
+            keep=self._asked.keep,
+            anonymise=frozenset(self._asked.anonymise),
+        )
+        rates = self._asked.rates_hz
+        asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=self._asked.measured_ips)
+        asked = constrain(asked, wishes)
+        unplaced = [asked.steps[i] for i in asked.sources if asked.pinned[i] < 0]
+        if unplaced:
+            raise PlacementError(
+                f"source '{unplaced[0]}' has no place: say at which site its records come in, with --pin "
+                f"{unplaced[0]}=SITE, or with sensors in the net"
+            )
+        if self._asked.whole:
+            free = tuple(np.flatnonzero(asked.pinned < 0).tolist())
+            asked = dataclasses.replace(asked, together=(*asked.together, free) if len(free) > 1 else asked.together)
+        return self._with_room(self._with_choice(asked, views), views)
+
+    def _with_choice(self, asked: Problem, views: Mapping[str, View]) -> Problem:
+        """Leave steps that can move only sites that are here, that nobody drains, and that say what they count."""
+        zones = asked.net.zones
+        ones = np.ones((len(asked.steps), len(zones)), bool)
+        allowed = ones if asked.zone_allowed is None else asked.zone_allowed.copy()
+        free = asked.pinned < 0
+        for number, name in enumerate(zones):
+            view = views[name]
+            if not view.here or view.why or self._policy.counts(view) is None:
+                allowed[free, number] = False
+        return dataclasses.replace(asked, zone_allowed=allowed)
+
+    def _with_room(self, asked: Problem, views: Mapping[str, View]) -> Problem:
+        """Let each site have as much room as its ledger has, or, without a promise, as others' load leaves."""
+        zones, demand = asked.net.zones, self._asked.profile.demand
+        if self._contract is None or demand is None:
+            taken = {number: DeviceUse(utilisation=min(_BUSY, views[name].load)) for number, name in enumerate(zones)}
+            return dataclasses.replace(asked, taken=taken)
+        needed, own = cores_of_steps(self._contract, demand), part_cores(self._contract, demand)
+        speeds = np.array([kind.cpu_ips for kind in asked.net.classes])
+        slower = self._asked.measured_ips / speeds
+        free = np.array([max(views[name].free, 1e-9) for name in zones])
+        service, overhead = asked.service_s.copy(), asked.overhead_s.copy()
+        for i, step in enumerate(asked.steps):
+            if step in needed and asked.rate_hz[i] > 0 and i not in asked.sources:
+                service[i], overhead[i] = needed[step] * slower / free / asked.rate_hz[i], 0.0
+        room = {
+            number: DeviceUse(utilisation=float(own * slower[number] / free[number])) for number in range(len(zones))
+        }
+        return dataclasses.replace(asked, service_s=service, overhead_s=overhead, taken=room)
+
+    def _net_of(self, views: Mapping[str, View]) -> Net:
+        """Return the net with one device for each site, which counts what the policy says."""
+        net = self.net
+        classes = []
+        for number, name in enumerate(net.zones):
+            kinds = self._classes(number)
+            fastest = max(kinds, key=lambda kind: kind.cpu_ips)
+            hour = self._policy.counts(views[name])
+            classes.append(
+                dataclasses.replace(
+                    fastest,
+                    name=name,
+                    price_per_hour=0.0 if hour is None else hour,
+                    memory_bytes=sum(kind.memory_bytes for kind in kinds),
+                    egress_per_gb=fastest.egress_per_gb if self._policy.name == "min-cost" else 0.0,
+                )
+            )
+        count = len(net.zones)
+        lan = [min(float(net.lan_s[d]) for d in net.devices_of(number)) for number in range(count)]
+        sensors = tuple((source, int(net.zone_of(device))) for source, device in net.sensors)
+        return dataclasses.replace(
+            net,
+            classes=tuple(classes),
+            first=np.arange(count + 1, dtype=np.int64),
+            class_of=np.arange(count, dtype=np.uint16),
+            lan_s=np.array(lan),
+            names=None,
+            sensors=sensors,
+        )
+
+    def _classes(self, zone: int) -> list[DeviceClass]:
+        net = self.net
+        found = [net.classes[int(net.class_of[device])] for device in net.devices_of(zone)]
+        if not found:
+            raise PlacementError(
+                f"site '{net.zones[zone]}' of net '{net.name}' has no device, so nothing can run there"
+            )
+        return found
+
+    def _zone(self, at: str) -> str:
+        """Return the site that is meant: by its own name, or by that of one of its devices."""
+        net = self.net
+        return at if at in net.zones else net.zones[int(net.zone_of(net.device(at)))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """A flow as it is, and as it would be better."""
+
+    now: Placement
+    then: Placement
+    before: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    @property
+    def must_move(self) -> bool:
+        """Whether it cannot stay as it is."""
+        return self.now.device is None
+
+    @property
+    def moves(self) -> dict[str, tuple[str, str]]:
+        """Step → (from, to) of those that would move."""
+        if self.then.device is None:
+            return {}
+        net, steps = self.then.problem.net, self.then.problem.steps
+        pairs = zip(steps, self.before.tolist(), self.then.device.tolist(), strict=True)
+        return {step: (net.zones[a], net.zones[b]) for step, a, b in pairs if a != b}
+
+    @property
+    def gain(self) -> float:
+        """The share of what counts that moving would save."""
+        if self.now.device is None or self.then.device is None or not self.now.value > 0:
+            return 0.0
+        return (self.now.value - self.then.value) / self.now.value
+
+    @property
+    def expects(self) -> dict[str, tuple[float | None, float | None]]:
+        """What is minimised, and the state that would travel, as they are and as they would be."""
+        goal = self.then.objective
+        names = dict.fromkeys(measure for level in goal.levels for measure, _ in level)
+        scores = [None if each.device is None else each.score for each in (self.now, self.then)]
+        told = {name: tuple(None if one is None else _finite(one.measure(name)) for one in scores) for name in names}
+        problem = self.then.problem
+        state = sum(float(problem.memory_bytes[problem.step(step)]) for step in self.moves)
+        return {**told, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # pairs, which mypy takes for any tuple
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _with_fewest_moves(
+    found: Placement, before: np.ndarray[tuple[int], np.dtype[np.int64]], budget: Budget
+) -> Placement:
+    """Put back what gains nothing by being elsewhere."""
+    if found.device is None:
+        return found
+    for step in np.flatnonzero(found.device != before).tolist():
+        assert found.device is not None
+        back = found.device.copy()
+        back[step] = before[step]
+        tried = judge(found.problem, found.strategy, back, budget, found.seconds)
+        if tried.device is not None and _worth(tried) <= _worth(found):
+            found = tried
+    return found
+
+
+def _worth(found: Placement) -> tuple[float, ...]:
+    return tuple(round(value, 12) for value in found.objective.values(found.score))
+
+
+def _room(view: View) -> str:
+    if not view.here:
+        return "is away"
+    return view.why or f"has {view.free:.2f} cores to promise, and a load {view.load:.1f} a core above the idlest"

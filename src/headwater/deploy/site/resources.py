@@ -1,0 +1,84 @@
+"""What a site has and what of it is promised: cores, memory, load, its ledger, its price and its carbon intensity."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.deploy.control.messages import Lane, Resources
+from headwater.deploy.part import Promise
+from headwater.deploy.site.looked import Looked
+from headwater.deploy.site.quote import Quote
+from headwater.errors import RateError
+from headwater.rate.client import board
+from headwater.rate.ledger import LANE, PROMISED, Refusal
+from headwater.rate.messages import Board
+
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    """What a site says of itself that nobody can measure; None where it says nothing."""
+
+    price: Quote | None = None
+    carbon: Quote | None = None
+    cores: Quote | None = None  #: that it lends: those of the machine unless said
+
+
+class Site:
+    """Looks at the machine that a site is; the ledger is that of the machine's supervisor, whoever's promises it holds."""
+
+    def __init__(self, quotes: Quotes | None = None) -> None:
+        self._quotes = quotes or Quotes()
+        self._board: Looked[Board | None] = Looked(board, _LOOK_S, None)
+
+    def resources(self) -> Resources:
+        """Return how things are."""
+        now_s, said = time.time(), self._quotes
+        machine = float(len(os.sched_getaffinity(0)))
+        lent = machine if said.cores is None else said.cores.at(now_s)
+        cores = machine if lent is None else lent
+        price = None if said.price is None else said.price.at(now_s)
+        carbon = None if said.carbon is None else said.carbon.at(now_s)
+        wrong = [each.why for each in (said.price, said.carbon, said.cores) if each is not None and each.why]
+        promised: Board | None = None
+        try:
+            promised = self._board.value
+        except RateError as error:  # what is promised is not known for the moment
+            wrong.append(str(error))
+        lanes = [] if promised is None else promised.lanes
+        capacity = PROMISED * cores if promised is None else min(promised.capacity, PROMISED * cores)
+        return Resources(
+            cores=cores,
+            free_memory_bytes=free_memory(),
+            busy=os.getloadavg()[0] / machine,
+            capacity=capacity,
+            lanes=[Lane(each.id, each.flow, each.pid, each.cores, each.kept, each.broken) for each in lanes],
+            price=price,
+            carbon=carbon,
+            why="; ".join(wrong),
+        )
+
+    def refusal(self, wanted: Promise, pid: int | None) -> Refusal | None:
+        """Say why a promise cannot be given here; `pid` is a process whose promise it takes the place of."""
+        found = self.resources()
+        own = found.lane_of(pid) if pid is not None else None
+        left = max(0.0, found.capacity - found.promised + (0.0 if own is None else own.cores))
+        if wanted.cores > LANE:
+            return Refusal(wanted.cores, LANE, why="lane")
+        holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane is not own)
+        return Refusal(wanted.cores, left, holders) if wanted.cores > left else None
+
+
+def free_memory(info: Path = Path("/proc/meminfo")) -> int:
+    """Return the bytes that programs could still have, by the system's own reckoning; 0 where it does not say."""
+    try:
+        for line in info.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0

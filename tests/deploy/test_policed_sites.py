@@ -1,0 +1,228 @@
+"""A policy that looks after a flow at sites, all as processes: it moves steps by itself; what sinks have is read back."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+from headwater import engine
+from headwater.cli.locate import find_flow
+from headwater.deploy.coordinator.asking import NobodyError, ask
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
+from ports import free_port
+from sites_of import Commands, wait_for
+from supervisors import end_supervisor
+
+#: counts in windows; it does not come to its end before a file is there: nothing that a test does comes too late
+FLOW = """
+import time
+from pathlib import Path
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater.data.batch import NO_WATERMARK, Batch
+
+ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
+
+
+class Slow(io.Items):
+    def open(self, reject, position=None):
+        reader = super().open(reject, position)
+        read = reader.read
+
+        def slowly(limit, timeout_s):
+            if Path("{folder}/hurry").exists():
+                return read(limit, timeout_s)
+            time.sleep(0.02)
+            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read(10, timeout_s)
+
+        reader.read = slowly
+        return reader
+
+
+def tanks(out="many"):
+    flow = Flow("tanks")
+    levels = flow.read("levels", Slow(ROWS, {{"n": int, "tank": str, "at": "time"}})).event_time("time", "at")
+    means = levels.key_by("tank").window("means", Tumbling("1 s"), n=agg.sum("n"), records=agg.count())
+    means.filter("some", col.records > 0).write("archive", io.JsonLines(f"{folder}/{{out}}.jsonl"))
+    return flow
+
+
+def promised():
+    return tanks().contract("500/s", above="best effort")
+
+
+def one():
+    return tanks("one")
+"""
+NET = """
+name = "farm"
+[classes.post]
+cpu_ips = 1e7
+memory_bytes = 5e8
+access_bps = 1e8
+price_per_hour = 0.01
+[classes.edge]
+cpu_ips = 1e9
+memory_bytes = 5e8
+access_bps = 1e8
+price_per_hour = 0.25
+[classes.rented]
+cpu_ips = 1e9
+memory_bytes = 5e8
+access_bps = 1e8
+price_per_hour = 1.0
+cloud = true
+[wan]
+kind = "matrix"
+latency_s = [[0.0, 0.01, 0.03], [0.01, 0.0, 0.03], [0.03, 0.03, 0.0]]
+[[zones]]
+name = "barn"
+devices = [{class = "post", sensors = ["levels"]}]
+[[zones]]
+name = "shed"
+devices = [{class = "edge"}]
+[[zones]]
+name = "cloud"
+devices = [{class = "rented"}]
+"""
+MOVABLE = ["time", "means", "some"]
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    run = tmp_path / "run"
+    monkeypatch.setenv("HEADWATER_RUNTIME", str(run))
+    made = Commands(tmp_path)
+    yield made
+    made.close()
+    end_supervisor(run)
+
+
+def farm(folder):
+    """Write a flow, a net, and a profile of what its steps cost at an edge; the post at the barn is too slow for most."""
+    (folder / "tanks.py").write_text(FLOW.format(folder=folder))
+    (folder / "farm.toml").write_text(NET)
+    shape = {"bytes_in": 32.0, "bytes_out": 32.0}
+    steps = {name: StepProfile(time_s=2e-5, **shape) for name in ("levels", *MOVABLE)}
+    steps["means"] = StepProfile(time_s=5e-5, selectivity={"out": 0.01}, state_bytes=1000, **shape)
+    steps["archive"] = StepProfile(time_s=1e-7, **shape)
+    scales = {"levels": 1.0, "time": 1.0, "means": 1.0, "some": 0.01, "archive": 0.01}
+    need = {name: StepDemand(scale, 10, 1.0, 0.001, 1e-4, 1e-6) for name, scale in scales.items()}
+    demand = Demand(500.0, 0.01, 2e-4, need)
+    Profile("tanks", "edge", steps, demand=demand).write(folder / "profile.json")
+
+
+def described(commands):
+    try:
+        return ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
+    except NobodyError:
+        return None
+
+
+def at(site):
+    """Say whether a flow runs, with what can move at a site."""
+
+    def met(commands):
+        found = described(commands)
+        if found is None or not found["flow"] or found["flow"]["moving"] or found["flow"]["phase"] != "running":
+            return None
+        there = [each for each in found["sites"] if each["name"] == site]
+        return found if there and there[0]["steps"] == MOVABLE and there[0]["state"] == "running" else None
+
+    return met
+
+
+def as_one_engine_has_it(folder):
+    engine.run(find_flow(f"{folder}/tanks.py:one"))
+    lines = {name: sorted((folder / f"{name}.jsonl").read_text().splitlines()) for name in ("one", "many")}
+    return lines["one"] == lines["many"]
+
+
+def site(commands, name, *words):
+    (commands.folder / f"{name}.token").write_text(commands.run("site", "token", name))
+    host, port = StateFolder(commands.folder / ".headwater" / "deploy").address
+    where = ("--token", f"{name}.token", "--name", name, "--join", f"{host}:{port}", "--listen", "127.0.0.1")
+    return commands.start("site", *where, *words)
+
+
+def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
+    farm(tmp_path)
+    commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud")
+    words = (
+        "tanks.py:tanks",
+        "farm.toml",
+        "--policy",
+        "min-cost",
+        "--profile",
+        "profile.json",
+        "--pin",
+        "archive=barn",
+    )
+    first = commands.start("deploy", *words, "--whole", "--settle", "1s", "--rest", "2s", "--within", "180s")
+    wait_for(lambda: at("cloud")(commands), commands, "a flow that runs in the cloud, where there is no other site")
+    site(commands, "shed", "--price", "0.2")
+    found = wait_for(lambda: at("shed")(commands), commands, "a move to the cheaper site")
+    told = found["flow"]["policy"]["decisions"][-1]
+    assert told["moves"] == {step: ["cloud", "shed"] for step in MOVABLE}
+    assert "site 'shed' has joined" in told["why"]
+    assert told["expects"]["money"] == pytest.approx([1.01, 0.21])
+    came = wait_for(
+        lambda: (described(commands) or found)["flow"]["policy"]["decisions"][-1]["came"], commands, "what came of it"
+    )
+    assert came["measures"]["money"] == pytest.approx(0.21)
+    assert came["undone"] == ""
+    os.kill(first.pid, signal.SIGKILL)  # what the policy knows is kept
+    first.wait()
+    second = commands.start("deploy")
+    wait_for(lambda: at("shed")(commands), commands, "a flow that still runs")
+    shown = commands.json("drain", "shed", "--within", "180s")
+    assert next(each["steps"] for each in shown["sites"] if each["name"] == "cloud") == MOVABLE
+    policy = described(commands)["flow"]["policy"]
+    assert [each["why"] for each in policy["decisions"]] == [told["why"], "site 'shed' is drained"]
+    assert policy["drained"] == ["shed"]
+    assert commands.json("drain", "shed", "--open")["flow"]["policy"]["drained"] == []
+    wait_for(lambda: at("shed")(commands), commands, "a move back to where it is cheaper")
+    journal = (tmp_path / ".headwater" / "deploy" / "journal.jsonl").read_text().splitlines()
+    assert len([line for line in journal if json.loads(line)["came"] is None]) == 3
+    shown = commands.run("status", "--state", ".headwater/deploy")
+    assert "policy min-cost" in shown
+    (tmp_path / "hurry").touch()
+    assert second.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
+
+
+def test_a_promise_is_admitted_by_the_ledgers_of_sites_or_refused_with_the_numbers(commands, tmp_path):
+    farm(tmp_path)
+    (tmp_path / "farm.toml").write_text(NET.replace("cpu_ips = 1e7", "cpu_ips = 1e9"))
+    (tmp_path / "lent.csv").write_text("0,0.02\n")
+    StateFolder(tmp_path / ".headwater" / "deploy").identity()
+    words = ("tanks.py:promised", "farm.toml", "--policy", "min-cost", "--profile", "profile.json", "--pin")
+    words += ("archive=barn", "--whole", "--best-effort")
+    StateFolder(tmp_path / ".headwater" / "deploy").settled_address("127.0.0.1", free_port())
+    for name in ("barn", "cloud"):
+        site(commands, name, "--cores", "lent.csv" if name == "cloud" else "0.15")  # what sources and sinks take
+    said = " ".join(commands.run("deploy", *words, "--within", "20s", code=2).split())
+    assert "no site admits flow 'tanks'" in said
+    assert "It is promised 500/s, which takes" in said
+    assert "'cloud' has 0.02 cores to promise" in said
+    (tmp_path / "lent.csv").write_text("0,4\n")
+    first = commands.start("deploy", *words, "--within", "180s")
+
+    def promised():
+        found = at("cloud")(commands)
+        here = [] if found is None else [each.get("promise") for each in found["sites"]]
+        return found if here and all(each and each["kept"] + each["broken"] for each in here) else None
+
+    found = wait_for(promised, commands, "windows of both parts")
+    assert found["flow"]["policy"]["contract"] == "500/s"
+    for each in found["sites"]:
+        assert 0 < each["promise"]["cores"] < 0.8
+        assert each["promised"]["held"] >= each["promise"]["cores"]
+    (tmp_path / "hurry").touch()
+    assert first.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)

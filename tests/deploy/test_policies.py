@@ -1,0 +1,274 @@
+"""Policies decide: pure, so that sites, prices, ledgers and time are plain values here."""
+
+import random
+
+import msgspec
+import pytest
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater.deploy.control.messages import Lane, Report, Resources
+from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.cut import Cut
+from headwater.deploy.policies import POLICIES, policy_named
+from headwater.deploy.policies.asked import Asked, Policed
+from headwater.deploy.policies.deciding import Decider
+from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
+from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
+from headwater.errors import PlacementError, RunError
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
+from headwater.net.files import as_json
+from headwater.net.table import net_from_table
+from headwater.rate.estimate import cores
+
+MOVABLE = ("time", "sound", "means")
+PRICES = {"barn": 0.1, "cloud": 1.0, "edge1": 0.25, "edge2": 0.5}
+
+
+def tanks():
+    flow = Flow("tanks")
+    levels = flow.read("levels", io.Items([], {"tank": str, "height": float, "at": "time"})).event_time("time", "at")
+    sound = levels.filter("sound", col.height > 0)
+    sound.key_by("tank").window("means", Tumbling("30 s"), height=agg.mean("height")).write("archive", io.Discard())
+    return flow
+
+
+def net():
+    box = {"cpu_ips": 1e9, "memory_bytes": 1e9, "access_bps": 1e8}
+    zones = [{"name": name, "devices": [{"class": name}]} for name in PRICES]
+    zones[0]["devices"][0]["sensors"] = ["levels"]
+    far = [[0.0 if a == b else 0.01 + 0.02 * (b == "cloud" or a == "cloud") for b in PRICES] for a in PRICES]
+    return net_from_table(
+        {
+            "name": "farm",
+            "classes": {name: box | {"price_per_hour": price} for name, price in PRICES.items()},
+            "wan": {"kind": "matrix", "latency_s": far},
+            "zones": zones,
+        },
+        "farm",
+    )
+
+
+def profile(**given):
+    shape = {"bytes_in": 32.0, "bytes_out": 32.0}
+    steps = {name: StepProfile(time_s=1e-5, **shape) for name in ("levels", "time", "archive")}
+    steps["sound"] = StepProfile(time_s=2e-5, selectivity={"out": 0.9}, **shape)
+    steps["means"] = StepProfile(time_s=5e-5, selectivity={"out": 0.01}, state_bytes=100_000, **shape)
+    scales = {"levels": 1.0, "time": 1.0, "sound": 1.0, "means": 0.9, "archive": 0.009}
+    need = {name: StepDemand(scale, 10, 1.0, 0.001, 5e-5, 1e-4) for name, scale in scales.items()}
+    return Profile("tanks", "edge1", steps, demand=Demand(1000.0, 0.01, 2e-4, need))
+
+
+def policed(policy="min-cost", contract=None, **given):
+    asked = Asked(net=as_json(net()), profile=profile(), rates_hz=1000.0, measured_ips=1e9, **given)
+    return Policed(name=policy, asked=asked, contract=contract, settle_s=5.0, rest_s=60.0)
+
+
+def views(*here, **changed):
+    seen = {name: View(name, here=name in here, price=price) for name, price in PRICES.items()}
+    return seen | changed
+
+
+def at(site, **others):
+    return {"levels": "barn", "archive": "barn"} | dict.fromkeys(MOVABLE, site) | others
+
+
+def decided(decider, now_s, seen, sites, windows=None, for_s=10):
+    """Return the first decision within so many seconds, and when it came."""
+    for second in range(int(for_s)):
+        decision = decider.decide(now_s + second, seen, sites, windows or {})
+        if decision is not None:
+            return decision, now_s + second
+    return None, now_s + for_s
+
+
+def carried_out(decider, decision, sites):
+    decider.policed.note(decision)
+    return sites | {step: to for step, (_, to) in decision.moves.items()}
+
+
+FAR = {"pins": {"archive": "barn"}}
+
+
+def test_a_cheaper_site_that_joins_is_taken_after_a_while_and_why_is_told():
+    decider, sites = Decider(tanks(), policed(whole=True)), at("cloud")
+    assert decided(decider, 0.0, views("barn", "cloud", **keep_off_barn()), sites)[0] is None
+    decision, when = decided(decider, 100.0, views("barn", "cloud", "edge1", "edge2", **keep_off_barn()), sites)
+    assert when == 105.0
+    assert decision.moves == dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+    assert not decision.forced
+    assert "site 'edge1' has joined" in decision.why
+    assert "money 1.1 → 0.35" in decision.why
+    assert decision.expects["money"] == pytest.approx((1.1, 0.35))
+    assert decision.expects["state_bytes"] == (0.0, 100_000.0)
+
+
+def keep_off_barn():
+    """The barn has sensors and nothing to spare: steps that can move are elsewhere."""
+    return {"barn": View("barn", here=True, price=0.1, why="it is a gate post")}
+
+
+def test_prices_that_change_are_followed_but_not_at_once_and_not_for_little():
+    decider, sites = Decider(tanks(), policed(whole=True)), at("edge1")
+    everywhere = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    assert decided(decider, 0.0, everywhere, sites)[0] is None
+    dearer = everywhere | {"edge1": View("edge1", here=True, price=0.52)}
+    assert decided(decider, 50.0, dearer, sites, for_s=30)[0] is None  # 3 % are not worth a move
+    dearer["edge1"] = View("edge1", here=True, price=0.9)
+    decision, _ = decided(decider, 100.0, dearer, sites)
+    assert {to for _, to in decision.moves.values()} == {"edge2"}
+    assert "price at 'edge1' 0.25 → 0.9" in decision.why
+    sites = carried_out(decider, decision, sites)
+    _, when = decided(decider, 110.0, everywhere, sites, for_s=100)
+    assert when >= decision.at_s + 60.0
+
+
+def test_carbon_of_a_site_that_tells_none_is_not_guessed():
+    decider, sites = Decider(tanks(), policed("min-carbon", whole=True)), at("cloud")
+    told = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    told |= {"cloud": View("cloud", here=True, carbon=300.0), "edge2": View("edge2", here=True, carbon=40.0)}
+    decision, _ = decided(decider, 0.0, told, sites)
+    assert {to for _, to in decision.moves.values()} == {"edge2"}
+
+
+def test_near_sources_and_min_latency_bring_steps_to_the_sensors():
+    for name in ("near-sources", "min-latency"):
+        decision, _ = decided(Decider(tanks(), policed(name)), 0.0, views(*PRICES), at("cloud"))
+        assert decision.moves == dict.fromkeys(MOVABLE, ("cloud", "barn"))
+
+
+def test_fixed_is_a_policy_that_plans_nothing_and_an_unknown_one_is_told():
+    assert policy_named("fixed").objective == ""
+    assert {policy_named(name).name for name in POLICIES} == set(POLICIES)
+    with pytest.raises(RunError, match=r"there is no policy 'min-coast'.*did you mean 'min-cost'"):
+        policy_named("min-coast")
+
+
+def test_a_site_that_is_away_is_waited_for_because_the_state_is_there():
+    decider = Decider(tanks(), policed())
+    assert decided(decider, 0.0, views("barn", "cloud", "edge2"), at("edge1"))[0] is None
+    assert decider.waits == "sites 'edge1' are away, and the state of their steps is there"
+
+
+# -- promises -------------------------------------------------------------------------------------------------------------
+
+CONTRACT = Contract(1000.0, 0.04)
+
+
+def test_a_flow_that_is_promised_goes_to_the_cheapest_site_that_admits_it():
+    planner = Planner(tanks(), policed(contract=CONTRACT, **FAR).asked, CONTRACT, policy_named("min-cost"))
+    whole = sum(cores_of_steps(CONTRACT, profile().demand).values()) + part_cores(CONTRACT, profile().demand)
+    assert 0.3 < whole < 0.8
+    seen = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    assert {planner.anew(seen)[step] for step in MOVABLE} == {"edge1"}
+    seen["edge1"] = View("edge1", here=True, price=0.25, free=0.1)
+    assert {planner.anew(seen)[step] for step in MOVABLE} == {"edge2"}
+    for name in ("cloud", "edge2"):
+        seen[name] = View(name, here=True, price=PRICES[name], free=0.1)
+    with pytest.raises(PlacementError) as refused:
+        planner.anew(seen)
+    assert "no site admits flow 'tanks'" in str(refused.value)
+    assert f"It is promised 1 000/s within 40 ms, which takes {whole:.2f} cores in all" in str(refused.value)
+    assert "'edge1' has 0.10 cores to promise" in str(refused.value)
+
+
+def test_the_least_that_makes_room_leaves_a_site_that_has_promised_too_much():
+    lanes = [Lane("a", "etl", 1, 0.4), Lane("b", "stats", 2, 0.5), Lane("c", "pred", 3, 0.2)]
+    assert who_goes(lanes, 1.2) is None
+    assert who_goes(lanes, 1.0).flow == "pred"
+    assert who_goes(lanes, 0.8).flow == "etl"
+    assert who_goes(lanes, 0.3).flow == "pred"  # nobody is enough: the least first
+
+    def seen(pid, capacity):
+        resources = Resources(cores=2.0, free_memory_bytes=0, capacity=capacity, lanes=lanes)
+        report = Report([], 0.5, 0.0, 0, 0, resources)
+        return view_of("edge1", report, here=True, pid=pid, price=0.25, idlest=idlest_load({"edge1": report}))
+
+    assert seen(3, 1.0).free == 0.0
+    assert "has promised 1.10 cores and can keep 1.00; 'pred', with 0.20 of them" in seen(3, 1.0).why
+    assert (seen(1, 1.0).free, seen(1, 1.0).why) == (0.4, "")  # it stays as it is
+    assert seen(None, 2.0).free == 0.8  # a lane is never more than that
+
+
+def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
+    decider, sites = Decider(tanks(), policed(contract=CONTRACT, whole=True, **FAR)), at("edge1")
+    seen = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    decision = None
+    for second in range(40):
+        kept = min(second, 10)
+        decision = decider.decide(float(second), seen, sites, {"edge1": (kept, second - kept)})
+        if decision is not None:
+            break
+    assert decision.forced
+    assert {to for _, to in decision.moves.values()} == {"edge2"}
+    assert "site 'edge1' broke its promise" in decision.why
+    sites = carried_out(decider, decision, sites)
+    back, when = decided(decider, decision.at_s + 1, seen, sites, for_s=400)
+    assert {to for _, to in back.moves.values()} == {"edge1"}
+    assert when > decision.at_s + 100.0
+    kept = Kept(deployed=Deployed(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed))
+    again = msgspec.json.decode(msgspec.json.encode(kept), type=Kept).deployed.policed
+    assert again == decider.policed  # all of it survives a coordinator's end
+
+
+def test_a_ledger_that_shrank_makes_the_flow_move_soon_and_a_place_that_is_nowhere_is_told():
+    decider, sites = Decider(tanks(), policed(contract=CONTRACT, whole=True, **FAR)), at("edge1")
+    seen = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    assert decided(decider, 0.0, seen, sites)[0] is None
+    seen["edge1"] = View("edge1", here=True, price=0.25, free=0.0, why="site 'edge1' has promised too much")
+    decision, when = decided(decider, 20.0, seen, sites)
+    assert (decision.forced, decision.why, when) == (True, "site 'edge1' has promised too much", 25.0)
+    for name in ("cloud", "edge2"):
+        seen[name] = View(name, here=True, price=PRICES[name], free=0.05)
+    assert decided(decider, 40.0, seen, sites)[0] is None
+    assert "no site admits flow 'tanks'" in decider.waits
+    assert "'edge2' has 0.05 cores to promise" in decider.waits
+
+
+def test_what_parts_promise_is_what_comes_to_them():
+    cut = Cut(tanks(), at("edge1"))
+    edge = promise_of(cut, "edge1", CONTRACT, profile())
+    assert edge.contract.rate_hz == pytest.approx(1000.0)
+    assert set(edge.profile.demand.steps) == {*MOVABLE, "levels (from barn)", "means (to barn)"}
+    barn = promise_of(cut, "barn", CONTRACT, profile())
+    assert barn.contract.rate_hz == pytest.approx(1000.0 + 1000.0 * 0.9 * 0.01)
+    behind = promise_of(Cut(tanks(), at("edge1", means="edge2")), "edge2", CONTRACT, profile())
+    assert behind.contract.rate_hz == pytest.approx(900.0)
+    assert behind.profile.demand.steps["means"].scale == pytest.approx(1.0)
+    assert edge.cores == pytest.approx(cores(edge.profile.demand, edge.contract.rate_hz, 0.01))
+    least = sum(cores_of_steps(CONTRACT, profile().demand)[step] for step in MOVABLE)
+    assert least < edge.cores <= least + part_cores(CONTRACT, profile().demand) + 1e-9  # a plan never asks too little
+
+
+# -- it does not flap -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("contract", [None, CONTRACT])
+def test_however_sites_come_and_go_and_figures_jump_moves_are_bounded(seed, contract):
+    chance = random.Random(seed)
+    decider, sites, moves = Decider(tanks(), policed(contract=contract, whole=True, **FAR)), at("cloud"), 0
+    prices, rooms, lasts_s = (0.05, 0.25, 0.5, 1.0), (0.0, 0.2, 0.8), 900
+    seen = views(*PRICES, **keep_off_barn())
+    for second in range(lasts_s):
+        if second % 5 == 0:
+            name = chance.choice(["cloud", "edge1", "edge2"])
+            free, here = chance.choice(rooms), chance.random() < 0.9
+            seen = seen | {name: View(name, here=here, price=chance.choice(prices), free=free)}
+        decision = decider.decide(float(second), seen, sites, {})
+        if decision is not None:
+            sites, moves = carried_out(decider, decision, sites), moves + 1
+    assert moves <= 2 + 2 * lasts_s / decider.policed.rest_s
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_is_smaller_than_what_a_move_must_gain_moves_nothing(seed):
+    chance = random.Random(seed)
+    decider, sites = Decider(tanks(), policed(whole=True)), at("edge1")
+    for second in range(0, 600, 5):
+        around = {
+            name: View(name, here=True, price=round(price * chance.uniform(0.98, 1.02), 3))
+            for name, price in {"cloud": 1.0, "edge1": 0.25, "edge2": 0.25}.items()
+        }
+        assert decider.decide(float(second), views(*PRICES, **keep_off_barn()) | around, sites, {}) is None
