@@ -5,6 +5,7 @@ import random
 import signal
 import time
 import traceback
+from contextlib import contextmanager
 
 PATIENCE_S = 120
 
@@ -69,3 +70,24 @@ def _wait_for(complete, child, *, ends):
 def _killed(child):
     os.kill(child, signal.SIGKILL)  # one that has ended is there until it is waited for
     return os.waitpid(child, 0)[1]
+
+
+@contextmanager
+def running(run):
+    """Run in a child, and kill it without warning at the end of the block."""
+    child = os.fork()
+    if child == 0:
+        _child(run)
+    try:
+        yield
+    finally:
+        status = _killed(child)
+    assert os.WIFSIGNALED(status), "the run had ended before it was killed: see its traceback"
+
+
+def kills_itself(run):
+    """Run in a child that kills itself amid of it."""
+    child = os.fork()
+    if child == 0:
+        _child(run)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run came to its end: see its traceback"

@@ -18,6 +18,7 @@ from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.moment import offset_of
 from headwater.spark.seeds import waiting_in
 from headwater.spark.sources.kafka import KafkaReading
+from killed import running
 from moved_flow import built, write_inputs, written
 
 RECORDS = 1500
@@ -79,6 +80,20 @@ def test_state_of_every_kind_goes_there_and_back(folders, tmp_path):
     found, expected = written(moving), written(whole)
     for name, rows in expected.items():
         assert rows == found[name], name
+
+
+def test_a_checkpoint_of_lanes_goes_there_and_back(folders, tmp_path):
+    moving, whole = folders
+    checkpoint = tmp_path / "kept"
+    with running(lambda: engine.run(built(moving, 1000), checkpoint=checkpoint, every="20 ms", lanes=2)):
+        until = time.monotonic() + PATIENCE_S
+        while not (any(checkpoint.glob("*.checkpoint")) and (listed(checkpoint)[-1].positions["levels"][0] or 0) > 300):
+            assert time.monotonic() < until, "no such checkpoint"
+            time.sleep(0.01)
+    assert Store(checkpoint).latest().content["lanes"] == 2
+    back = there_and_back(built(moving, 1000), checkpoint, tmp_path)
+    engine.run(built(moving, 1e9), checkpoint=back)
+    assert written(moving) == written(whole)
 
 
 def test_what_was_on_its_way_is_processed_and_waits_for_its_sink(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -12,7 +13,7 @@ from mosquitto import PATIENCE_S, PROGRAM, Mosquitto, heard
 
 from headwater import Flow, col, engine, io
 from headwater.io.mqtt.reader import MqttReader
-from killed import killed_until
+from killed import killed_until, running
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
 
@@ -142,3 +143,37 @@ def test_what_a_broker_sends_again_since_it_was_not_told_is_there_once_with_qos_
     came = sorted(row["n"] for row in written(out))
     assert sorted(set(came)) == list(range(100))
     assert (came == list(range(100))) == (qos == 2)
+
+
+@pytest.mark.parametrize("every", ["1 hour", "20 ms"])
+def test_what_was_acknowledged_is_there_though_somebody_deletes_the_checkpoint(broker, tmp_path, every):
+    out, checkpoint = tmp_path / "out.jsonl", tmp_path / "checkpoint"
+    subscribe(broker, 1)
+
+    def wait_until(done):
+        end = time.monotonic() + PATIENCE_S
+        while not done():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def published(start, stop):
+        broker.published("numbers", *[f'{{"n": {n}}}' for n in range(start, stop)])
+        wait_until(lambda: {row["n"] for row in written(out)} == set(range(stop)))
+
+    def number():
+        return max((int(path.stem) for path in checkpoint.glob("*.checkpoint")), default=-1)
+
+    with running(lambda: engine.run(counting(broker, out, 1), checkpoint=checkpoint, every=every)):
+        published(0, 100)
+        if every != "1 hour":
+            wait_until(lambda: number() >= 0)
+        shutil.rmtree(checkpoint.rename(tmp_path / "away"))
+        published(100, 200)  # the flow has what is safe in the log alone, and the broker is told then
+        if every != "1 hour":
+            last = number()
+            wait_until(lambda: number() > last + 1)
+    run = engine.start(counting(broker, out, 1), checkpoint=checkpoint)
+    stop_when(run, lambda: {row["n"] for row in written(out)} == set(range(200)))
+    rows = written(out)
+    assert {row["n"] for row in rows} == set(range(200))
+    assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))

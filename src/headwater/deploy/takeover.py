@@ -1,7 +1,7 @@
 """A checkpoint of one runner, taken over by the other: what ran on the engine goes on on Spark, and back.
 
 The old checkpoint is read, the new one written beside it; nothing outside of the two folders is touched, and no sink is
-opened. All that could be wrong is told before the new folder is there.
+opened, except to bring there what lanes had ready for it. All that could be wrong is told before the new folder is there.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | a sink may have | which says |
 |---|---|
 | `delivery` | what holds when records come again, see `Delivery` |
-| `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once |
+| `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once; or None |
+| `again` | what receivers have of a record that is there twice, in words |
 | `remote` | true where a network is between: a run with checkpoints keeps records on disk until they are there |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
 | `hears_time` | true where its writer has `advance(watermark)`, called when event time moves on, and with `END` at the end |
@@ -207,6 +208,10 @@ class Ledger:
     #: the last part that counts: what was prepared up to it is there, what came after it is gone. None, for who never
     #: prepares, is the last that was committed
     after: int | None = None
+    #: tell whether a part, or an entry of a log, may be delivered by now, or others have to deliver theirs first: writers of
+    #: runs before, by whom a key's records came then
+    is_turn_of_part: Callable[[int], bool] = lambda number: True
+    is_turn_of_entry: Callable[[int], bool] = lambda position: True
 
 
 def resume_of(source: Source) -> Resume:
@@ -217,6 +222,11 @@ def resume_of(source: Source) -> Resume:
 def delivery_of(sink: Sink) -> Delivery:
     """Return what a sink promises of records that come again; one that says nothing promises nothing."""
     return cast(Delivery, _declared(sink, "delivery", _DELIVERIES, "neither"))
+
+
+def writes_in_parts(sink: Sink) -> bool:
+    """Tell whether a sink has parts of its own way, and needs no log before it."""
+    return getattr(sink, "transaction", None) is not None
 
 
 def writers_of(sink: Sink) -> Literal["one", "many"]:

@@ -24,16 +24,22 @@ class Lock:
 
     def __init__(self, folder: Path, what: str) -> None:
         """Take the lock; `what` names the folder in the message for whoever finds it taken."""
+        self._folder, self._what = folder, what
+        self._fd = self._taken()
+
+    def _taken(self) -> int:
+        """Take the lock, and return the open file that has it."""
+        folder, what = self._folder, self._what
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
+            fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise RunError(f"cannot write {what} {folder}: {error.strerror}") from error
         try:
-            self._take()
+            _take(fd)
         except BlockingIOError:
-            holder = _holder(self._fd)
-            os.close(self._fd)
+            holder = _holder(fd)
+            os.close(fd)
             raise RunError(
                 f"{what} {folder} is in use by {holder}; wait until that run has ended, stop it, or give another folder"
             ) from None
@@ -42,24 +48,36 @@ class Lock:
                 "%s %s cannot be locked (%s): see to it that no other run uses it", what, folder, error.strerror
             )
         mine = {"host": socket.gethostname(), "pid": os.getpid(), "since": datetime.now(UTC).isoformat(" ", "seconds")}
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps(mine).encode(), 0)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(mine).encode(), 0)
+        return fd
 
-    def _take(self) -> None:
-        """Take the lock; of a process that was killed, wait for those that it had forked, such as lanes: they end too."""
-        until = time.monotonic() + _ENDING_S
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > until or not _is_gone(self._fd):
-                    raise
-            time.sleep(0.02)
+    def renew(self) -> None:
+        """Take the lock once more where somebody has deleted its file; raises RunError if another run was faster."""
+        try:
+            is_there = os.path.samestat(os.stat(self._folder / FILE), os.fstat(self._fd))
+        except OSError:
+            is_there = False
+        if not is_there:
+            before, self._fd = self._fd, self._taken()
+            os.close(before)
 
     def release(self) -> None:
         """Let others have the folder; the file stays, since another may be waiting for it already."""
         os.close(self._fd)
+
+
+def _take(fd: int) -> None:
+    """Take the lock; of a process that was killed, wait for those that it had forked, such as lanes: they end too."""
+    until = time.monotonic() + _ENDING_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until or not _is_gone(fd):
+                raise
+        time.sleep(0.02)
 
 
 def _is_gone(fd: int) -> bool:

@@ -78,6 +78,12 @@ class SimulatedDisk:
         if byte < len(file.medium):
             file.medium[byte] ^= 1
 
+    def delete(self, folder: str) -> None:
+        """Delete all files of a folder, as somebody does who cleans up; who has them open can still read them."""
+        for path in [path for path in self._names if path.startswith(folder + "/")]:
+            self._name(path, None)
+        self._keep_names()
+
     def used(self) -> int:
         """Return the bytes of all files."""
         return sum(len(file.data) for file in self._names.values())
@@ -181,7 +187,12 @@ class SimulatedDisk:
     def fsync_dir(self, folder: str) -> None:
         """Have the names safe."""
         self._may_fail("fsync_dir")
-        self._safe_names, self._changes = dict(self._names), []
+        self._keep_names()
+
+    def is_at(self, fd: int, path: str) -> bool:
+        """Tell whether a path still leads to an open file."""
+        self._may_fail("is_at")
+        return self._names.get(path) is self._open[fd][0]
 
     def lock(self, fd: int) -> bool:
         """Keep an open file to ourselves."""
@@ -213,6 +224,9 @@ class SimulatedDisk:
         else:
             self._names[path] = file
         self._changes.append((path, file))
+
+    def _keep_names(self) -> None:
+        self._safe_names, self._changes = dict(self._names), []
 
     def _put(self, file: _File, data: bytes, at: int) -> None:
         if len(file.data) < at:

@@ -4,6 +4,7 @@ import errno
 import http.client
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -18,7 +19,7 @@ from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
 from headwater.io.http.reader import WebhookReader
 from headwater.io.log import SystemDisk
-from killed import killed_until
+from killed import killed_until, running
 
 PATIENCE_S = 60
 LEVELS = {"sensor": str, "height": float}
@@ -447,6 +448,40 @@ def test_on_a_full_disk_senders_wait_and_the_run_goes_on_when_there_is_room(tmp_
     assert answers == [200, 503]
     assert run.wait(PATIENCE_S) is not None  # it ends although there is no room
     assert written(out) == [1, 2]
+
+
+@pytest.mark.parametrize("every", ["1 hour", "20 ms"])
+def test_what_was_answered_with_200_is_there_though_somebody_deletes_the_checkpoint(tmp_path, port, every):
+    out, checkpoint = tmp_path / "out.jsonl", tmp_path / "checkpoint"
+
+    def numbers():
+        flow = Flow("numbers")
+        flow.read("in", io.Webhook(port, {"n": int}, keyed=True)).write("out", io.JsonLines(out))
+        return flow
+
+    def send(n):
+        until = time.monotonic() + PATIENCE_S
+        while _post(port, json.dumps({"n": n}).encode(), str(n)) != 200:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    with running(lambda: engine.run(numbers(), checkpoint=checkpoint, every=every)):
+        for n in range(20):
+            send(n)
+            if n in (5, 12):
+                shutil.rmtree(checkpoint.rename(tmp_path / f"away {n}"))
+        if every != "1 hour":
+            until = time.monotonic() + PATIENCE_S
+            while not list(checkpoint.glob("*.checkpoint")) or len(written(out)) < 20:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+    run = engine.start(numbers(), checkpoint=checkpoint)
+    until = time.monotonic() + PATIENCE_S
+    while len(written(out)) < 20 and time.monotonic() < until:
+        time.sleep(0.02)
+    run.stop()
+    run.wait(PATIENCE_S)
+    assert written(out) == list(range(20))
 
 
 def written(out):

@@ -81,7 +81,7 @@ class LogTrial:
             + [self.sync] * 4
             + [self.read] * 3
             + [self.release] * 3
-            + [self.crash, self.kill, self.end]
+            + [self.crash, self.kill, self.end, self.delete]
         )
         for _ in range(steps):
             if self.random.random() < 0.1:
@@ -173,6 +173,17 @@ class LogTrial:
             self.told += 1
         self.disk.kill()
         self.open()
+
+    def delete(self) -> None:
+        """Delete the folder under the log, as somebody does who cleans up; it is there again once it was looked for."""
+        self.disk.fuse = None
+        self.disk.delete("d")
+        while True:
+            try:
+                self.log.look_again()
+                return
+            except InputError:
+                self.told += 1
 
     def check(self) -> None:
         """Read all that is there: in order, once, as it was written, and all that was acknowledged and is still needed."""

@@ -42,6 +42,7 @@ class Trial:
         "ends",
         "told",
         "rescaled",
+        "deleted",
     )  #: what `run` returns counts of
 
     def __init__(self, seed: int) -> None:
@@ -54,6 +55,9 @@ class Trial:
         self.crashes = self.random.choice([0.0, 0.002, 0.01])
         self.rescales = self.random.random() < 0.3
         self.grows = self.shape.may_grow and self.random.random() < 0.3
+        self.deleting = Random(f"{seed} deleting")  # apart, so that it changes nothing else that a seed does
+        self.deletes = self.deleting.choice([0.0, 0.0, 0.01])
+        self.is_deleted = False  #: somebody has deleted all, and there is no new checkpoint yet
         self.sinks: dict[str, Kept] = {}
         self.complete = -1  #: the last checkpoint that was called complete
         self.counts: Counter[str] = Counter()
@@ -116,7 +120,10 @@ class Trial:
         return world
 
     def _before_move(self) -> None:
-        if self.peace:
+        if self.peace or self.is_deleted:
+            return
+        if self.complete >= 0 and not self.world.stopping.is_set() and self.deleting.random() < self.deletes:
+            self._delete()
             return
         chance = self.random.random()
         if chance < self.crashes:
@@ -124,12 +131,20 @@ class Trial:
         if chance > 0.999:
             self.world.stopping.set()
 
+    def _delete(self) -> None:
+        """Delete the folder under the run. Who is killed before there is a new checkpoint has lost all; so nobody is."""
+        self.disk.delete(self.folder)
+        self.disk.chances, self.disk.fuse, self.is_deleted = {}, None, True
+        self.counts["deleted"] += 1
+
     def _fails(self, call: str) -> bool:
-        return not self.peace and self.random.random() < self.sink_fails
+        return not (self.peace or self.is_deleted) and self.random.random() < self.sink_fails
 
     def made(self, number: int) -> None:
         """Take note that a checkpoint is called complete."""
         self.complete = number
+        if self.is_deleted:
+            self.disk.chances, self.is_deleted = self.chances, False
         self.counts["checkpoints"] += 1
         files = self.disk.listdir(self.folder)
         assert len(files) <= 12 + self.disk.failed, f"too many files: {files}"

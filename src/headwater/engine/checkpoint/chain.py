@@ -38,6 +38,15 @@ class Chain:
         """Return the checkpoint that one builds on; None if it stands by itself."""
         return None if self.is_whole(number) else number - 1
 
+    @property
+    def last(self) -> int | None:
+        """The last checkpoint that was made here and is there."""
+        return self._complete
+
+    def broken(self) -> None:
+        """Learn that the last checkpoint is there no more, so that the next one has to hold all."""
+        self._complete = None
+
     def complete(self, number: int, nbytes: int) -> None:
         """Learn that a checkpoint is there, and of how many bytes."""
         self._complete = number

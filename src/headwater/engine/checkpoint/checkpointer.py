@@ -22,6 +22,7 @@ from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writer_name, writers_of
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Store, refuse_others
+from headwater.engine.checkpoint.watch import mend_deleted
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
@@ -112,7 +113,7 @@ class Checkpointer:
 
     def transaction(self, instance: Instance, sink: Any, schema: Schema) -> Transaction:
         """Open a sink to be written in parts, each of which is there when its checkpoint is complete."""
-        return self.ledgers.transaction(self._name(instance), sink, schema)
+        return self.ledgers.transaction(self._name(instance), instance.step.name, sink, schema)
 
     def received_folder(self, instance: Instance) -> Path:
         """Return where a source keeps what it was sent, for senders that wait until it is safe."""
@@ -159,6 +160,7 @@ class Checkpointer:
         if all(task.ended for task in run.tasks if task.operator is not None):
             self._stopping = True  # whatever goes wrong now is told: there is no next one
             self._coordinator.give_up()
+            mend_deleted(self.store, self._chain, self._coordinator, self._lock)
             self._began_s = self._clock()
             number = self._coordinator.begin(self._began_s)
             self._chain.begin(number)
@@ -212,6 +214,7 @@ class Checkpointer:
             self._take(*self._said.get())
         now, run, plan = self._clock(), self._run, self._coordinator
         if plan.number is None:
+            mend_deleted(self.store, self._chain, plan, self._lock)
             if run.stopping.is_set() and not self._stopping:
                 self._stopping = True
                 self._begin(final=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 #: After so long tasks that have not begun are told to save themselves at once, with what waits in their queues.
@@ -66,6 +67,10 @@ class Coordinator:
             return None
         self.number = None
         return self._results
+
+    def hurry(self) -> None:
+        """Have the next checkpoint due at once."""
+        self._due_s = -inf
 
     def give_up(self) -> None:
         """Forget the checkpoint that is being made; the next is due when it would have been."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.flow.endpoints import Transaction
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.io.transactions import ledger_of, run_name, transaction_of
+from headwater.io.transactions.ahead import Ahead, Rest
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,9 @@ class Ledgers:
         #: the step of each writer that is no more, and its last part that counts; for the checkpoints of this run
         self.retired = {name: known for name, known in self._known.items() if name not in has}
         self._open: list[Transaction] = []
+        # else a key's records come by the same writer as before
+        is_spread_anew = bool(self._known) and set(self._known) != has
+        self._rests = {name: Rest.of(folder, name, after) for name, (_, after) in self._known.items() if is_spread_anew}
         self._name: str | None = None  # of all runs with this checkpoint, once a sink is open
 
     def choose_name(self) -> None:
@@ -49,18 +54,32 @@ class Ledgers:
         if self._name is not None:
             run_name(self._folder, self._name)
 
-    def transaction(self, name: str, sink: Any, schema: Schema) -> Transaction:
-        """Open a sink for a writer; one that is new begins."""
+    def transaction(self, name: str, step: str, sink: Any, schema: Schema) -> Transaction:
+        """Open a step's sink for a writer; one that is new begins, behind what others have left."""
         self.choose_name()
         after = self._known[name][1] if name in self._known else -1
-        return transaction_of(sink, schema, ledger_of(self._folder, name, after))
+        ahead = Ahead(self._folder, name)
+        if self._rests and name not in self.retired:
+            own = self._rests.get(name, Rest(name, -1, 0))
+            ahead.let_pass(own, (each for each in self._rests.values() if each is not own and self._step(each) == step))
+        ledger = ledger_of(self._folder, name, after)
+        ledger = replace(ledger, is_turn_of_part=ahead.is_turn_of_part, is_turn_of_entry=ahead.is_turn_of_entry)
+        return transaction_of(sink, schema, ledger)
 
     def open_retired(self, flow: Flow) -> None:
         """Let what writers that are no more had prepared be seen; what is due of it is delivered until `close`."""
         for name, (step, _) in self.retired.items():
             kind = flow.steps[step].kind if step in flow.steps else None
             if isinstance(kind, Write):
-                self._open.append(self.transaction(name, kind.sink, flow.steps[step].inputs[0].schema))
+                self._open.append(self.transaction(name, step, kind.sink, flow.steps[step].inputs[0].schema))
+
+    def undelivered(self) -> list[str]:
+        """Return the sinks of writers that are no more, of which some records are not there yet."""
+        left = [self._rests[name] for name in self.retired if not self._rests[name].is_delivered(self._folder)]
+        return sorted({self._step(each) for each in left})
+
+    def _step(self, rest: Rest) -> str:
+        return self._known[rest.writer][0]
 
     def close(self) -> None:
         """Close what was opened of writers that are no more."""

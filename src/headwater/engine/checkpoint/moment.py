@@ -12,6 +12,7 @@ import numpy as np
 
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.ledgers import Ledgers, writers_of
 from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import RunError, listed
@@ -19,8 +20,6 @@ from headwater.flow.endpoints import resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read, Step
 from headwater.io.receiving.rounds import batches_of, entries
-from headwater.io.transactions import ledger_of
-from headwater.io.transactions.outbox import undelivered
 from headwater.operators import DEAD, build
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.moment import Moment, StepMoment
@@ -30,18 +29,20 @@ from headwater.operators.task import Task
 
 
 def moment_of(folder: Path, flow: Flow) -> Moment:
-    """Return what a flow was at the last checkpoint in a folder; nothing is changed there.
+    """Return what a flow was at the last checkpoint in a folder, which stays as it is.
 
-    What was on its way then is processed here, up to the sinks. Raises RunError where the flow cannot go on from it.
+    What was on its way then is processed here, up to the sinks; of a run in lanes, what other lanes than the first had ready
+    for their sinks is brought there, as a run in one lane would do. Raises RunError where the flow cannot go on from it.
     """
     found = Store(folder).latest()
     if found is None:
         raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
-    _check_lanes(found, folder)
     _check_steps(found, flow)
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
-    return _Opening(found, graph, folder).moment()
+    opening = _Opening(found, graph, folder)
+    _settle_sinks(found, flow, folder)
+    return opening.moment()
 
 
 def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
@@ -142,19 +143,18 @@ def _rest(folder: Path, entry: int, count: int) -> list[Batch]:
     return found
 
 
-def _check_lanes(found: Checkpoint, folder: Path) -> None:
-    """Refuse what lanes have left at their sinks: elsewhere a sink has one writer, who knows nothing of theirs."""
-    lanes = found.content.get("lanes", 1)
-    if lanes > 1:
+def _settle_sinks(found: Checkpoint, flow: Flow, folder: Path) -> None:
+    """Have what lanes have ready at their sinks there: elsewhere a sink has one writer, who knows nothing of theirs."""
+    ledgers = Ledgers(
+        folder, found, [name for step in flow.steps.values() if step.is_sink for name in writers_of(step)]
+    )
+    ledgers.open_retired(flow)
+    ledgers.close()
+    if left := ledgers.undelivered():
         raise RunError(
-            f"it was made in {lanes} lanes; run the flow once in one (--lanes 1), stop it (Ctrl-C), and move it then"
+            f"sink {listed(left)} has yet to be given what waits for it since the flow ran in lanes, and does not take it; "
+            "is it running? Try again when it is"
         )
-    for name, (step, _) in found.content.get("retired", {}).items():
-        if undelivered(ledger_of(folder, name).folder):
-            raise RunError(
-                f"sink {step!r} has yet to be given what waits for it since the flow ran in lanes; run it on the engine "
-                "until that is delivered, stop it, and move it then"
-            )
 
 
 def _check_steps(found: Checkpoint, flow: Flow) -> None:

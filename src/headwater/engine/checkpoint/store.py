@@ -11,6 +11,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import Sequence
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -72,6 +73,8 @@ class Store:
 
         States that are not whole hold what has changed since another checkpoint.
         """
+        if since is not None and self.lacks(since):
+            raise FileNotFoundError(ENOENT, f"checkpoint {since}, which it would build on, was deleted")
         index = encode({**content, "states": [[len(state), crc32(state)] for state in states]})
         base = -1 if since is None else since
         head = _HEAD.pack(_MAGIC, base, len(index), crc32(index, _seed(base)))
@@ -79,6 +82,15 @@ class Store:
         self._write(self._file(number), [head, index, *states])
         self._since[number] = since
         self._sweep()
+
+    def lacks(self, number: int) -> bool:
+        """Tell whether somebody has deleted a checkpoint that was written, or one that it builds on."""
+        try:
+            return not set(self._chain(number)) <= set(self.numbers())
+        except FileNotFoundError:
+            return True
+        except OSError:  # who writes the next one is told
+            return False
 
     def _sweep(self) -> None:
         """Remove what is needed no longer, and what attempts have left that came to nothing; another time if not now."""

@@ -39,4 +39,4 @@ def _take_back(flow: Flow, checkpoint: Path, ledgers: Ledgers) -> None:
         sink = step.kind.sink if isinstance(step.kind, Write) else None
         is_appended_to = hasattr(sink, "appended") or isinstance(sink, DeadLetterFolder)
         if is_appended_to and (ledger_of(checkpoint, step.name).folder / "written").exists():
-            ledgers.transaction(step.name, sink, step.inputs[0].schema).close()
+            ledgers.transaction(step.name, step.name, sink, step.inputs[0].schema).close()

@@ -30,6 +30,7 @@ from headwater.engine.checkpoint.ledgers import Ledgers, writer_name
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.spreading import Spreading
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
+from headwater.engine.checkpoint.watch import mend_deleted
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.errors import RunError, SnapshotError
@@ -298,6 +299,8 @@ class LanesCheckpointer:
     def _step(self, stopping: Callable[[], bool]) -> None:
         plan, now_s = self._coordinator, time.monotonic()
         over, stopped = len(self._ended) == self._lanes, stopping()
+        if plan.number is None:
+            mend_deleted(self.store, self._chain, plan, self._lock)
         if plan.number is None and not self._final and (over or stopped or plan.due(now_s)):
             self._final = over or stopped
             self._began_s = now_s

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,11 @@ class Forward:
     rate: int | None  #: bytes per second
     priority: str | None
     linger_s: float
+    is_its_turn: Callable[[int], bool] = lambda position: True  #: whether an entry of the log may leave
+
+    def when(self, is_its_turn: Callable[[int], bool]) -> Forward:
+        """Return the same, of which each entry leaves when it is its turn."""
+        return replace(self, is_its_turn=is_its_turn)
 
     @property
     def delivery(self) -> Delivery:
@@ -48,6 +54,7 @@ class Forward:
             rate=self.rate,
             priority=self.priority,
             linger_s=self.linger_s,
+            is_its_turn=self.is_its_turn,
         )
 
     def check_write(self, schema: Schema) -> None:

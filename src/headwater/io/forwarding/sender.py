@@ -60,11 +60,13 @@ class Sender:
         *,
         name: str,
         key: str,
+        is_its_turn: Callable[[int], bool],
         rate: int | None,
         age_s: float | None,
     ) -> None:
         self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
         self._name, self._key, self._rate, self._age_s = name, key, rate, age_s
+        self._is_its_turn = is_its_turn
         self.forwarded = self.refused = self.attempts = 0  #: records that arrived, that never can; attempts that failed
         self.dropped: Counter[str] = Counter()
         self._writer: Writer | None = None
@@ -111,6 +113,11 @@ class Sender:
         if self._writer is None:
             self._writer = self._opening()
         for entry in self._entries[self._done :]:
+            if not self._is_its_turn(entry.position):
+                flush(self._writer)
+                self._put_back()
+                self._wait(_LOOK_S)
+                return True
             if not self._paced(entry):
                 return True
             if entry.position >= self._first():  # else it was dropped meanwhile, and counted
@@ -161,7 +168,7 @@ class Sender:
             self._warned_s = now_s
             said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
             log.warning("forwarding to %s waits, and is tried again: %s", self._name, said)
-        if self._failures % _ATTEMPTS == 0 and not hasattr(self._writer, "write_keyed"):
+        if self._failures % _ATTEMPTS == 0 and (_gathers(self._writer) or not hasattr(self._writer, "write_keyed")):
             self._drop_writer()
         if self._writer is None or not _gathers(self._writer):
             self._put_back()
@@ -221,6 +228,6 @@ class Sender:
                 self._changed.wait(seconds)
 
 
-def _gathers(writer: Writer) -> bool:
+def _gathers(writer: Writer | None) -> bool:
     """Tell whether what a writer has taken may not be where it belongs."""
     return hasattr(writer, "flush")

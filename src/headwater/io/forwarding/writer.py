@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -16,7 +17,6 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Sink
-from headwater.io.files import explained, replace_whole
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.forwarding.turns import Newest, Oldest
@@ -49,6 +49,7 @@ class ForwardWriter:
         rate: int | None,
         priority: str | None,
         linger_s: float,
+        is_its_turn: Callable[[int], bool] = lambda position: True,
     ) -> None:
         self._name, self._folder, self._bounds = str(sink), folder, bounds
         self._priority, self._linger_s = priority, linger_s
@@ -65,7 +66,9 @@ class ForwardWriter:
             partial(keep_refused, folder, self._name),
             lambda: self._log.first,
             name=self._name,
-            key=_name_of(folder),
+            # a name that a log has for good, and no other: by it and its position an entry is known to the other side
+            key=self._log.noted("name", lambda: token_hex(6).encode()).decode(),
+            is_its_turn=is_its_turn,
             rate=rate,
             age_s=bounds.age_s,
         )
@@ -147,17 +150,6 @@ class ForwardWriter:
             return [(None, 0)]
         values = np.clip(np.asarray(_plain(batch[self._priority])), 0, 254)
         return [(np.flatnonzero(values == value), int(value)) for value in np.unique(values)[::-1]]
-
-
-def _name_of(folder: Path) -> str:
-    """Return a name that a log has for good, and no other: by it and its position an entry is known to the other side."""
-    path = folder / "name"
-    try:
-        if not path.exists():
-            replace_whole(path, token_hex(6).encode())
-        return path.read_text()
-    except OSError as error:
-        raise explained(error, path, "read") from error
 
 
 def _plain(column: Any) -> Any:

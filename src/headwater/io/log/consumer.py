@@ -35,11 +35,12 @@ class Consumer:
         until: Callable[[], int] | None = None,
         disk: Disk | None = None,
         reading: Callable[[Reader], AbstractContextManager[Any]] = nullcontext,
-        removed: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise InputError(f"a consumer's name is letters, digits, '_', '-' and '.'; got {name!r}")
-        self._folder, self._disk, self._removed = str(folder), disk or SystemDisk(), removed
+        self._folder, self._disk, self._look = str(folder), disk or SystemDisk(), look
+        self.closed = False
         self._reading = reading
         try:
             is_new = name + _ENDING not in self._disk.listdir(self._folder)
@@ -77,14 +78,25 @@ class Consumer:
             self._mark.write(position)
             if position < self._border:
                 return
+            self._look()
             segments = listed(self._disk, self._folder)
             if len(segments) > 1 and segments[1].first <= position:
                 self._mark.sync()  # a segment must not be gone for who goes back to before it
                 segments = reclaim(self._disk, self._folder)
-                self._removed()
+                self._look()
             self._border = segments[1].first if len(segments) > 1 else -1
         except OSError as error:
             raise explained(error, self._folder, "release entries of the log in") from error
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file that says what is released is still there. Raises OSError."""
+        return self._mark.is_in_place
+
+    def restore(self) -> None:
+        """Say once more what is released, where somebody has deleted it. Raises OSError."""
+        if not self._mark.is_in_place:
+            self._mark.restore()
 
     def sync(self) -> None:
         """Have what was released safe on disk, so that it does not come again after a power cut."""
@@ -95,6 +107,7 @@ class Consumer:
 
     def close(self) -> None:
         """Stop reading."""
+        self.closed = True
         self.reader.close()
         self._mark.close()
 

@@ -49,6 +49,9 @@ class Disk(Protocol):
     def fsync_dir(self, folder: str) -> None:
         """Have a folder's names safe: files that were made, renamed or removed."""
 
+    def is_at(self, fd: int, path: str) -> bool:
+        """Tell whether a path still leads to an open file, which somebody may have deleted or moved away."""
+
     def lock(self, fd: int) -> bool:
         """Keep an open file to ourselves; False if somebody else does."""
 
@@ -116,6 +119,13 @@ class SystemDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def is_at(self, fd: int, path: str) -> bool:
+        """Tell whether a path still leads to an open file."""
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def lock(self, fd: int) -> bool:
         """Keep an open file to ourselves."""

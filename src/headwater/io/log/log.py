@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from threading import Condition, Lock, Thread
 
@@ -17,6 +18,7 @@ from headwater.io.log.consumer import Consumer, reclaim, released
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import HEAD, MOST_BYTES
 from headwater.io.log.mark import Mark
+from headwater.io.log.place import Place
 from headwater.io.log.reader import SYNCED, Reader, Trouble
 from headwater.io.log.recovery import SegmentContents
 from headwater.io.log.sealed import Sealed
@@ -26,6 +28,7 @@ from headwater.io.log.tail import Tail
 log = logging.getLogger(__name__)
 
 _SEGMENT_BYTES = 16 * 2**20
+_LOOK_S = 1.0  #: between two looks whether a log to which nothing is appended is still there
 _SEGMENTS = 8  #: into which a bound is divided at least, so that what is released or dropped makes room soon
 
 
@@ -60,10 +63,11 @@ class Log:
         self.cut_bytes = 0  #: what a crash had cut short, taken away when the log was opened
         self.dropped: Counter[str] = Counter()  #: records that the bounds cost, by reason
         self._consumers: list[Consumer] = []
-        self._tail = Tail(self._disk, self._folder, clock, durable=durable)
-        self._sealed = Sealed(self._disk, self._folder)
+        self._sealed = Sealed(self._disk, self._folder, held_open=durable)
+        self._tail = Tail(self._disk, self._folder, clock, self._sealed.take, durable=durable)
+        self._durable = durable
         self._mark: Mark | None = None
-        self._lock_fd = -1
+        self._place = Place(self._disk, self._folder)
         self._closed = False
         self._syncing = Lock()  # one at a time makes safe, or changes the current segment; taken before the other lock
         self._changed = Condition()
@@ -164,15 +168,25 @@ class Log:
             until=lambda: self.synced,
             disk=self._disk,
             reading=self._nothing_dropped,
-            removed=self.look_again,
+            look=self.look_again,
         )
         self._consumers.append(consumer)
         return consumer
 
+    def noted(self, name: str, made: Callable[[], bytes]) -> bytes:
+        """Return what a small file beside the log says; where there is none, what was `made` is written into it."""
+        with self._explained("keep a note beside the log in"), self._changed:
+            return self._place.noted(name, made)
+
     def look_again(self) -> None:
-        """See what is left on disk: a consumer in another process may have released some."""
-        with self._explained("look at the log in"), self._changed:
-            self._sealed.look(self._tail.segment)
+        """See what is left on disk: a consumer in another process may have released some.
+
+        What somebody has deleted that is still needed is written again; whoever syncs has that done too.
+        """
+        with self._explained("look at the log in"):
+            self._stay()
+            with self._changed:
+                self._look()
 
     def expire(self) -> None:
         """Drop the segments in which all entries are too old; appending does so too."""
@@ -208,12 +222,7 @@ class Log:
 
     def _open(self) -> None:
         disk, folder = self._disk, self._folder
-        disk.mkdir(folder)
-        self._lock_fd = disk.open(f"{folder}/lock", create=True)
-        if not disk.lock(self._lock_fd):
-            raise InputError(
-                f"cannot keep a log in {folder}: another run is writing it; wait until that has ended, or log elsewhere"
-            )
+        self._place.take()
         for name in leftovers(disk, folder):
             disk.unlink(f"{folder}/{name}")
         self._mark = Mark(disk, f"{folder}/{SYNCED}", writing=True)
@@ -226,7 +235,7 @@ class Log:
             if known_safe:
                 log.warning("log: no entries are left in %s, which had %d; was it copied in part?", folder, known_safe)
             self._tail.start(known_safe)
-        self.look_again()
+        self._look()
         self._publish()
 
     def _tell(self, segment: Segment, found: SegmentContents) -> None:
@@ -247,9 +256,8 @@ class Log:
 
     def _let_go(self) -> None:
         self._tail.close()
-        if self._lock_fd >= 0:
-            self._disk.close(self._lock_fd)
-            self._lock_fd = -1
+        self._sealed.close()
+        self._place.let_go()
         if self._mark is not None:
             self._mark.close()
             self._mark = None
@@ -269,8 +277,11 @@ class Log:
             self._tail.in_doubt = True
             raise
         with self._changed:
-            self._tail.safe(end)
-            self._publish()
+            if self._is_in_place():
+                self._tail.safe(end)
+                self._publish()
+            else:
+                self._restore()
 
     def _publish(self) -> None:
         """Let readers in other processes know how far the log is safe."""
@@ -284,16 +295,52 @@ class Log:
     def _sync_on(self, every_s: float) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self.synced < self.end)
+                is_new = self._changed.wait_for(lambda: self._closed or self.synced < self.end, _LOOK_S)
                 self._changed.wait_for(lambda: self._closed, every_s)
                 if self._closed:
                     return
             try:
-                self.sync()
+                self.sync() if is_new else self.look_again()
             except InputError as error:
                 log.warning("%s", error)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, 1.0)
+
+    # -- staying there ------------------------------------------------------------------------------------------------
+
+    def _stay(self) -> None:
+        """Have all files where they were."""
+        with self._changed:
+            if self._is_in_place():
+                return
+        with self._syncing, self._changed:
+            if not self._is_in_place():  # another thread may have been faster
+                self._restore()
+
+    def _look(self) -> None:
+        waited_for = [consumer.released for consumer in self._consumers if not consumer.closed]
+        self._sealed.look(self._tail.segment, min(waited_for, default=inf))
+
+    def _is_in_place(self) -> bool:
+        """Tell whether all files that are written are where they were: bytes in deleted ones are safe for nobody."""
+        if not self._durable or self._mark is None:
+            return True
+        consumers = all(consumer.closed or consumer.is_in_place for consumer in self._consumers)
+        return self._tail.is_in_place and self._mark.is_in_place and self._place.is_there and consumers
+
+    def _restore(self) -> None:
+        """Write again what somebody has deleted, all that was safe before, and what is not yet."""
+        assert self._mark is not None
+        log.warning("log: %s was deleted or moved away; all that waits in it is written there again", self._folder)
+        self._place.restore()
+        for consumer in self._consumers:
+            if not consumer.closed:
+                consumer.restore()
+        self._mark.restore()
+        self._sealed.look(self._tail.segment, -1)
+        self._tail.restore()
+        self._look()
+        self._publish()
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
@@ -339,7 +386,7 @@ class Log:
         for consumer in self._consumers:
             consumer.sync()
         reclaim(self._disk, self._folder, last_too=True)
-        self.look_again()
+        self._look()
 
     def _give_back(self, full: OSError) -> None:
         """Make room on a disk that is full with what nobody needs any more; raises `full` if there is nothing."""
@@ -354,15 +401,18 @@ class Log:
         try:
             if self.synced < self.end:
                 self._disk.fsync(self._tail.fd)
-                self._tail.safe(self.end)
+                if self._is_in_place():
+                    self._tail.safe(self.end)
         except OSError as error:
             log.warning("log: %s", explained(error, self._folder, "have all safe, and write it again in the log in"))
         self._begin()
 
     def _begin(self) -> None:
-        self._sealed.forget(self._tail.segment)  # it may be cut
+        if not self._is_in_place():
+            self._restore()
+            return
         self._tail.begin()
-        self.look_again()
+        self._look()
         self._publish()
 
     def _expire(self) -> None:
@@ -389,6 +439,8 @@ class Log:
     @contextmanager
     def _nothing_dropped(self, reader: Reader) -> Iterator[None]:
         """Drop nothing while somebody reads, and have him leave what was dropped: it is counted already."""
+        with suppress(OSError):  # what is open can be read in any case
+            self._stay()
         with self._changed:
             reader.stay_among([*self._sealed.segments, self._tail.segment])
             yield

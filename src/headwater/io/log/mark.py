@@ -12,13 +12,14 @@ _APART = 4096  #: bytes between the two slots, so that one torn write cannot har
 
 
 class Mark:
-    """The file of a number. It is written in two places by turns: whatever is cut short, the one before is there."""
+    """The file of a number. It is in two places, and never written where the last one is that is safe."""
 
     def __init__(self, disk: Disk, path: str, *, writing: bool) -> None:
-        self._disk = disk
+        self._disk, self._path = disk, path
         self._fd = disk.open(path, create=writing)
         self._slots = [self._read(0), self._read(1)]
         self.safe = 0  #: what is known to be on disk after a power cut
+        self._safe_slot: int | None = None if self.value else 1  # None while nobody knows
         self._in_doubt = self.value > 0  # bytes whose fsync failed stay readable, and are not written by the next one
 
     @property
@@ -35,18 +36,40 @@ class Mark:
         """Write a larger number; readers see it, and `sync` makes it safe. A smaller one changes nothing."""
         if value <= self.value:
             return
-        self._put(0 if self._slots[0] < self._slots[1] else 1, value)
+        if self._safe_slot is None:
+            self.sync()
+        assert self._safe_slot is not None
+        self._put(1 - self._safe_slot, value)
 
     def sync(self) -> None:
         """Have the number safe on disk."""
         value = self.value
         if value <= self.safe:
             return
+        slot = self._slots.index(value)
         if self._in_doubt:
-            self._put(self._slots.index(value), value)
+            self._put(slot, value)
         self._in_doubt = True
         self._disk.fsync(self._fd)
-        self._in_doubt, self.safe = False, value
+        self._in_doubt, self.safe, self._safe_slot = False, value, slot
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its file is still there, and nobody has deleted it."""
+        return self._disk.is_at(self._fd, self._path)
+
+    def restore(self) -> None:
+        """Write the number once more, into a new file: somebody has deleted the one that it was in."""
+        before, self._fd = self._fd, self._disk.open(self._path, create=True)
+        try:
+            self._put(slot := self._slots.index(self.value), self.value)
+            self._disk.fsync(self._fd)
+        except OSError:
+            self._disk.close(self._fd)
+            self._fd = before
+            raise
+        self._disk.close(before)
+        self._in_doubt, self.safe, self._safe_slot = False, self.value, slot
 
     def close(self) -> None:
         """Close the file."""

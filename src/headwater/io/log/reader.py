@@ -96,6 +96,9 @@ class Reader:
 
     def published(self) -> int:
         """Return how far the log is safe, as its writer has written it beside it."""
+        if self._mark is not None and not self._mark.is_in_place:  # its writer has had to write it again
+            self._mark.close()
+            self._mark = None
         if self._mark is None:
             try:
                 self._mark = Mark(self._disk, f"{self._folder}/{SYNCED}", writing=False)

@@ -1,22 +1,33 @@
-"""The segments of a log that are not appended to any more: how large they are, and how bounds drop what is in them."""
+"""The segments of a log that are not appended to any more: how large they are, and how bounds drop what is in them.
+
+They are held open, so that what somebody deletes under a log can be written again.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from zlib import crc32
 
 from headwater.io.log.bounds import Needed, thinned
 from headwater.io.log.disk import Disk
 from headwater.io.log.entry import GAP, Entry, first_of, packed
 from headwater.io.log.recovery import whole
-from headwater.io.log.segment import FRESH, Segment, generation, listed, remove
+from headwater.io.log.segment import FRESH, Segment, copy, generation, listed, remove
+
+log = logging.getLogger(__name__)
+
+_MOST_OPEN = 128  #: of larger logs, the segments beyond are opened when they are read
 
 
 class Sealed:
     """All segments but the last, in order. Its methods raise OSError."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, folder: str, *, held_open: bool) -> None:
         self._disk, self._folder = disk, folder
+        self._most_open = _MOST_OPEN if held_open else 0
+        self._fds: dict[Segment, int] = {}
         self.segments: list[Segment] = []
         self.nbytes = 0
         self._current = Segment(0, 0, 0)
@@ -24,23 +35,46 @@ class Sealed:
         self._priorities: dict[Segment, dict[int, int]] = {}  # of each, the last position that has it
         self._made: dict[Segment, int] = {}  # when the last entry was made
 
-    def look(self, current: Segment) -> None:
-        """See which there are: others remove some, and the current one moves on."""
+    def look(self, current: Segment, released: float) -> None:
+        """See which there are: others remove some that are `released`, and the current one moves on.
+
+        One that is not released and not there was deleted by somebody, and is written again.
+        """
         self._current = current
-        sizes: dict[Segment, int] = {}
-        for segment in listed(self._disk, self._folder):
-            if segment < current:
-                with suppress(FileNotFoundError):  # removed meanwhile
-                    known = self._sizes.get(segment)
-                    sizes[segment] = self._size(segment) if known is None else known
-        self._sizes = sizes
+        there = {segment for segment in listed(self._disk, self._folder) if segment < current}
+        for segment in there - self._sizes.keys():
+            with suppress(FileNotFoundError):  # removed meanwhile
+                self._sizes[segment] = self._size(segment)
         self._count()
+        gone = [segment for segment in self.segments if segment not in there]
+        for segment in gone:
+            if self._border(segment) > released and segment in self._fds:
+                log.warning("log: %s/%s was deleted, and is written again", self._folder, segment.name)
+                copy(self._disk, self._folder, segment, self._fds[segment], self._sizes[segment])
+                self._disk.fsync_dir(self._folder)
+            else:
+                self.forget(segment)
+
+    def take(self, segment: Segment, fd: int) -> None:
+        """Take over a segment that is not appended to any more, with its open file."""
+        self.forget(segment)
+        self._sizes[segment] = self._disk.size(fd)
+        if len(self._fds) < self._most_open:
+            self._fds[segment] = fd
+        else:
+            self._disk.close(fd)
+        self._count()
+
+    def close(self) -> None:
+        """Close what is open."""
+        for fd in self._fds.values():
+            self._disk.close(fd)
+        self._fds.clear()
 
     def entries(self, segment: Segment) -> list[Entry]:
         """Return the whole entries of a segment, up to where the next begins; those that are damaged are left out."""
         data = self._read(segment, self._sizes[segment])
-        at = self.segments.index(segment)
-        border = [*self.segments, self._current][at + 1].first
+        border = self._border(segment)
         return [entry for entry, _, _ in whole(data, segment.salt, segment.first) if first_of(entry) < border]
 
     def before(self, oldest_ns: int) -> Segment | None:
@@ -62,6 +96,8 @@ class Sealed:
         """Look at a segment anew when it is asked for."""
         for known in (self._sizes, self._priorities, self._made):
             known.pop(segment, None)
+        if segment in self._fds:
+            self._disk.close(self._fds.pop(segment))
         self._count()
 
     def lowest(self, needed: Needed) -> int | None:
@@ -105,13 +141,12 @@ class Sealed:
             disk.fsync(fd)
             disk.rename(path + FRESH, path)
         except OSError:
+            disk.close(fd)
             with suppress(OSError):
                 disk.unlink(path + FRESH)
             raise
-        finally:
-            disk.close(fd)
+        self._fds[fresh], self._sizes[fresh] = fd, len(form)
         disk.fsync_dir(self._folder)
-        self._sizes[fresh] = len(form)
         self.forget(segment)
         remove(disk, self._folder, fresh.first, before=fresh)
 
@@ -127,17 +162,31 @@ class Sealed:
             self._made[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
         return self._made[segment]
 
+    def _border(self, segment: Segment) -> int:
+        """Return where the next segment begins."""
+        return [*self.segments, self._current][self.segments.index(segment) + 1].first
+
     def _read(self, segment: Segment, size: int) -> bytes:
-        fd = self._disk.open(f"{self._folder}/{segment.name}")
-        try:
+        with self._opened(segment) as fd:
             return self._disk.read(fd, size, 0)
-        finally:
-            self._disk.close(fd)
 
     def _size(self, segment: Segment) -> int:
-        fd = self._disk.open(f"{self._folder}/{segment.name}")
-        try:
+        with self._opened(segment) as fd:
             return self._disk.size(fd)
+
+    @contextmanager
+    def _opened(self, segment: Segment) -> Iterator[int]:
+        fd = self._fds.get(segment)
+        if fd is not None:
+            yield fd
+            return
+        fd = self._disk.open(f"{self._folder}/{segment.name}")
+        if len(self._fds) < self._most_open:
+            self._fds[segment] = fd
+            yield fd
+            return
+        try:
+            yield fd
         finally:
             self._disk.close(fd)
 

@@ -43,6 +43,25 @@ def remove(disk: Disk, folder: str, first: int, before: Segment | None = None) -
             disk.fsync_dir(folder)
 
 
+def copy(disk: Disk, folder: str, segment: Segment, fd: int, size: int) -> None:
+    """Have the first bytes of an open file be a segment of a folder: somebody has deleted the one that they were in."""
+    write_whole(disk, f"{folder}/{segment.name}", disk.read(fd, size, 0))
+
+
+def write_whole(disk: Disk, path: str, data: bytes) -> None:
+    """Write a file that has its name when its bytes are safe; the name is safe with the folder."""
+    fd = disk.open(path + FRESH, create=True)
+    try:
+        disk.truncate(fd, 0)
+        view = memoryview(data)
+        while view:
+            view = view[disk.write(fd, view) :]
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
+    disk.rename(path + FRESH, path)
+
+
 def generation(disk: Disk, folder: str, first: int) -> int:
     """Return the number for a new segment that begins at a position, larger than that of any which was there before."""
     found = (_named(name.removesuffix(FRESH)) for name in disk.listdir(folder))

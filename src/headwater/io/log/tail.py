@@ -10,7 +10,7 @@ from zlib import crc32
 from headwater.io.log.disk import Disk
 from headwater.io.log.entry import Entry, packed
 from headwater.io.log.recovery import SegmentContents, examine
-from headwater.io.log.segment import FRESH, Segment, generation, remove
+from headwater.io.log.segment import FRESH, Segment, copy, generation, remove
 
 
 class Tail:
@@ -20,8 +20,11 @@ class Tail:
     not safe written again. For bytes whose fsync failed can still be read, and are not written by the next fsync.
     """
 
-    def __init__(self, disk: Disk, folder: str, clock: Callable[[], int], *, durable: bool) -> None:
-        self._disk, self._folder, self._clock, self._durable = disk, folder, clock, durable
+    def __init__(
+        self, disk: Disk, folder: str, clock: Callable[[], int], seal: Callable[[Segment, int], None], *, durable: bool
+    ) -> None:
+        """`seal` takes a segment over that is not appended to any more, with its open file."""
+        self._disk, self._folder, self._clock, self._seal, self._durable = disk, folder, clock, seal, durable
         self.segment = Segment(0, 0, 0)
         self.end = 0  #: the position that the next entry gets
         self.synced = 0  #: all before this position is safe
@@ -103,10 +106,25 @@ class Tail:
             if self.fd >= 0 and self.size > self._safe_size:
                 disk.truncate(self.fd, self._safe_size)
             remove(disk, self._folder, first, before=segment)
+        if self.fd >= 0 and self.segment.first < first:
+            self._seal(self.segment, self.fd)
+            self.fd = -1
         self._use(fd, segment, len(form))
         self._safe_size = 0
         self.safe(self.end)
         self.in_doubt = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the segment is still there, and nobody has deleted it."""
+        return self._disk.is_at(self.fd, f"{self._folder}/{self.segment.name}")
+
+    def restore(self) -> None:
+        """Write the segment that somebody has deleted once more, as far as it was safe, and go on in a new one."""
+        self.in_doubt = True
+        if self._safe_size:
+            copy(self._disk, self._folder, self.segment, self.fd, self._safe_size)
+        self.begin()
 
     def close(self) -> None:
         """Close the file."""

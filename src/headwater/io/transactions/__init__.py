@@ -2,7 +2,8 @@
 
 `journal` is what a sink has written, as a small file. `line_file` cuts a text file back to where its last part ended,
 `table` lets the Parquet files of a part appear together, `sqlite` writes a part and its number in one transaction, `spool`
-keeps records for a sink that writes all of them at the end, `outbox` for one behind a network that may be cut (`uplink`).
+keeps records for a sink that writes all of them at the end, `outbox` for one behind a network that may be cut (`uplink`),
+with `held` files that nobody can delete; `ahead` tells which writer's turn it is.
 `direct` serves every other sink: a part that was cut short is written once more. Spark's micro-batches and
 checkpoints are parts alike.
 """
@@ -28,8 +29,9 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
 
         if is_remote(sink):  # a cut uplink must not make dead letters: what is safe in the log is written
             from headwater.io.forwarding import forward
+            from headwater.io.transactions.ahead import FORWARD
 
-            sink = forward(sink, ledger.folder / "forward")
+            sink = forward(sink, ledger.folder / FORWARD).when(ledger.is_turn_of_entry)
         return Direct(sink, schema, ledger)
     if begin is None:
         raise FlowError(
@@ -42,7 +44,12 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
 def ledger_of(checkpoint: Path, step: str, after: int | None = None) -> Ledger:
     """Return where the sink of a step makes its notes in a checkpoint's folder."""
     name = f"{run_name(checkpoint)}-{sha256(step.encode()).hexdigest()[:4]}"
-    return Ledger(checkpoint / "sinks" / quote(step, safe=" "), name, after)
+    return Ledger(notes_of(checkpoint, step), name, after)
+
+
+def notes_of(checkpoint: Path, writer: str) -> Path:
+    """Return the folder in which a writer of a sink makes its notes."""
+    return checkpoint / "sinks" / quote(writer, safe=" ")
 
 
 def run_name(checkpoint: Path, known: str | None = None) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.sifting import sifted
 from headwater.io.transactions.frames import batches_in
+from headwater.io.transactions.held import HeldFiles
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ _MOST_BYTES = 10**9  #: on disk; beyond, the flow is held
 _LINGER_S = 10.0  #: for which what is left is delivered when a run ends
 _FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
 _QUIET_S = 60.0  #: between two warnings
+_LOOK_S = 0.05  #: between two looks whether it is our turn
 _PREPARED, _DUE, _LAST = ".rows", ".due", "delivered"
 
 
@@ -54,7 +57,8 @@ class Outbox(Transaction):
         self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
         self._part: list[Batch] = []
         self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
-        self._taken = self._delivered = self._refused = self._attempts = 0
+        self._taken = self._delivered = self._refused = self._attempts = self._deleted = 0
+        self._held = HeldFiles()  # used by one thread at a time, with `_changed`
         self._changed = Condition()
         self._until_s: float | None = None  # once it is to end: when at the latest
         try:
@@ -63,6 +67,8 @@ class Outbox(Transaction):
             self._committed = int(last.read_text()) if last.exists() else -1
             self._due = self._files(_DUE)
             self._go_on()
+            for number in self._due:
+                self._held.hold(number, self._file(number, _DUE))
         except OSError as error:
             raise explained(error, ledger.folder, "keep records in") from error
         self._waiting_before = sum(_records(self._file(number, _DUE)) for number in self._due)
@@ -97,10 +103,13 @@ class Outbox(Transaction):
         for part, batches in list(self._cut.items()):
             if part <= number:
                 replace_whole(self._file(part, _PREPARED), b"".join(pack(each) for each in batches if each.length))
+                with self._changed:
+                    self._held.hold(part, self._file(part, _PREPARED))
                 del self._cut[part]
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one delivered, from now on."""
+        self._restore()
         if number not in self._files(_PREPARED):
             self.prepare(number)
         self._make_due(number)
@@ -119,6 +128,7 @@ class Outbox(Transaction):
             "waiting": max(0, self._waiting_before + self._taken - done),
             "refused": self._refused,
             "failed_attempts": self._attempts,
+            **({"deleted_parts": self._deleted} if self._deleted else {}),
         }
 
     def close(self) -> None:
@@ -127,6 +137,8 @@ class Outbox(Transaction):
             self._until_s = time.monotonic() + _LINGER_S
             self._changed.notify_all()
         self._thread.join(_LINGER_S + 10)
+        if not self._thread.is_alive():
+            self._held.close()
         if self._due:
             log.warning(
                 "%d parts wait in %s for the next run: %s did not take them",
@@ -166,7 +178,9 @@ class Outbox(Transaction):
         due = [part for part in self._files(_PREPARED) if part <= number]
         try:
             for part in due:
-                self._file(part, _PREPARED).replace(self._file(part, _DUE))
+                with self._changed:
+                    self._file(part, _PREPARED).replace(self._file(part, _DUE))
+                    self._held.hold(part, self._file(part, _DUE))
             if due:
                 sync(self._ledger.folder)
         except OSError as error:
@@ -175,6 +189,12 @@ class Outbox(Transaction):
             self._due += due
             self._committed = max(self._committed, number)
             self._changed.notify_all()
+
+    def _restore(self) -> None:
+        """Write again what somebody has deleted."""
+        with self._changed:
+            if gone := self._held.restore():
+                log.warning("%d parts for %s were deleted, and are written again: %s", len(gone), self._sink, gone[0])
 
     def _wait_for_room(self) -> None:
         warned = False
@@ -218,11 +238,21 @@ class Outbox(Transaction):
         with self._changed:
             self._changed.wait_for(lambda: self._until_s is not None, pause_s)
             self._changed.wait_for(lambda: self._due or self._until_s is not None)
-            is_over = self._until_s is not None and (failures > 0 or time.monotonic() > self._until_s)
-            return bool(self._due) and not is_over
+            while self._due and not self._is_over(failures) and not self._ledger.is_turn_of_part(self._due[0]):
+                self._changed.wait(_LOOK_S)
+            return bool(self._due) and not self._is_over(failures)
+
+    def _is_over(self, failures: int) -> bool:
+        return self._until_s is not None and (failures > 0 or time.monotonic() > self._until_s)
 
     def _deliver(self, number: int) -> None:
         path = self._file(number, _DUE)
+        self._restore()
+        if not path.exists():
+            log.error("part %d for %s was deleted before it was delivered: its records are gone", number, self._sink)
+            self._deleted += 1
+            self._forget(number)
+            return
         batches = list(batches_in(path, path.stat().st_size))
         refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
         for batch, why in refused:
@@ -230,8 +260,13 @@ class Outbox(Transaction):
             self._refused += len(why)
         self._delivered += sum(batch.length for batch in batches) - sum(len(why) for _, why in refused)
         replace_whole(self._ledger.folder / _LAST, str(number).encode())
-        path.unlink()
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """Be done with a part."""
         with self._changed:
+            self._held.let_go(number)
+            self._file(number, _DUE).unlink(missing_ok=True)
             self._due.remove(number)
             self._changed.notify_all()
 
@@ -240,9 +275,14 @@ def _records(path: Path) -> int:
     return sum(batch.length for batch in batches_in(path, path.stat().st_size))
 
 
-def undelivered(folder: Path) -> int:
-    """Return how many parts in an outbox's folder are not delivered yet."""
-    return sum(1 for ending in (_PREPARED, _DUE) for path in folder.glob(f"*{ending}") if path.stat().st_size)
+def undelivered(folder: Path, up_to: float = inf) -> int:
+    """Return how many parts in an outbox's folder, up to one, are not delivered yet."""
+    found = 0
+    for ending in (_PREPARED, _DUE):
+        for path in folder.glob(f"*{ending}"):
+            with suppress(FileNotFoundError):  # delivered meanwhile, by another process
+                found += int(path.stem) <= up_to and path.stat().st_size > 0
+    return found
 
 
 def deliver_after(folder: Path, number: int) -> None:
