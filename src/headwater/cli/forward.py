@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow import Flow
-from headwater.flow.endpoints import is_remote
+from headwater.flow.endpoints import is_remote, writes_in_parts
 from headwater.flow.steps import Kind, Write
 from headwater.io import forward
 
@@ -25,7 +25,7 @@ def forwarded(flow: Flow, given: str, *, checkpoint: bool) -> tuple[Flow, list[s
     for name, step in flow.steps.items():
         if not isinstance(step.kind, Write) or not is_remote(step.kind.sink):
             continue
-        if checkpoint and hasattr(step.kind.sink, "transaction"):
+        if checkpoint and writes_in_parts(step.kind.sink):
             others.append(name)
         else:
             kinds[name] = Write(forward(step.kind.sink, folder / quote(name, safe=" "), **settings))

@@ -76,7 +76,8 @@ def _at(flow: Flow, sink: Step, kind: Write) -> Guarantee:
     if delivery == "idempotent" and not stateful:
         twice = []  # the same record comes again and changes nothing; what was counted twice would be another
     if delivery == "neither":
-        twice.append(f"sink {sink.name!r} ({described(kind.sink)}): what comes again is there twice")
+        again_there = getattr(kind.sink, "again", None) or "what comes again is there twice"
+        twice.append(f"sink {sink.name!r} ({described(kind.sink)}): {again_there}")
     holds: Holds = "exactly once"
     if lost or twice:
         holds = "neither" if lost and twice else "at most once" if lost else "at least once"

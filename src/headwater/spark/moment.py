@@ -10,7 +10,7 @@ import msgspec
 
 from headwater.data.batch import END, NO_WATERMARK
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Source, resume_of
+from headwater.flow.endpoints import Source, resume_of, writes_in_parts
 from headwater.flow.flow import Flow
 from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
 from headwater.flow.steps import EventTime, Read, Step, Write
@@ -106,7 +106,7 @@ def settle_sinks(flow: Flow, folder: Path, part: int) -> None:
     for step in flow.steps.values():
         if isinstance(step.kind, Write) and writes(step.kind.sink) is not None:
             notes = ledger_of(folder, step.name).folder
-            if hasattr(step.kind.sink, "transaction"):
+            if writes_in_parts(step.kind.sink):
                 deliver_after(notes, part)
             else:
                 Journal(notes / "written").commit(part)

@@ -102,7 +102,7 @@ def cases(servers: Servers) -> list[Killed]:
         sinks.append(targets.Http(servers.http))
     if servers.mqtt is not None:
         sources += [origins.Mqtt(servers.mqtt, qos) for qos in (1, 2)]
-        sinks.append(targets.Mqtt(servers.mqtt))
+        sinks += [targets.Mqtt(servers.mqtt), targets.MqttWithIds(servers.mqtt)]
     if servers.postgres is not None:
         sources.append(origins.Postgres(servers.postgres))
         sinks.append(targets.Postgres(servers.postgres))

@@ -83,7 +83,8 @@ class Target(ABC):
     """Where the records of a case go."""
 
     name: str
-    once: bool = True  #: whether each record is there once
+    once: bool = True  #: whether each record is there once, or once by its id
+    ids: bool = False  #: whether a record may come again, and has an id, the last of its values, by which that is told
     points: tuple[str, ...] = ()
     pace: float = 1.0
     modules: tuple[str, ...] = ()
@@ -140,7 +141,11 @@ class Case:
         """Hold what is there in the end against an undisturbed run, and remove what servers keep of it."""
         rows: list[Row] = [tuple(row) for row in asked(lambda: self.target.rows(folder))]
         asked(lambda: self.origin.remove(folder))
-        found, held, whole = Found(), Counter(rows), Counter(undisturbed())
+        found, count = Found(), len(rows)
+        if self.target.ids:
+            rows = list({row[-1]: row[:-1] for row in rows}.values())
+            found.again = count - len(rows)
+        held, whole = Counter(rows), Counter(undisturbed())
         if self.origin.once and self.target.once:
             found.hold(self.target.name, held, whole)
         else:

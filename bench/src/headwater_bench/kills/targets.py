@@ -110,17 +110,21 @@ class Http(Target):
 
 
 class Mqtt(Target):
-    """A topic: a message may come again, and its receiver tells by the record's number."""
+    """A topic: a message may come again, and without ids its receiver can tell by the record's number alone."""
 
     name, once, points = "MQTT", False, ("forward",)
-    modules = ("io.mqtt.writer", "io.forwarding", "io.transactions.direct")
+    modules: tuple[str, ...] = ("io.mqtt.writer", "io.forwarding", "io.transactions.direct")
 
     def __init__(self, port: int) -> None:
         self._port = port
 
     def sink(self, folder: Path) -> Sink:
         """Describe the sink of one round."""
-        return io.Mqtt(f"mqtt://127.0.0.1:{self._port}", name_of(folder), qos=1, retry="50 ms")
+        return io.Mqtt(self._url, name_of(folder), qos=1, retry="50 ms")
+
+    @property
+    def _url(self) -> str:
+        return f"mqtt://127.0.0.1:{self._port}"
 
     def prepare(self, folder: Path) -> None:
         """Have the broker keep all for a receiver."""
@@ -130,6 +134,22 @@ class Mqtt(Target):
         """Return what the broker has kept for the receiver."""
         heard = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1)
         return [_row(json.loads(line)) for line in heard]
+
+
+class MqttWithIds(Mqtt):
+    """A topic whose messages have ids: one may come again, and its receiver tells by its id."""
+
+    name, once, ids, points = "MQTT with ids", True, True, ("outbox",)
+    modules = ("io.mqtt.uplink", "io.transactions.outbox")
+
+    def sink(self, folder: Path) -> Sink:
+        """Describe the sink of one round."""
+        return io.Mqtt(self._url, name_of(folder), qos=1, version="5", ids="property", retry="50 ms")
+
+    def rows(self, folder: Path) -> list[Row]:
+        """Return what the broker has kept for the receiver, each with its id."""
+        heard = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1, properties=True)
+        return [(*_row(json.loads(payload)), told) for _, told, payload in (line.split(" ", 2) for line in heard)]
 
 
 def _row(record: dict[str, Any]) -> Row:

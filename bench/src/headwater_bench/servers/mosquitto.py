@@ -51,16 +51,20 @@ def subscribe(port: int, name: str, topic: str, *, qos: int) -> None:
     subprocess.run([*_subscriber(port, name, topic, qos), "-c", "-E"], check=True, timeout=_PATIENCE_S)
 
 
-def hear(port: int, name: str, topic: str, *, qos: int) -> list[str]:
-    """Return what the broker has kept for a client; it keeps nothing more for it."""
+def hear(port: int, name: str, topic: str, *, qos: int, properties: bool = False) -> list[str]:
+    """Return what the broker has kept for a client; it keeps nothing more for it.
+
+    With `properties` each line begins with the message's topic, and what MQTT 5 lets users say of it.
+    """
     end = f"the end of what is there for {name}"
-    publish(port, topic, [end], qos=qos)
-    command = ["stdbuf", "-oL", *_subscriber(port, name, topic, qos), "-c", "-W", str(_PATIENCE_S)]
+    publish(port, topic.removesuffix("/#"), [end], qos=qos)
+    form = ["-V", "5", "-x", "3600", "-F", "%t %P %p"] if properties else []
+    command = ["stdbuf", "-oL", *_subscriber(port, name, topic, qos), "-c", *form, "-W", str(_PATIENCE_S)]
     heard: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.rstrip("\n") == end:
+            if line.rstrip("\n").endswith(end):
                 break
             heard.append(line.rstrip("\n"))
         process.terminate()

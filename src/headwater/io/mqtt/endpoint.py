@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from secrets import token_hex
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from urllib.parse import unquote
 
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Delivery, Reject, Resume
+from headwater.flow.endpoints import Delivery, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.mqtt.address import Address, options, parsed, place
+from headwater.io.mqtt.ids import NAME, Where
 from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, Hello, Will
 from headwater.io.payload import payload_schema
 
@@ -53,6 +55,11 @@ class Mqtt:
     start, more than 65,535 bytes. With `retain` the broker keeps the last message of each topic for those who
     subscribe later. While the broker is away at most `buffer` records wait; then writing waits for `patience`
     and fails.
+
+    With `ids` each message has an id, the same whenever it is sent, so that receivers can tell one that comes
+    again: as MQTT 5's user property `headwater-id` ("property"), as a member of that name of the JSON object
+    ("payload"), or as one level more of the topic ("topic"). Under a checkpoint messages then leave when it is
+    complete.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Mqtt:
         topic_column: str | None = None,
         created: str | None = None,
         retain: bool = False,
+        ids: Where | None = None,
         username: str | None = None,
         password: str | None = None,
         ca: str | None = None,
@@ -96,6 +104,7 @@ class Mqtt:
         self.version = _checked_version(given.get("version", "3.1.1") if version is None else version)
         self.will, self.session_s = will, _seconds(session)
         self.payload, self.topic_column, self.created, self.retain = payload, topic_column, created, retain
+        self.ids = ids
         self.buffer, self.largest, self.linger_s = buffer, largest, _seconds(linger)
         self.patience_s, self.retry_s = _seconds(patience), _seconds(retry)
         self._given = Schema.of(schema) if schema is not None else None
@@ -134,6 +143,24 @@ class Mqtt:
 
     delivery: Delivery = "neither"
     remote = True
+
+    @property
+    def transaction(self) -> Callable[[Schema, Ledger], Transaction] | None:
+        """How it is written in parts: with ids, which only what is in a checkpoint has for good; else messages leave as they
+        come.
+        """
+        return None if self.ids is None else self._in_parts
+
+    def _in_parts(self, schema: Schema, ledger: Ledger) -> Transaction:
+        from headwater.io.mqtt.uplink import MqttUplink
+        from headwater.io.transactions.outbox import Outbox
+
+        return Outbox(self, MqttUplink(self, schema), ledger)
+
+    @property
+    def again(self) -> str | None:
+        """What receivers have of a message that comes again."""
+        return None if self.ids is None else f"what comes again has the same {NAME}, by which receivers can tell"
 
     @property
     def resume(self) -> Resume:
@@ -197,6 +224,14 @@ class Mqtt:
             raise FlowError(f"which topic of {self.address}? Give topic='…' or put it into the URL")
         if self.payload not in ("json", "text"):
             raise FlowError(f"payload is 'json' or 'text'; got {self.payload!r}")
+        if self.ids not in (None, *get_args(Where)):
+            raise FlowError(f"ids is one of {listed(get_args(Where))}; got {self.ids!r}")
+        if self.ids == "property" and self.version != 5:
+            raise FlowError("ids='property' takes MQTT 5 (version='5'); MQTT 3.1.1 has ids='payload' and ids='topic'")
+        if self.ids == "payload" and self.payload != "json":
+            raise FlowError(
+                f"ids='payload' is a member of a JSON object, and payload is {self.payload!r}; use ids='topic'"
+            )
         if not isinstance(self.buffer, int) or self.buffer < 1:
             raise FlowError(f"buffer is the number of messages that may wait, 1 or more; got {self.buffer}")
         if not isinstance(self.largest, int) or not 0 < self.largest <= LARGEST:

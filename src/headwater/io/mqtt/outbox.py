@@ -52,7 +52,8 @@ class Outbox:
 
     def __init__(self, qos: int, retain: bool, version: int, window: int) -> None:
         self._first = 0x30 | qos << 1 | retain
-        self._qos, self._version = qos, version
+        self._qos = qos
+        self._no_properties = Text.of_bytes([b"\x00" if version == 5 else b""])
         self._most = window
         self._window = window
         self.added = self.sent = self.done = 0
@@ -72,10 +73,18 @@ class Outbox:
         runs = [*self._flying, *self._unsent]
         return max((int(np.max(np.diff(run.ends, prepend=run.start))) for run in runs), default=0)
 
-    def add(self, payloads: Text, topics: Text) -> None:
-        """Make packets of messages; one topic may serve all."""
+    def add(self, payloads: Text, topics: Text, properties: Text | None = None) -> None:
+        """Make packets of messages; one topic may serve all. Properties are as they stand in MQTT 5's packets."""
+        told = self._no_properties if properties is None else properties
         data, ends = publishes(
-            payloads.data, payloads.offsets, topics.data, topics.offsets, self._first, self.added, self._version
+            payloads.data,
+            payloads.offsets,
+            topics.data,
+            topics.offsets,
+            told.data,
+            told.offsets,
+            self._first,
+            self.added,
         )
         self._unsent.append(Run(data, 0, ends, self.added))
         if len(self._unsent) == 1:

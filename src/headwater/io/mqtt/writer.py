@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from secrets import token_hex
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from headwater.io.json.texts import JsonTexts
 from headwater.io.mqtt.client import Received
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
+from headwater.io.mqtt.ids import as_properties, ids_of, in_payloads, in_topics
 from headwater.io.mqtt.outbox import Outbox
-from headwater.io.mqtt.packets import LARGEST, PUBACK, PUBCOMP, PUBREC, Welcome
+from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, PUBACK, PUBCOMP, PUBREC, Welcome
 from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.topic import Topic
 from headwater.io.sifting import sifted
@@ -24,6 +26,7 @@ from headwater.io.sifting import sifted
 log = logging.getLogger(__name__)
 
 _LARGEST = LARGEST - 5  # bytes of topic and payload: what a packet's length can say, less what goes with them
+_ID = 200  # bytes that an id takes at most, wherever it is
 _WINDOW = 10_000  # messages on their way at a time, where the broker wants no less
 _CAREFUL_WINDOW = 20  # of QoS 2 in MQTT 3.1.1, where a broker cannot say how many it takes: mosquitto's own default
 _ANSWERS = (PUBACK, PUBREC, PUBCOMP)
@@ -45,6 +48,7 @@ class MqttWriter:
         window = _CAREFUL_WINDOW if sink.qos == 2 and sink.version < 5 else _WINDOW
         self._outbox = Outbox(sink.qos, sink.retain, sink.version, window)
         self.states = np.zeros(1 << 16, np.uint8)  # of numbers that the broker gives: it has nothing to send
+        self._name, self._count = token_hex(6), 0  # by which records are known that nobody else has a key for
         self._denied = 0  # records that the broker would not have
         self._why_denied = ""
         hello = sink.hello("write")
@@ -58,8 +62,17 @@ class MqttWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Take the records that can be messages; waits for room in the buffer, and fails when there is none in time."""
+        self._count += batch.length
+        return self.write_keyed(batch, self._name, self._count - batch.length)
+
+    def write_keyed(self, batch: Batch, key: str, first: int = 0) -> Refused:
+        """Take records that are known by a key and their number from `first` on: with ids, that is the id of each."""
         self._check()
         payloads, topics, refused = self._messages(batch)
+        properties: Text | None = None
+        if self._sink.ids is not None:
+            ids = ids_of(key, (first + row for row in range(batch.length) if row not in refused))
+            payloads, topics, properties = self._with_ids(payloads, topics, ids)
         with self._connection.changed:
             if not self._connection.changed.wait_for(lambda: self._has_room(len(payloads)), self._sink.patience_s):
                 self._check()
@@ -68,7 +81,7 @@ class MqttWriter:
                     "is it running? A larger buffer bridges a longer cut"
                 )
             if len(payloads):
-                self._outbox.add(payloads, topics)
+                self._outbox.add(payloads, topics, properties)
                 self._connection.flush()
         return refused
 
@@ -168,16 +181,26 @@ class MqttWriter:
         refused |= unfit
         shared = len(topics) == 1 != batch.length
         sizes = payloads.lengths() + (topics.lengths()[0] if shared else topics.lengths()[rows])
-        largest = min(_LARGEST, self._connection.largest - 5)
+        largest = min(_LARGEST, self._connection.largest - 5) - (0 if self._sink.ids is None else _ID)
         for place in np.flatnonzero(sizes > largest).tolist():
             size = int(payloads.lengths()[place])
             refused.setdefault(int(rows[place]), f"a message of {size:,} bytes; MQTT carries {largest:,} at most")
+        if self._sink.ids == "topic":
+            for row in np.flatnonzero(topics.lengths() > LONGEST_TEXT - _ID).tolist():
+                refused |= dict.fromkeys(rows.tolist() if shared else [row], "its topic has no room for an id")
         if refused:
             kept = np.array([place for place, row in enumerate(rows.tolist()) if row not in refused], np.int64)
             payloads, rows = payloads.take(kept), rows[kept]
         if not shared and len(rows) < len(topics):
             topics = topics.take(rows)
         return payloads, topics, refused
+
+    def _with_ids(self, payloads: Text, topics: Text, ids: list[bytes]) -> tuple[Text, Text, Text | None]:
+        if self._sink.ids == "property":
+            return payloads, topics, as_properties(ids)
+        if self._sink.ids == "payload":
+            return in_payloads(payloads, ids), topics, None
+        return payloads, in_topics(topics, ids), None
 
     def _payloads(self, batch: Batch) -> Text:
         if self._text is None:
