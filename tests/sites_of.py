@@ -8,14 +8,24 @@ import sys
 import time
 from pathlib import Path
 
+from headwater.deploy.coordinator.state import StateFolder
+from ports import free_port
+
 WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
 
 
 class Commands:
-    """Starts commands in a folder; `close` ends what still runs, with all that it has started."""
+    """Starts commands in a folder; `close` ends what still runs, with all that it has started.
+
+    The coordinator's address is settled before any of them: one that comes to be the first would take the usual port, at
+    which that of another test may listen.
+    """
 
     def __init__(self, folder):
         self.folder, self.started = folder, []
+        state = StateFolder(folder / ".headwater" / "deploy")
+        state.identity()
+        state.settled_address("127.0.0.1", free_port())
 
     def start(self, *words):
         log: Path = self.folder / f"{len(self.started)}-{words[0]}.log"

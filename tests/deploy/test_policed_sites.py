@@ -12,7 +12,6 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from ports import free_port
 from sites_of import Commands, wait_for
 from supervisors import end_supervisor
 
@@ -150,6 +149,16 @@ def site(commands, name, *words):
     return commands.start("site", *where, *words)
 
 
+def drained(commands, name):
+    """Return what `headwater drain` shows; None where a site was taken for gone, as it may be on a busy machine."""
+    try:
+        return commands.json("drain", name, "--within", "180s")
+    except AssertionError as failed:
+        if "are not here" not in str(failed):
+            raise
+        return None
+
+
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud")
@@ -180,7 +189,7 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     first.wait()
     second = commands.start("deploy")
     wait_for(lambda: at("shed")(commands), commands, "a flow that still runs")
-    shown = commands.json("drain", "shed", "--within", "180s")
+    shown = wait_for(lambda: drained(commands, "shed"), commands, "a site that is drained")
     assert next(each["steps"] for each in shown["sites"] if each["name"] == "cloud") == MOVABLE
     policy = described(commands)["flow"]["policy"]
     assert [each["why"] for each in policy["decisions"]] == [told["why"], "site 'shed' is drained"]
@@ -200,18 +209,17 @@ def test_a_promise_is_admitted_by_the_ledgers_of_sites_or_refused_with_the_numbe
     farm(tmp_path)
     (tmp_path / "farm.toml").write_text(NET.replace("cpu_ips = 1e7", "cpu_ips = 1e9"))
     (tmp_path / "lent.csv").write_text("0,0.02\n")
-    StateFolder(tmp_path / ".headwater" / "deploy").identity()
     words = ("tanks.py:promised", "farm.toml", "--policy", "min-cost", "--profile", "profile.json", "--pin")
     words += ("archive=barn", "--whole", "--best-effort")
-    StateFolder(tmp_path / ".headwater" / "deploy").settled_address("127.0.0.1", free_port())
     for name in ("barn", "cloud"):
         site(commands, name, "--cores", "lent.csv" if name == "cloud" else "0.15")  # what sources and sinks take
-    said = " ".join(commands.run("deploy", *words, "--within", "20s", code=2).split())
+    first = commands.start("deploy", *words, "--within", "180s")
+    wait_for(lambda: "no site admits" in first.log.read_text(), commands, "a word about sites that are full")
+    said = " ".join(first.log.read_text().split())
     assert "no site admits flow 'tanks'" in said
     assert "It is promised 500/s, which takes" in said
     assert "'cloud' has 0.02 cores to promise" in said
-    (tmp_path / "lent.csv").write_text("0,4\n")
-    first = commands.start("deploy", *words, "--within", "180s")
+    (tmp_path / "lent.csv").write_text("0,4\n")  # and now there is room
 
     def promised():
         found = at("cloud")(commands)

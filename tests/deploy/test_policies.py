@@ -195,8 +195,8 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     decider, sites = Decider(tanks(), policed(contract=CONTRACT, whole=True, **FAR)), at("edge1")
     seen = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
     decision = None
-    for second in range(40):
-        kept = min(second, 10)
+    for second in range(120):
+        kept = min(second, 70)
         decision = decider.decide(float(second), seen, sites, {"edge1": (kept, second - kept)})
         if decision is not None:
             break

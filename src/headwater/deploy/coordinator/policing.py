@@ -65,7 +65,9 @@ class Policing:
         if last.came is not None:
             return False
         worth = decider.worth(self.views(decider.planner, deployed), deployed.sites)
-        last.came = {"at_s": time.time(), "gap_s": gap_s, "undone": undone, "measures": worth}
+        now_s = time.time()
+        last.came = {"at_s": now_s, "gap_s": gap_s, "undone": undone, "measures": worth}
+        deployed.policed.rest_from(now_s)
         self._write(last)
         log.info("policy %s: %s", deployed.policed.name, told_came(last))
         return True

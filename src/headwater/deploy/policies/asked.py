@@ -57,12 +57,16 @@ class Policed(msgspec.Struct, kw_only=True):
     drained: list[str] = []
     barred: dict[str, Bar] = {}
     decisions: list[Decision] = []
-    moved_s: list[float] = []  #: when moves were begun, of late
+    moved_s: list[float] = []  #: when moves were over, of late; of the last one, until then, when it was begun
 
     def note(self, decision: Decision) -> None:
         """Take note of a decision that is carried out."""
         self.decisions = [*self.decisions[1 - _KEPT :], decision]
         self.moved_s = [*self.moved_s[1 - _KEPT :], decision.at_s]
+
+    def rest_from(self, now_s: float) -> None:
+        """Take note that the last move is over: from now on what it has held up is made up for."""
+        self.moved_s = [*self.moved_s[:-1], now_s]
 
     def bar(self, site: str, now_s: float) -> None:
         """Leave a site alone for a while, twice as long as the last time."""

@@ -40,6 +40,7 @@ class Decider:
         self._since: tuple[Any, float] | None = None  #: what is about to be done, and since when
         self._looked: tuple[Any, Look] | None = None
         self._counted: dict[str, deque[tuple[float, Windows]]] = {}
+        self._began_s: dict[str, float] = {}  #: when the process that keeps a site's promise was first seen
 
     def decide(
         self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
@@ -105,16 +106,18 @@ class Decider:
         return seen
 
     def _breaks(self, now_s: float, site: str, counted: Windows) -> bool:
-        """Say whether most windows of late were broken; not those of a time in which a move was made up for."""
+        """Say whether most windows of late were broken; not those in which a start or a move is made up for."""
         told = self._counted.setdefault(site, deque())
         if told and sum(counted) < sum(told[-1][1]):
             told.clear()  # another process counts anew
+        if not told:
+            self._began_s[site] = now_s
         told.append((now_s, counted))
         while told and told[0][0] < now_s - _SPAN_S:
             told.popleft()
         kept, broken = (last - first for first, last in zip(told[0][1], counted, strict=True))
-        moved_s = self.policed.moved_s[-1] if self.policed.moved_s else float("-inf")
-        if kept + broken < _FEWEST or 2 * broken < kept + broken or told[0][0] < moved_s + self.policed.rest_s:
+        quiet_s = max([self._began_s[site], *self.policed.moved_s[-1:]]) + self.policed.rest_s
+        if kept + broken < _FEWEST or 2 * broken < kept + broken or told[0][0] < quiet_s:
             return False
         told.clear()
         return True
