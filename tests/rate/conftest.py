@@ -14,8 +14,10 @@ from promising import Lane
 
 @pytest.fixture
 def home(tmp_path):
-    """A runtime folder; its supervisor, whoever started it, is gone after the test."""
+    """A runtime folder; its supervisor and its warm parents, whoever started them, are gone after the test."""
     yield tmp_path / "run"
+    for each in (tmp_path / "run").glob("lanes-*.sock"):
+        each.unlink()  # which its warm parent goes home by
     end_supervisor(tmp_path / "run")
 
 

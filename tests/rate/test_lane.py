@@ -127,7 +127,8 @@ def test_a_user_who_may_reserve_nothing_gets_the_grade_shared_and_is_told_what_w
     assert done.stdout.startswith("shared systemd-run --user --scope -p Delegate=cpu")
 
 
-def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home):
+def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home, monkeypatch):
+    monkeypatch.setattr("headwater.rate.admission.most_lanes", lambda flow: 1)
     client = Client(home)
     made = flow(1000, 10)
     with pytest.raises(RateError, match=r"wants 1\.60 cores, and one lane may have 0\.80.*would fit: 500/s"):
@@ -209,7 +210,7 @@ def test_status_without_a_supervisor_says_so(home):
         (("--within", "50ms"), "need a rate: --promise RATE"),
         (("--promise", "500"), "did you mean '500/s'"),
         (("--promise", "5/s", "--lanes", "2"), "--lanes means nothing with a promise"),
-        (("--promise", "5/s", "--on", "threads"), "means nothing with --on threads"),
+        (("--promise", "5/s", "--on", "threads"), "means nothing with --on threads: rates are promised on the engine"),
     ],
 )
 def test_what_a_promise_cannot_go_with_is_told(home, tmp_path, arguments, said):

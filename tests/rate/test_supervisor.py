@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from promised import demand
 from promising import until
 
 from headwater import Contract
@@ -18,7 +19,7 @@ from headwater.errors import RateError
 from headwater.rate import home as home_of
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade
-from headwater.rate.messages import Ask, End, Granted, Noted, Refused, Settle, Status, Tell
+from headwater.rate.messages import Ask, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
 
@@ -246,3 +247,63 @@ def test_a_killed_supervisor_is_started_again_and_finds_its_lanes(home, lane):
     until(lambda: [each for each in board(home).lanes if each.kept])  # and it is told how they fare
     assert running.report()["windows"] > 0
     assert board(home).lanes == []
+
+
+@pytest.fixture
+def sleeping():
+    """Starts processes that do nothing, and ends them."""
+    started = []
+
+    def make():
+        started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def gone(child):
+    child.kill()
+    child.communicate()
+
+
+FOUND = Found(demand(0.5).demand, 0.5, 0.4)
+
+
+def test_the_cores_of_a_lane_that_died_are_held_for_the_next_one_of_its_keeper(supervisor, tmp_path, sleeping):
+    lane, keeper, next_one = sleeping(), sleeping(), sleeping()
+    held = supervisor.answer(Ask("etl", CONTRACT, 0.5, keeper=keeper.pid, found=FOUND), lane.pid)
+    supervisor.answer(Tell(held.id, 0.4, 3, 1, False, {"why": 1}), lane.pid)
+    assert supervisor.answer(Resume(keeper.pid), next_one.pid) == Noted(known=False)  # while it lives
+    gone(lane)
+    assert [(each.down, each.cores) for each in supervisor.board().lanes] == [(True, 0.5)]
+    again = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)  # finds it in the book
+    assert [each.down for each in again.board().lanes] == [True]
+    resumed = supervisor.answer(Resume(keeper.pid), next_one.pid)
+    assert (resumed.granted.id, resumed.granted.cores, resumed.found) == (held.id, 0.5, FOUND)
+    assert (resumed.last.kept, resumed.last.causes) == (3, {"why": 1})
+    assert [(each.pid, each.restarts, each.down) for each in supervisor.board().lanes] == [(next_one.pid, 1, False)]
+    gone(next_one)
+    gone(keeper)
+    assert supervisor.answer(Status(), os.getpid()).lanes == []
+
+
+def test_nobody_takes_over_what_another_keeper_keeps(supervisor, sleeping):
+    lane, keeper, other = sleeping(), sleeping(), sleeping()
+    supervisor.answer(Ask("etl", CONTRACT, 0.5, keeper=keeper.pid, found=FOUND), lane.pid)
+    gone(lane)
+    assert supervisor.answer(Resume(other.pid), other.pid) == Noted(known=False)
+    assert supervisor.answer(Resume(keeper.pid), other.pid, 65534) == Noted(known=False)
+
+
+def test_cores_are_not_held_for_a_keeper_of_another_user(tmp_path, sleeping):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be asked by somebody else")
+    group = grp.getgrgid(pwd.getpwuid(65534).pw_gid).gr_name
+    opened = Supervisor(tmp_path, Grade("session", "for a test"), cores=2, group=group)
+    lane = sleeping()
+    opened.answer(Ask("theirs", CONTRACT, 0.5, keeper=1, found=FOUND), lane.pid, 65534)
+    gone(lane)
+    assert opened.answer(Status(), os.getpid()).lanes == []

@@ -1,12 +1,15 @@
 """A window is kept or broken by its own records, and a broken one says why."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Contract
-from headwater.rate.windows import ABOVE, BLOCKED, DEARER, WITHOUT_PROCESSOR, Reading, Windows
+from headwater.rate.counts import CAME, KEPT_S, LATE, Counts
+from headwater.rate.windows import ABOVE, BLOCKED, DEARER, DIED, WITHOUT_PROCESSOR, Reading, Windows
 
 S = 1_000_000_000
 FINE = Reading(used=0.2, waited=0.0, held=0.0, backlog=0.0)
@@ -86,3 +89,59 @@ def test_late_records_are_counted_once_each_whatever_the_batches(records):
         seen.read(second, FINE)
     late = sum(round((c + t) * S) - round(c * S) > 0.05 * S for c, t in records)
     assert sum(window.late for window in seen.judged()) == late
+
+
+def test_windows_of_long_ago_are_counted_and_no_longer_kept():
+    seen = windows()
+    seen.left(stamps(0.5), 3 * S)
+    for second in range(200):
+        seen.read(second, FINE)
+    assert len(seen.judged()) == 60
+    verdict = seen.verdict()
+    assert (verdict.windows, verdict.kept) == (200, 199)
+    assert [each.second for each in verdict.broken] == [0]
+
+
+def test_a_lane_in_another_ones_place_goes_on_counting_and_says_what_its_death_has_broken():
+    seen = windows()
+    seen.resume(7, {ABOVE: 2}, silent_s=3.2)
+    seen.begin(10 * S)
+    seen.left(stamps(9.5), round(10.3 * S))  # what came while nobody was there
+    seen.left(stamps(10.1), round(10.4 * S))  # and what had to wait for that
+    for second in range(3):
+        seen.read(second, FINE)
+    verdict = seen.verdict()
+    assert verdict.causes == {ABOVE: 2, DIED: 4}
+    assert (verdict.kept, verdict.windows) == (9, 15)
+    assert [each.second for each in verdict.broken] == [-3, -2, -1, 0]
+
+
+def test_windows_in_which_a_lane_was_down_are_broken_by_that_whatever_was_seen():
+    seen = windows()
+    seen.died(round(1.5 * S))
+    assert seen.second(2 * S) == 2
+    for second in range(5):
+        seen.read(second, FINE)
+        if second == 2:
+            seen.back(round(3.2 * S))
+    assert [(each.second, each.cause) for each in seen.judged() if each.cause] == [(1, DIED), (2, DIED), (3, DIED)]
+
+
+def test_lanes_count_together_in_memory_that_they_share():
+    counts = Counts(lanes=2)
+    pid = os.fork()
+    if not pid:
+        counts.be(1)
+        counts.add(LATE, 3, 5)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    counts.add(LATE, 3, 2)
+    assert counts.total(LATE, 3) == 7
+    assert counts.total(CAME, 3) == 0
+
+
+def test_what_is_too_old_is_not_counted_as_something_else():
+    counts = Counts()
+    counts.add(LATE, KEPT_S + 4, 1)
+    counts.add(LATE, 4, 8)
+    assert (counts.total(LATE, 4), counts.total(LATE, KEPT_S + 4)) == (0, 1)

@@ -13,6 +13,7 @@ import typer
 
 from headwater import __version__
 from headwater.cli import plugins
+from headwater.cli.keeping import main_begins
 from headwater.cli.lazy import LOOK, Commands, Listed, lacking
 from headwater.errors import HeadwaterError, is_described_wrongly
 
@@ -97,6 +98,7 @@ def _list(name: str, about: str, load: Callable[[], Any]) -> None:
 
 def main() -> None:
     """Run the command line; errors that Headwater raises on purpose become one line and an exit code."""
+    main_begins(sys.argv[1:])
     add_commands()
     try:
         app()

@@ -36,6 +36,13 @@ def contract_of(
     raise FlowError(f"flow {flow.name!r} {said}; --within, --above and --burst need a rate: --promise RATE")
 
 
+def keeps(on: str, contract: Contract) -> bool:
+    """Say whether a runner can be promised a contract: Spark works in micro-batches, and is promised seconds."""
+    from headwater.rate.application import SHORTEST_S
+
+    return on == "engine" or (on == "spark" and (contract.latency_s is None or contract.latency_s >= SHORTEST_S))
+
+
 def promised_run(
     flow: Flow,
     contract: Contract,
@@ -83,3 +90,33 @@ def give_way() -> None:
     if found is not None and found.lanes:
         run_idle()
         err.print("promises are kept on this machine: this flow, which has none, runs at idle priority")
+
+
+def promised_on_spark(
+    flow: Flow, contract: Contract, *, profile: Path | None, best_effort: bool, master: str | None, **options: Any
+) -> Any:
+    """Have a flow's contract admitted for an application of Spark's of its own, and return the run in progress."""
+    from headwater import spark
+    from headwater.flow.ranges import Sizes
+    from headwater.rate.application import Application
+
+    if master is not None:
+        raise RunError(
+            "--master means nothing with a promise: cores are reserved on this machine, for a Spark of its own"
+        )
+    measured = None if profile is None else Profile.load(profile)
+    with progress(f"asking for {contract}"):
+        asked = Application(flow, contract, profile=measured, best_effort=best_effort)
+    held = asked.admitted
+    err.print(f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark, grade {held.grade}")
+    with progress("starting Spark"):
+        return asked.started(
+            lambda: spark.start(
+                flow,
+                master=f"local[{asked.cores}]",
+                every=f"{round(asked.batch_s * 1e3)} milliseconds",
+                sizes=Sizes(asked.cores, batch_records=asked.batch_records),
+                on_written=asked.left,
+                **options,
+            )
+        )

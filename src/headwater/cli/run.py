@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 
 from headwater.cli.forward import forwarded
+from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
-from headwater.cli.promise import contract_of, give_way, promised_run
+from headwater.cli.promise import contract_of, give_way, keeps, promised_on_spark, promised_run
 from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
@@ -187,15 +188,16 @@ def run(
             err.print(f"--forward means nothing to {listed(beside)}: with a checkpoint its records wait beside that")
     to = err if carries_records(chosen, as_json=as_json) else console
     contract = contract_of(chosen, promise, within, above, burst)
-    if on != "engine" and contract is not None:
-        if promise is not None:
-            raise RunError(f"--promise is the engine's and means nothing with --on {on}")
-        err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
-        contract = None
+    if contract is not None and not keeps(on, contract):
+        if promise is not None and on != _SPARK:
+            raise RunError(f"--promise means nothing with --on {on}: rates are promised on the engine and on Spark")
+        if promise is None:
+            err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
+            contract = None
     running: Any = None
+    if contract is not None and on == "engine":
+        leave_to_lane()
     if on == _SPARK:
-        from headwater import spark
-
         of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": checkpoint}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
@@ -206,8 +208,14 @@ def run(
             err.print(
                 f"history is read: {history.last.records_in:,} records in {history.seconds:.1f} s; the stream goes on"
             )
-        with progress("starting Spark"):
-            running = spark.start(chosen, **of_spark, seconds=seconds)
+        if contract is not None:
+            of_spark |= {"profile": profile, "best_effort": best_effort, "seconds": seconds}
+            running = promised_on_spark(chosen, contract, **of_spark)
+        else:
+            from headwater import spark
+
+            with progress("starting Spark"):
+                running = spark.start(chosen, **of_spark, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
             running = promised_run(

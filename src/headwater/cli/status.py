@@ -15,7 +15,7 @@ from headwater.cli.screen import console, print_json
 from headwater.cli.sites import STATE, print_sites
 from headwater.errors import RunError, one_line
 from headwater.rate import board
-from headwater.rate.messages import Board
+from headwater.rate.messages import Board, Lane
 from headwater.serve.asking import ask
 from headwater.serve.home import note_in, servers
 
@@ -121,7 +121,7 @@ def _print(found: Board) -> None:
         console.print(f"a better grade: {found.better}", highlight=False, markup=False)
     table = Table(header_style="bold")
     table.add_column("flow")
-    for name in ("process", "promised", "reserved", "used", "kept", "broken", ""):
+    for name in ("process", "promised", "reserved", "used", "kept", "broken", "restarts", ""):
         table.add_column(name, justify="right")
     for lane in found.lanes:
         table.add_row(
@@ -132,6 +132,17 @@ def _print(found: Board) -> None:
             f"{lane.used:.2f}",
             f"{lane.kept:,}",
             f"{lane.broken:,}",
-            "above its promise" if lane.above else "",
+            str(lane.restarts),
+            _remark(lane),
         )
     console.print(table)
+
+
+def _remark(lane: Lane) -> str:
+    """Say what else there is to know of a lane."""
+    if lane.down:
+        return "died, starts again"
+    said = [f"{lane.lanes} lanes"] if lane.lanes > 1 else []
+    said += ["above its promise"] if lane.above else []
+    said += [f"{count} broken: {cause}" for cause, count in lane.causes.items()]
+    return "; ".join(said)

@@ -4,11 +4,12 @@
 
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
-admission  whether a promise can be given: by the estimate, then by a trial
-ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages
+admission  whether a promise can be given: by the estimate, then by a trial; admitted is a yes
+ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks
 grade      what this machine allows for keeping promises; cgroups is the best of it
 lane       a promised flow at work; gate counts, sheds or holds what comes, by a bucket
-windows    the proof: seconds kept and broken, and why; process is what the system knows of us
+windows    the proof: seconds kept and broken, and why; counts adds lanes up, watch tells; process is what the system knows
+keeper     starts a lane again that died; forks has it forked from a warm parent, and it is born with an order
 """
 
 from __future__ import annotations
@@ -17,29 +18,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwater.rate.asking import Answer, Holder, Room, room
     from headwater.rate.client import Client, board
     from headwater.rate.estimate import Nearest, cores, invocations, nearest, tick_of
-    from headwater.rate.lane import PromisedRun, start
+    from headwater.rate.lane import PromisedLanes, PromisedRun, start
     from headwater.rate.profiler import demanding
 
 __all__ = [
+    "Answer",
     "Client",
+    "Holder",
     "Nearest",
+    "PromisedLanes",
     "PromisedRun",
+    "Room",
     "board",
     "cores",
     "demanding",
     "invocations",
     "nearest",
+    "room",
     "start",
     "tick_of",
 ]
 
 #: loaded on use: a supervisor is small, and whoever only asks for it needs no engine
 _FROM = {
+    **dict.fromkeys(("Answer", "Holder", "Room", "room"), "asking"),
     **dict.fromkeys(("Client", "board"), "client"),
     **dict.fromkeys(("Nearest", "cores", "invocations", "nearest", "tick_of"), "estimate"),
-    **dict.fromkeys(("PromisedRun", "start"), "lane"),
+    **dict.fromkeys(("PromisedLanes", "PromisedRun", "start"), "lane"),
     "demanding": "profiler",
 }
 

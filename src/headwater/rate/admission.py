@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from sys import maxsize
 from typing import Any
 
 from headwater.data.batch import Batch, concat_batches
 from headwater.engine import start
+from headwater.engine.lanes import LanesRun, lane_count
+from headwater.engine.lanes.child import other_threads
 from headwater.engine.profiler import sampled
 from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract, rate_written
@@ -20,11 +23,13 @@ from headwater.flow.profile import Demand, Profile
 from headwater.flow.steps import Kind, Read
 from headwater.io import Items, Replay
 from headwater.io.paced import PacedSource
+from headwater.rate import born, process
+from headwater.rate.admitted import Admitted
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
-from headwater.rate.estimate import backlog, cores, nearest, tick_of
+from headwater.rate.estimate import backlog, lanes_for, nearest, tick_of
 from headwater.rate.ledger import LANE, Refusal
-from headwater.rate.messages import Ask, End, Granted, Refused, Reply, Settle
+from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resumed, Settle, Tell
 from headwater.rate.profiler import demanding
 
 TRIAL_S = 3.0
@@ -40,20 +45,6 @@ _MORE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A promise that was given: what is held for it, and how."""
-
-    id: str
-    contract: Contract
-    demand: Demand
-    estimated: float
-    measured: float | None  #: cores that the trial used; None where there was none
-    cores: float  #: reserved
-    grade: str
-    how: str
-
-
 def admit(
     flow: Flow,
     contract: Contract,
@@ -66,30 +57,83 @@ def admit(
     """Hold cores for a flow in this process, or raise RateError with the numbers and what would fit.
 
     Without a profile that has a demand, one is measured here. Sources whose records would be lost by being sampled need
-    one, and have no trial.
+    one, and have no trial. What wants more than one lane may have gets several, if it can be split.
     """
     once = read_once(flow)
-    demand = profile.demand if profile is not None else None
-    if demand is None:
-        if once:
-            raise RateError(
-                f"flow {flow.name!r}: what {once!r} sends would be lost by measuring with it; make a profile of records in "
-                "a file (headwater profile FLOW --contract --input FILE --output P) and give it with --profile P"
-            )
-        demand = demanding(flow, contract, records=2000, point_s=0.5).demand
-        assert demand is not None
-    wanted = cores(demand, contract.rate_hz, tick_of(contract))
-    granted = _granted(client.say(Ask(flow.name, contract, wanted, best_effort)), flow, contract, demand)
+    demand = demand_of(flow, contract, profile)
+    most = most_lanes(flow)
+    lanes, wanted = lanes_for(demand, contract, most)
+    asked = Admitted("", contract, demand, wanted, None, wanted, "", "", lanes)
+    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
     measured = None
     try:
         if not once and trial_s:
-            measured = trial(flow, contract, demand, trial_s)
-            needed = max(wanted, SPARE * measured)
-            granted = _granted(client.say(Settle(granted.id, needed)), flow, contract, demand, measured=measured)
+            measured = trial(flow, contract, demand, trial_s, lanes)
+            settled = Settle(granted.id, max(wanted, SPARE * measured), measured)
+            granted = _granted(client.say(settled), flow, replace(asked, measured=measured), most)
     except BaseException:
         client.say(End(granted.id))
         raise
-    return Admitted(granted.id, contract, demand, wanted, measured, granted.cores, granted.grade, granted.how)
+    return _held(replace(asked, measured=measured), granted)
+
+
+def granted_or_refused(client: Client, flow: Flow, asked: Admitted, *, best_effort: bool) -> Admitted:
+    """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
+    most = max(1, asked.lanes)
+    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
+    return _held(asked, granted)
+
+
+def _held(asked: Admitted, granted: Granted) -> Admitted:
+    return replace(asked, id=granted.id, cores=granted.cores, grade=granted.grade, how=granted.how)
+
+
+def resumed(client: Client) -> Admitted | None:
+    """Take over what is held for a lane that died and whose keeper has started this process in its place; None elsewhere."""
+    if born.kept is None or not born.kept.deaths:
+        return None
+    reply = client.say(Resume(born.kept.pid))
+    if not isinstance(reply, Resumed):  # a supervisor that has lost its book
+        return None
+    found, granted = reply.found, reply.granted
+    return Admitted(
+        granted.id,
+        reply.contract,
+        found.demand,
+        found.estimated,
+        found.measured,
+        granted.cores,
+        granted.grade,
+        granted.how,
+        reply.lanes,
+        reply.last or Tell(granted.id, 0.0, 0, 0, above=False),
+        reply.silent_s,
+    )
+
+
+def demand_of(flow: Flow, contract: Contract, profile: Profile | None = None) -> Demand:
+    """Return what a flow needs for a contract: as its profile has it, or measured here."""
+    if profile is not None and profile.demand is not None:
+        return profile.demand
+    once = read_once(flow)
+    if once:
+        raise RateError(
+            f"flow {flow.name!r}: what {once!r} sends would be lost by measuring with it; make a profile of records in "
+            "a file (headwater profile FLOW --contract --input FILE --output P) and give it with --profile P"
+        )
+    measured = demanding(flow, contract, records=2000, point_s=0.5).demand
+    assert measured is not None
+    return measured
+
+
+def most_lanes(flow: Flow) -> int:
+    """Return in how many lanes a flow can run here: in one, where nothing of it can be split or none can be forked."""
+    if other_threads():
+        return 1
+    try:
+        return lane_count(flow, "auto")
+    except RunError:  # it has what lanes do not heed
+        return 1
 
 
 def read_once(flow: Flow) -> str:
@@ -98,23 +142,23 @@ def read_once(flow: Flow) -> str:
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
 
 
-def _granted(reply: Reply, flow: Flow, contract: Contract, demand: Demand, *, measured: float | None = None) -> Granted:
+def _granted(reply: Reply, flow: Flow, asked: Admitted, most: int) -> Granted:
     if isinstance(reply, Granted):
         return reply
     if not isinstance(reply, Refused):
         raise RateError(f"the supervisor says {reply} where cores were asked for")
     refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
-    seen = "" if measured is None else f" (its trial used {measured:.2f})"
-    fits = "" if reply.why == "closed" else _would_fit(demand, contract, refusal.left)
+    seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
+    fits = "" if reply.why == "closed" else f"; {would_fit(asked.demand, asked.contract, refusal.left, most)}"
     raise RateError(
-        f"flow {flow.name!r} cannot be promised {contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
+        f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
     )
 
 
-def _would_fit(demand: Demand, contract: Contract, left: float) -> str:
+def would_fit(demand: Demand, contract: Contract, left: float, lanes: int) -> str:
     """Say which rate and which latency would fit into what is left."""
-    found = nearest(demand, contract, min(left, LANE))
-    return f"; {_offered(found.rate_hz, found.latency_s)}"
+    found = nearest(demand, contract, left, lanes)
+    return _offered(found.rate_hz, found.latency_s)
 
 
 def _offered(rate_hz: float | None, latency_s: float | None) -> str:
@@ -143,16 +187,22 @@ def _two_digits(value: float) -> float:
     return math.floor(value / unit) * unit
 
 
-def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL_S) -> float:
+def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL_S, lanes: int = 1) -> float:
     """Run a flow's sampled records at the promised rate, nothing written, and return the cores it used.
 
     What piles up in queues has not been kept up with, even if it was read.
     """
-    running = start(at_promised_rate(dry(flow), contract.rate_hz), **lane_options(contract))
+    options = lane_options(contract)
+    if lanes > 1:
+        options = {name: value for name, value in options.items() if name != "workers"} | {"lanes": lanes}
+    running = start(at_promised_rate(dry(flow), contract.rate_hz), **options)
     time.sleep(_WARM_S)
-    before, before_s, used_s = running.sample(), time.monotonic(), time.process_time()
+    processes = running.processes() if isinstance(running, LanesRun) else [os.getpid()]
+    before, before_s, used_s = running.sample(), time.monotonic(), [process.used_s(each) for each in processes]
     running.done.wait(seconds)
-    spent_s, cpu_s, after = time.monotonic() - before_s, time.process_time() - used_s, running.sample()
+    now_s = [process.used_s(each) for each in processes]
+    spent_s, after = time.monotonic() - before_s, running.sample()
+    used = [(now - was) / spent_s for now, was in zip(now_s, used_s, strict=True)]
     broke = running.error is not None
     running.abort()
     try:
@@ -166,9 +216,14 @@ def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL
     if kept < _ENOUGH:
         raise RateError(
             f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s it took in {kept:.0%} of that "
-            f"rate, with {cpu_s / spent_s:.2f} cores; {_tried(done_hz / SPARE)}"
+            f"rate, with {sum(used):.2f} cores; {_tried(done_hz / SPARE)}"
         )
-    return cpu_s / spent_s
+    if lanes > 1 and max(used) > LANE:
+        raise RateError(
+            f"flow {flow.name!r} cannot be promised {contract}: in a trial of {lanes} lanes one of them used "
+            f"{max(used):.2f} of a core, and may have {LANE:.2f}; {_tried(contract.rate_hz * LANE / max(used) / SPARE)}"
+        )
+    return sum(used)
 
 
 def at_promised_rate(flow: Flow, rate_hz: float) -> Flow:

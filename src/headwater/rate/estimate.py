@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand, StepDemand
 from headwater.metrics import Sample
+from headwater.rate.ledger import LANE
 
 KAPPA = 1.4
 """How much more is reserved than the profile says: the least that was enough at all of 18 points tried."""
@@ -30,10 +31,19 @@ def tick_of(contract: Contract) -> float:
     return min(max(contract.latency_s / TICKS, SHORTEST_S), _WORTH_MORE_S)
 
 
-def cores(demand: Demand, rate_hz: float, tick_s: float) -> float:
-    """Return W, the cores to reserve for a rate."""
-    work = sum(busy(step, rate_hz, tick_s) for step in demand.steps.values())
-    return KAPPA * (work + demand.engine_s / tick_s)
+def cores(demand: Demand, rate_hz: float, tick_s: float, lanes: int = 1) -> float:
+    """Return W, the cores to reserve for a rate, in so many lanes together: each has its part of it, at every tick."""
+    work = sum(busy(step, rate_hz / lanes, tick_s) for step in demand.steps.values())
+    return KAPPA * lanes * (work + demand.engine_s / tick_s)
+
+
+def lanes_for(demand: Demand, contract: Contract, most: int = 1) -> tuple[int, float]:
+    """Return the fewest lanes, of so many at most, of which none has more to do than one may, and their cores."""
+    for lanes in range(1, most + 1):
+        wanted = cores(demand, contract.rate_hz, tick_of(contract), lanes)
+        if wanted <= LANE * lanes:
+            break
+    return lanes, wanted
 
 
 def busy(step: StepDemand, rate_hz: float, tick_s: float) -> float:
@@ -70,11 +80,19 @@ class Nearest:
     latency_s: float | None  #: with the same rate
 
 
-def nearest(demand: Demand, contract: Contract, room: float) -> Nearest:
-    """Return the highest rate at this latency, and the shortest latency at this rate, that fit into so many cores."""
+def nearest(demand: Demand, contract: Contract, room: float, lanes: int = 1) -> Nearest:
+    """Return the highest rate at this latency, and the shortest latency at this rate, that fit into so many cores.
+
+    `lanes` is how many may share them, at most.
+    """
+
+    def fits(rate_hz: float, tick_s: float) -> bool:
+        counts = range(1, lanes + 1)
+        return any(cores(demand, rate_hz, tick_s, each) <= min(room, LANE * each) for each in counts)
+
     tick_s = tick_of(contract)
-    rate = _last_that_fits(lambda hz: cores(demand, hz, tick_s) <= room, contract.rate_hz)
-    tick = _last_that_fits(lambda share: cores(demand, contract.rate_hz, LONGEST_S / share) <= room, LONGEST_S / tick_s)
+    rate = _last_that_fits(lambda hz: fits(hz, tick_s), contract.rate_hz)
+    tick = _last_that_fits(lambda share: fits(contract.rate_hz, LONGEST_S / share), LONGEST_S / tick_s)
     # at most one tick: a share of 1 is the longest
     latency = None if tick is None or tick < 1 else TICKS * LONGEST_S / tick
     return Nearest(rate, latency)

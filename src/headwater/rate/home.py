@@ -15,10 +15,18 @@ MACHINE = Path("/run/headwater")
 
 def folder() -> Path:
     """Return the runtime folder: `HEADWATER_RUNTIME`, the machine's, or the user's own where nobody serves that."""
+    own = own_folder()
+    if not os.environ.get("HEADWATER_RUNTIME") and _answers(MACHINE / SOCKET):
+        return MACHINE
+    return own
+
+
+def own_folder() -> Path:
+    """Return the runtime folder of this user: `HEADWATER_RUNTIME`, or the machine's for root."""
     given = os.environ.get("HEADWATER_RUNTIME")
     if given:
         return Path(given)
-    if os.geteuid() == 0 or _answers(MACHINE / SOCKET):
+    if os.geteuid() == 0:
         return MACHINE
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headwater-{os.getuid()}") / "headwater"
 

@@ -1,12 +1,11 @@
-"""A promised flow at work: a run of one worker that proves its promise window by window, and tells the supervisor."""
+"""A promised flow at work: a run of one worker, or of several lanes, that proves its promise window by window."""
 
 from __future__ import annotations
 
-import logging
+import os
 import threading
-import time
-from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +14,12 @@ from headwater.data.batch import CREATED
 from headwater.data.column import Array
 from headwater.data.jit import answering_at_once
 from headwater.engine.dead import keeping
+from headwater.engine.lanes import LaneRun, LanesRun
+from headwater.engine.lanes.inlet import Inlet
+from headwater.engine.lanes.lane import Keeping
+from headwater.engine.lanes.layout import laid_out
 from headwater.engine.options import Options
+from headwater.engine.run import EngineRun
 from headwater.engine.workers import WorkerPool
 from headwater.errors import RateError
 from headwater.flow.contract import Contract
@@ -24,162 +28,116 @@ from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report
 from headwater.operators.counters import Latencies
-from headwater.rate import process
-from headwater.rate.admission import TRIAL_S, Admitted, admit, lane_options
-from headwater.rate.bucket import Bucket
+from headwater.rate.admission import TRIAL_S, admit, lane_options, resumed
+from headwater.rate.admitted import Admitted
 from headwater.rate.client import Client
-from headwater.rate.estimate import backlog, tick_of
 from headwater.rate.gate import Gate
 from headwater.rate.grade import run_as_usual, run_in_real_time
-from headwater.rate.messages import Ask, End, Granted, Noted, Tell
-from headwater.rate.windows import TAKEN, Reading, Windows
-
-log = logging.getLogger(__name__)
-
-_LOOK_S = 0.1  #: how often it looks whether more comes than was promised
-_TOLD = 20  #: broken windows that a report has
+from headwater.rate.messages import End
+from headwater.rate.watch import Watch
+from headwater.rate.windows import Windows
 
 
 class PromisedRun(WorkerPool):
     """A run whose promise was admitted; its report has the windows kept and broken under `promise`."""
 
     def __init__(self, flow: Flow, options: Options, admitted: Admitted, client: Client) -> None:
-        self.admitted, self._client = admitted, client
-        self._id = admitted.id
-        contract = admitted.contract
-        self.windows = Windows(contract, admitted.cores, now_ns())
-        # what gathers for a tick comes at once, and is no burst
-        self.bucket = Bucket(contract.rate_hz, contract.burst_records + contract.rate_hz * tick_of(contract))
+        self.admitted = admitted
+        self._guard = Watch(admitted, client)
         super().__init__(flow, options)
-        for task in self.tasks:
-            if task.instance.step.is_sink:
-                task.latencies = _Watched(self.windows)
-        self._used: list[float] = []
+        _have_watched(self, self._guard.windows)
 
     def read_through(self, reader: Reader, source: Source) -> Reader:
         """Put the gate before a source."""
-        return Gate(reader, source.schema, self.bucket, self.windows)
+        return Gate(reader, source.schema, self._guard.bucket, self._guard.windows)
+
+    def processes(self) -> Sequence[int]:
+        """Return the processes that do the work."""
+        return (os.getpid(),)
 
     def make_threads(self) -> list[threading.Thread]:
         """Return the worker, and who watches over the promise."""
-        return [*super().make_threads(), threading.Thread(target=self._monitor, name="promise", daemon=True)]
+        return [*super().make_threads(), self._guard.thread(self)]
 
     def start(self) -> Self:
         """Start; windows begin now."""
-        self.windows.begin(now_ns())
+        self._guard.windows.begin(now_ns())
         return super().start()
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
         """Wait for the end as every run does, and then let go what was reserved."""
-        try:
-            report = super().wait(timeout_s)
-        except BaseException:
-            self._let_go()
-            raise
-        if report is not None:
-            self._let_go()
-        return report
-
-    def _let_go(self) -> None:
-        try:
-            self._client.say(End(self._id))
-        except RateError as error:  # whoever comes next finds that this process is gone
-            log.debug("%s", error)
-        self._client.close()
-
-    # -- the proof ------------------------------------------------------------------------------------------------------
-
-    def _monitor(self) -> None:
-        """Judge every window while records are read, and tell the supervisor; soon, when more comes than was promised."""
-        second, exceeded, above = 0, 0, False
-        before = self._reading()
-        while not self.done.wait(_LOOK_S):
-            is_above, exceeded = self.bucket.exceeded > exceeded, self.bucket.exceeded
-            reached = self.windows.second(now_ns())
-            due = reached > second and not self.stopping.is_set()
-            if due:
-                now = self._reading()
-                reading = now.since(before)
-                for each in range(second, reached):  # more than one where this thread did not get to run
-                    self.windows.read(each, reading)
-                self._used.append(reading.used)
-                second, before = reached, now
-            if due or is_above != above:
-                above = is_above
-                self._tell(above)
-
-    def _reading(self) -> _Counted:
-        now = self.sample()
-        return _Counted(
-            time.monotonic(),
-            time.process_time(),
-            process.waited_ns() / 1e9,
-            now.backpressure_s,
-            backlog(self.admitted.demand, now),
-        )
-
-    def _tell(self, above: bool) -> None:
-        judged = self.windows.judged()
-        kept = sum(window.kept for window in judged)
-        used = self._used[-1] if self._used else 0.0
-        try:
-            reply = self._client.say(Tell(self._id, used, kept, len(judged) - kept, above))
-            if isinstance(reply, Noted) and not reply.known:
-                self._ask_again()
-        except RateError as error:
-            log.warning("%s", error)
-
-    def _ask_again(self) -> None:
-        """Ask a supervisor that lost its book to hold what was held."""
-        admitted = self.admitted
-        reply = self._client.say(Ask(self.flow.name, admitted.contract, admitted.cores, best_effort=True))
-        if isinstance(reply, Granted):
-            self._id = reply.id
-        else:
-            log.warning("the cores of flow %s are no longer reserved: %s", self.flow.name, reply)
+        return self._guard.until_over(partial(super().wait, timeout_s))
 
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}
 
     def promise(self) -> dict[str, Any]:
         """Return what was promised and reserved, and the windows so far."""
-        judged, admitted = self.windows.judged(), self.admitted
-        broken = [window for window in judged if not window.kept]
-        return {
-            "contract": asdict(admitted.contract),
-            "grade": admitted.grade,
-            "how": admitted.how,
-            "estimated_cores": round(admitted.estimated, 4),
-            "reserved_cores": round(admitted.cores, 4),
-            "used_cores": round(sum(self._used) / len(self._used), 4) if self._used else 0.0,
-            "windows": len(judged),
-            "kept": len(judged) - len(broken),
-            "causes": dict(Counter(window.cause for window in broken)),
-            "broken": [asdict(window) for window in broken[:_TOLD]],
-            "above": self.bucket.exceeded,
-        }
+        return self._guard.promise()
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What has been used and waited for since the process began, in seconds, and what waits now."""
+class PromisedLanes(LanesRun):
+    """A promised run in several lanes: they share what is reserved, and are judged as one."""
 
-    at_s: float
-    cpu_s: float
-    waited_s: float
-    held_s: float
-    backlog: float
+    shares = False  # one lane reads all, and counts what comes
 
-    def since(self, before: _Counted) -> Reading:
-        span_s = max(self.at_s - before.at_s, 1e-9)
-        waited = (self.waited_s - before.waited_s) / span_s
-        return Reading(
-            used=(self.cpu_s - before.cpu_s) / span_s,
-            waited=waited,
-            held=(self.held_s - before.held_s) / span_s,
-            backlog=self.backlog,
-            rivals=tuple(process.foreign_real_time()) if waited > TAKEN else (),
-        )
+    def __init__(self, flow: Flow, options: Options, admitted: Admitted, client: Client) -> None:
+        self.admitted = admitted
+        self._guard = Watch(admitted, client)
+        super().__init__(laid_out(flow), admitted.lanes, options)
+
+    def make_lane(self, lane: int, options: Options) -> LaneRun:
+        """Make a lane of which the windows learn."""
+        return _PromisedLane(self._guard, lane, self.part(lane), options, self.keeping(lane))
+
+    def start(self) -> Self:
+        """Start all lanes; windows begin now."""
+        self._guard.windows.begin(now_ns())
+        super().start()
+        self.join_in(self._guard.thread(self))
+        return self
+
+    def lanes_died(self) -> None:
+        """Have the windows know that nobody is at work."""
+        self._guard.windows.died(now_ns())
+
+    def lanes_are_back(self) -> None:
+        """Have the windows know that what was left behind is caught up with."""
+        self._guard.windows.back(now_ns())
+
+    def wait(self, timeout_s: float | None = None) -> Report | None:
+        """Wait for the end as every run does, and then let go what was reserved."""
+        return self._guard.until_over(partial(super().wait, timeout_s))
+
+    def _extra(self, own: Report) -> dict[str, Any]:
+        return {**super()._extra(own), "promise": self.promise()}
+
+    def promise(self) -> dict[str, Any]:
+        """Return what was promised and reserved, and the windows so far."""
+        return self._guard.promise()
+
+
+class _PromisedLane(LaneRun):
+    """One of several lanes of a promise."""
+
+    def __init__(self, watch: Watch, lane: int, part: Flow, options: Options, keeping: Keeping | None) -> None:
+        self._guard = watch
+        watch.windows.counts.be(lane)
+        super().__init__(part, options, keeping)
+        _have_watched(self, watch.windows)
+
+    def read_through(self, reader: Reader, source: Source) -> Reader:
+        """Put the gate before a source, but for what comes from another lane."""
+        if isinstance(source, Inlet):
+            return reader
+        return Gate(reader, source.schema, self._guard.bucket, self._guard.windows)
+
+
+def _have_watched(run: EngineRun, windows: Windows) -> None:
+    """Have windows learn of what comes out of a run."""
+    for task in run.tasks:
+        if run.is_output(task):
+            task.latencies = _Watched(windows)
 
 
 class _Watched(Latencies):
@@ -206,8 +164,8 @@ def start(
     client: Client | None = None,
     dead: str | Path | None = None,
     **options: Any,
-) -> PromisedRun:
-    """Have a flow's promise admitted, and start it in this process, which from then on is its lane.
+) -> PromisedRun | PromisedLanes:
+    """Have a flow's promise admitted, and start it in this process, which from then on is its lane, or the first of them.
 
     RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane;
     with `dead`, dead letters are kept in this folder.
@@ -216,19 +174,28 @@ def start(
     if asked is None:
         raise RateError(f"flow {flow.name!r} has no contract; give it one: flow.contract('20 000/s', '50 ms')")
     line = client or Client()
-    admitted = admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
+    admitted = resumed(line) or admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
     try:
         if realtime:
             _in_real_time(flow, admitted.cores)
         kept = flow if dead is None else keeping(flow, dead)
+        made = PromisedRun if admitted.lanes == 1 else PromisedLanes
+        chosen = Options(**{**options, **lane_options(asked), "seconds": _left(options.get("seconds"), admitted)})
         with answering_at_once():
-            running = PromisedRun(kept, Options(**{**options, **lane_options(asked)}), admitted, line).start()
+            running = made(kept, chosen, admitted, line).start()
         if realtime:
             run_as_usual()  # its threads have it from here, and nothing else should
         return running
     except BaseException:
         line.say(End(admitted.id))
         raise
+
+
+def _left(seconds: float | None, admitted: Admitted) -> float | None:
+    """Return for how long to read, of the time that was asked for before a lane died."""
+    if seconds is None or admitted.before is None:
+        return seconds
+    return max(0.001, seconds - admitted.before.kept - admitted.before.broken - admitted.silent_s)
 
 
 def _in_real_time(flow: Flow, cores: float) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.flow.contract import Contract
+from headwater.rate.messages import Found
 
 PROMISED = 0.9
 """The share of all cores that may be promised; the rest is the system's."""
@@ -16,8 +18,18 @@ LANE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class Keeper:
+    """The process that starts a lane again which has died, and what the next one need not find out again."""
+
+    pid: int
+    began: int
+    found: Found
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reservation:
-    """Cores held for one flow, as long as its process lives."""
+    """Cores held for one flow, as long as its process lives, or who starts it again."""
 
     id: str
     flow: str
@@ -26,6 +38,13 @@ class Reservation:
     pid: int
     began: int  #: when the process began, in ticks since boot: tells it from a later one of the same number
     uid: int = 0  #: whose it is
+    lanes: int = 1  #: processes that share the cores; 0 for an application of its own, such as of Spark
+    keeper: Keeper | None = None
+
+    @property
+    def most(self) -> float:
+        """Cores that so many lanes may have."""
+        return LANE * self.lanes if self.lanes else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +54,12 @@ class Refusal:
     wanted: float
     left: float
     holders: tuple[tuple[str, float], ...] = ()
-    why: str = "machine"  #: "machine", "lane" where it is more than one lane may have, "unprotected", "closed"
+    why: str = "machine"  #: "machine", "lane" where it is more than its lanes may have, "unprotected", "closed"
 
     def __str__(self) -> str:
         held = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
         if self.why == "lane":
-            return f"it wants {self.wanted:.2f} cores, and one lane may have {self.left:.2f}"
+            return f"it wants {self.wanted:.2f} cores, and {_lanes(self.left)} may have {self.left:.2f}"
         if self.why == "unprotected":
             return (
                 f"it wants {self.wanted:.2f} cores, and nothing here can reserve any: beside what runs now it would get "
@@ -49,6 +68,11 @@ class Refusal:
         if self.why == "closed":
             return "the supervisor of this machine takes no orders from this user"
         return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
+
+
+def _lanes(cores: float) -> str:
+    count = round(cores / LANE)
+    return "one lane" if count == 1 else f"{count} lanes"
 
 
 class Ledger:
@@ -68,17 +92,23 @@ class Ledger:
         """Cores that may still be promised."""
         return max(0.0, self.capacity - sum(each.cores for each in self.held.values()))
 
-    def ask(self, wanted: Reservation) -> Refusal | None:
-        """Hold cores, or say why not; asked again under the same name, in place of what was held."""
+    def refusal(self, wanted: Reservation) -> Refusal | None:
+        """Say why cores cannot be held, in place of what is held under the same name; None where they can."""
         others = {name: each for name, each in self.held.items() if name != wanted.id}
         left = max(0.0, self.capacity - sum(each.cores for each in others.values()))
-        if wanted.cores > LANE:
-            return Refusal(wanted.cores, LANE, why="lane")
+        if wanted.cores > wanted.most:
+            return Refusal(wanted.cores, wanted.most, why="lane")
         if wanted.cores > left:
             holders = tuple((each.flow, each.cores) for each in others.values())
             return Refusal(wanted.cores, left, holders)
-        self.held[wanted.id] = wanted
         return None
+
+    def ask(self, wanted: Reservation) -> Refusal | None:
+        """Hold cores, or say why not; asked again under the same name, in place of what was held."""
+        refused = self.refusal(wanted)
+        if refused is None:
+            self.held[wanted.id] = wanted
+        return refused
 
     def settle(self, name: str, cores: float) -> Refusal | None:
         """Hold as many cores as a trial has shown to be needed; if they cannot be had, none are held any more."""

@@ -5,6 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from headwater.flow.contract import Contract
+from headwater.flow.profile import Demand
+
+
+class Found(msgspec.Struct):
+    """What admission has found out about a flow, and a lane that takes another's place need not find out again."""
+
+    demand: Demand
+    estimated: float
+    measured: float | None = None  #: cores that a trial used; None where there was none
 
 
 class Ask(msgspec.Struct, tag="ask"):
@@ -14,6 +23,9 @@ class Ask(msgspec.Struct, tag="ask"):
     contract: Contract
     cores: float
     best_effort: bool = False
+    lanes: int = 1  #: processes that share them; 0 for an application of its own, such as of Spark
+    keeper: int = 0  #: the process that starts it again where it dies; 0 where nobody does
+    found: Found | None = None
 
 
 class Settle(msgspec.Struct, tag="settle"):
@@ -21,6 +33,7 @@ class Settle(msgspec.Struct, tag="settle"):
 
     id: str
     cores: float
+    measured: float | None = None
 
 
 class Tell(msgspec.Struct, tag="tell"):
@@ -31,12 +44,19 @@ class Tell(msgspec.Struct, tag="tell"):
     kept: int
     broken: int
     above: bool  #: whether more comes than was promised
+    causes: dict[str, int] = {}  #: how many windows broke of what
 
 
 class End(msgspec.Struct, tag="end"):
     """A lane needs its cores no more."""
 
     id: str
+
+
+class Resume(msgspec.Struct, tag="resume"):
+    """A process takes the place of a lane that died, and was kept by the same keeper."""
+
+    keeper: int
 
 
 class Status(msgspec.Struct, tag="status"):
@@ -50,6 +70,17 @@ class Granted(msgspec.Struct, tag="granted"):
     cores: float
     grade: str
     how: str
+
+
+class Resumed(msgspec.Struct, tag="resumed"):
+    """The cores of a lane that died are held for the process that takes its place."""
+
+    granted: Granted
+    contract: Contract
+    lanes: int
+    found: Found
+    last: Tell | None  #: what that lane said last
+    silent_s: float  #: how long ago that was
 
 
 class Refused(msgspec.Struct, tag="refused"):
@@ -79,6 +110,10 @@ class Lane(msgspec.Struct):
     kept: int = 0
     broken: int = 0
     above: bool = False
+    lanes: int = 1
+    restarts: int = 0  #: how often it has died and was started again
+    down: bool = False  #: whether it has died and is being started again
+    causes: dict[str, int] = {}
 
 
 class Board(msgspec.Struct, tag="board"):
@@ -93,8 +128,8 @@ class Board(msgspec.Struct, tag="board"):
     lanes: list[Lane]
 
 
-Request = Ask | Settle | Tell | End | Status
-Reply = Granted | Refused | Noted | Board
+Request = Ask | Settle | Tell | End | Resume | Status
+Reply = Granted | Resumed | Refused | Noted | Board
 
 _requests = msgspec.json.Decoder(Request)
 _replies = msgspec.json.Decoder(Reply)

@@ -1,25 +1,43 @@
-"""What the system knows of a process: whether it lives, what it used, and how long it waited for a processor."""
+"""What the system knows of a process: whether it lives, whose it is, what it used, and how long it waited to run."""
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import suppress
 from pathlib import Path
+
+_TICKS_HZ = os.sysconf("SC_CLK_TCK")
 
 
 def began(pid: int) -> int | None:
     """Return when a process began, in ticks since boot; None if there is none, or only its remains."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[19])
+
+
+def user(pid: int) -> int | None:
+    """Return whose a process is; None if there is none."""
     with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else int(fields[19])
+        return Path(f"/proc/{pid}").stat().st_uid
     return None
 
 
-def waited_ns() -> int:
-    """Return how long the threads of this process could have run and had no processor, all in all."""
+def used_s(pid: int) -> float:
+    """Return the processor time that a process has used, by all its threads; of another one, in hundredths."""
+    if pid == os.getpid():
+        return time.process_time()
+    fields = _stat(pid)
+    return 0.0 if fields is None else (int(fields[11]) + int(fields[12])) / _TICKS_HZ
+
+
+def waited_ns(pid: int) -> int:
+    """Return how long the threads of a process could have run and had no processor, all in all."""
     total = 0
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # it may have ended
-            total += int((thread / "schedstat").read_text().split()[1])
+    with suppress(OSError):  # it may have ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[1])
     return total
 
 
@@ -33,4 +51,22 @@ def foreign_real_time() -> list[str]:
             is_program = bool((each / "cmdline").read_bytes())  # the kernel's own threads have none
             if is_program and int(fields[38]) in (1, 2, 6) and "headwater" not in (each / "cmdline").read_text():
                 found.append(f"{name.partition('(')[2]} ({each.name})")
+    return found
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return what /proc says of a process, behind its name: its state comes first."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return None
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that it has started, and those have, as far as they are not gone."""
+    found = [pid]
+    for each in found:  # grows while we walk along it
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{each}/task"):
+                with suppress(OSError), open(f"/proc/{each}/task/{thread}/children") as file:
+                    found += map(int, file.read().split())
     return found

@@ -3,7 +3,7 @@
 One per machine, kept by root, and reached by a socket in the runtime folder; where root keeps none, one per user. Who speaks
 is known by the system's word: everybody may look, and promises are asked for by whoever keeps the ledger, by root, and by a
 group that was named. Started for a promise instead of by command, it is its owner's alone. A reservation lives as long as
-the process that it is for, by the system's own word, so a killed lane frees it. The ledger is written down at every change:
+the process that it is for, or who starts that again, by the system's own word. The ledger is written down at every change:
 a supervisor that is killed and started again finds its lanes.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import grp
 import hashlib
 import logging
@@ -21,17 +20,20 @@ import signal
 import socket
 import struct
 import sys
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from headwater.errors import RateError
 from headwater.rate import process
+from headwater.rate.alone import alone
 from headwater.rate.grade import Grade, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
-from headwater.rate.ledger import Ledger, Refusal, Reservation
+from headwater.rate.ledger import Keeper, Ledger, Refusal, Reservation
 from headwater.rate.messages import (
     Ask,
     Board,
@@ -42,6 +44,8 @@ from headwater.rate.messages import (
     Refused,
     Reply,
     Request,
+    Resume,
+    Resumed,
     Settle,
     Status,
     Tell,
@@ -52,10 +56,15 @@ from headwater.rate.messages import (
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5  #: how often it looks for lanes that are gone
-_LONGEST_LINE = 64 * 1024
+_LONGEST_LINE = 2**20
 
 
 def lives(lane: Reservation) -> bool:
+    """Say whether the process that a reservation is for still is that process, or who would start it again."""
+    return is_up(lane) or (lane.keeper is not None and process.began(lane.keeper.pid) == lane.keeper.began)
+
+
+def is_up(lane: Reservation) -> bool:
     """Say whether the process that a reservation is for still is that process."""
     return process.began(lane.pid) == lane.began
 
@@ -70,6 +79,7 @@ class Supervisor:
         self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
         self.ledger = Ledger(cores, self._read())
         self.told: dict[str, Tell] = {}
+        self._told_s: dict[str, float] = {}  #: when that was
         self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
         self.look()
         for name in set(grade.names()) - set(self.ledger.held):
@@ -91,6 +101,8 @@ class Supervisor:
                     if self._may_ask(user)
                     else _refused(Refusal(said.cores, 0.0, why="closed"))
                 )
+            case Resume():
+                return self._resume(said, pid, user)
         if not self._may_change(said.id, user):
             return _refused(Refusal(said.cores, self.ledger.left)) if isinstance(said, Settle) else Noted(known=False)
         match said:
@@ -110,7 +122,7 @@ class Supervisor:
         return held is not None and uid in (0, os.geteuid(), held.uid)
 
     def look(self) -> None:
-        """Free what is held for processes that are gone."""
+        """Free what is held for processes that are gone, and that nobody starts again."""
         for gone in self.ledger.sweep(lives):
             self._free(gone.id)
         if self._released:
@@ -122,10 +134,13 @@ class Supervisor:
         """Return all that is promised."""
         lanes = []
         for held in self.ledger.held.values():
-            lane = Lane(held.id, held.flow, held.contract, held.pid, held.cores)
+            lane = Lane(held.id, held.flow, held.contract, held.pid, held.cores, lanes=held.lanes)
+            if held.keeper is not None:
+                lane.restarts, lane.down = held.keeper.restarts, not is_up(held)
             last = self.told.get(held.id)
             if last is not None:
                 lane.used, lane.kept, lane.broken, lane.above = last.used, last.kept, last.broken, last.above
+                lane.causes = last.causes
             lanes.append(lane)
         ledger, grade = self.ledger, self.grade
         return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes)
@@ -139,7 +154,8 @@ class Supervisor:
             if fair < said.cores:
                 return _refused(Refusal(said.cores, fair, why="unprotected"))
         name = f"{self._sign}-{uuid.uuid4().hex[:12]}"
-        lane = Reservation(name, said.flow, said.contract, said.cores, pid, began, uid)
+        keeper = _keeper(said, uid)
+        lane = Reservation(name, said.flow, said.contract, said.cores, pid, began, uid, said.lanes, keeper)
         refused = self.ledger.ask(lane)
         if refused is not None:
             return _refused(refused)
@@ -150,7 +166,29 @@ class Supervisor:
         if refused is not None:
             self._free(said.id)
             return _refused(refused)
-        return self._protected(self.ledger.held[said.id], lambda lane: self.grade.weigh(lane, above=False))
+        lane = self.ledger.held[said.id]
+        if lane.keeper is not None:
+            found = msgspec.structs.replace(lane.keeper.found, measured=said.measured)
+            lane = self.ledger.held[said.id] = replace(lane, keeper=replace(lane.keeper, found=found))
+        return self._protected(lane, lambda lane: self.grade.weigh(lane, above=False))
+
+    def _resume(self, said: Resume, pid: int, uid: int) -> Reply:
+        """Hold for a process what was held for one that died, if they have the same keeper."""
+        began = process.began(pid)
+        for held in self.ledger.held.values():
+            keeper = held.keeper
+            if began is None or keeper is None or keeper.pid != said.keeper or is_up(held):
+                continue
+            if not self._may_change(held.id, uid):
+                continue
+            again = replace(held, pid=pid, began=began, keeper=replace(keeper, restarts=keeper.restarts + 1))
+            self.ledger.held[held.id] = again
+            granted = self._protected(again, self.grade.protect, best_effort=True)
+            assert isinstance(granted, Granted)
+            last, told_s = self.told.get(held.id), self._told_s.get(held.id)
+            silent_s = 0.0 if told_s is None else time.monotonic() - told_s
+            return Resumed(granted, again.contract, again.lanes, keeper.found, last, silent_s)
+        return Noted(known=False)
 
     def _protected(self, lane: Reservation, act: Callable[[Reservation], None], *, best_effort: bool = False) -> Reply:
         try:
@@ -168,6 +206,7 @@ class Supervisor:
     def _tell(self, said: Tell) -> Reply:
         before = self.told.get(said.id)
         self.told[said.id] = said
+        self._told_s[said.id] = time.monotonic()
         if said.above != (before is not None and before.above):
             self._weigh(self.ledger.held[said.id], above=said.above)
         return Noted(known=True)
@@ -179,6 +218,7 @@ class Supervisor:
     def _free(self, name: str) -> None:
         self.ledger.free(name)
         self.told.pop(name, None)
+        self._told_s.pop(name, None)
         self.grade.release(name)
         self._released.add(name)
         self._write()
@@ -217,6 +257,14 @@ def _groups_of(uid: int) -> list[int]:
     return os.getgrouplist(user.pw_name, user.pw_gid)
 
 
+def _keeper(said: Ask, uid: int) -> Keeper | None:
+    """Return who starts a lane again, as far as that process is of the same user: nobody else's life can hold cores."""
+    began = process.began(said.keeper) if said.keeper else None
+    if began is None or said.found is None or process.user(said.keeper) != uid:
+        return None
+    return Keeper(said.keeper, began, said.found)
+
+
 def _refused(refusal: Refusal) -> Refused:
     return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why)
 
@@ -235,7 +283,7 @@ async def serve(
     If it is open everybody may look, and a group's members may ask for promises too.
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
-    with _alone(home):
+    with alone(home / LOCK, f"a supervisor runs already in {home}"):
         supervisor = Supervisor(home, grade or grade_here(), cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()
@@ -284,17 +332,6 @@ async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer
         log.debug("a process is gone: %s", error)
     finally:
         writer.close()
-
-
-@contextlib.contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Hold the folder's lock; another supervisor that has it is an error."""
-    with (home / LOCK).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RateError(f"a supervisor runs already in {home}") from None
-        yield
 
 
 def main() -> None:

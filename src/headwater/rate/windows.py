@@ -6,14 +6,14 @@ was left over at its end beyond what may be on its way. Counting what comes out 
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from headwater.data.column import Array
 from headwater.flow.contract import Contract
+from headwater.rate.counts import CAME, CAUGHT_UP, LATE, Counts
 
 WINDOW_NS = 1_000_000_000
 
@@ -21,9 +21,12 @@ WITHOUT_PROCESSOR = "processor taken by others"
 DEARER = "steps dearer than reserved for"
 ABOVE = "arrivals above the promise"
 BLOCKED = "a sink or source that blocks"
+DIED = "the lane died and was started again"
 
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
 _HELD = 0.1  #: the same of a queue that stood full
+_OPEN_S = 60  #: for how long a window may still break by records that are found late
+_TOLD = 20  #: broken windows of which all is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +56,63 @@ class Window:
         return not self.cause
 
 
+@dataclass(slots=True)
+class Verdict:
+    """Windows so far: how many were kept, and what the others broke of."""
+
+    kept: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    broken: list[Window] = field(default_factory=list)  #: the first of them
+
+    @property
+    def windows(self) -> int:
+        """All of them."""
+        return self.kept + self.causes.total()
+
+    def add(self, window: Window) -> None:
+        """Count a window."""
+        if window.kept:
+            self.kept += 1
+        else:
+            self.causes[window.cause] += 1
+            if len(self.broken) < _TOLD:
+                self.broken.append(window)
+
+
 class Windows:
     """Counts what comes and leaves by the second of its creation; told by sources, sinks and a monitor."""
 
-    def __init__(self, contract: Contract, reserved: float, started_ns: int) -> None:
+    def __init__(self, contract: Contract, reserved: float, started_ns: int, lanes: int = 1) -> None:
         self.contract, self.reserved = contract, reserved
+        self.counts = Counts(lanes)
         self._started_ns = started_ns
-        self._came: Counter[int] = Counter()
-        self._late: Counter[int] = Counter()
         self._readings: dict[int, Reading] = {}
-        self._lock = threading.Lock()
+        self._settled = Verdict()
+        self._down_since: int | None = None
+        self._down: list[tuple[int, int]] = []  #: the first and the last window of times in which no lane was at work
 
     def begin(self, now_ns: int) -> None:
         """Let the first window begin."""
         self._started_ns = now_ns
+        if self._settled.windows:
+            self.counts.back_ns = now_ns
+
+    def resume(self, kept: int, causes: dict[str, int], silent_s: float) -> None:
+        """Go on behind the windows of a lane that died; those of which nobody knows more than that broke of it."""
+        self._settled.kept, self._settled.causes = kept, Counter(causes)
+        for second in range(-max(1, round(silent_s)), 0):
+            self._settled.add(Window(second, 0, 0, 0.0, DIED))
+
+    def died(self, now_ns: int) -> None:
+        """Take note that work has stopped, since a lane has died."""
+        self._down_since = self.second(now_ns)
+
+    def back(self, now_ns: int) -> None:
+        """Take note that work is taken up again."""
+        if self._down_since is not None:
+            self._down.append((self._down_since, self.second(now_ns)))
+        self._down_since = None
+        self.counts.back_ns = now_ns
 
     def second(self, now_ns: int) -> int:
         """Return the window of a moment."""
@@ -74,44 +120,72 @@ class Windows:
 
     def came(self, created_ns: Array) -> None:
         """Take note of records that a source has read."""
-        self._count(self._came, created_ns)
+        self._count(CAME, created_ns)
 
     def left(self, created_ns: Array, now_ns: int) -> None:
         """Take note of records that a sink has taken."""
         bound_s = self.contract.latency_s
         if bound_s is None or not len(created_ns):
             return
-        oldest_ns = now_ns - round(bound_s * 1e9)
-        if int(created_ns.min()) < oldest_ns:
-            self._count(self._late, created_ns[created_ns < oldest_ns])
+        oldest_ns, first_ns = now_ns - round(bound_s * 1e9), int(created_ns.min())
+        if first_ns < oldest_ns:
+            self._count(LATE, created_ns[created_ns < oldest_ns])
+            if first_ns < self.counts.back_ns:
+                self.counts.add(CAUGHT_UP, self.second(now_ns), 1)
 
-    def _count(self, counter: Counter[int], created_ns: Array) -> None:
+    def _count(self, what: int, created_ns: Array) -> None:
         first, last = self.second(int(created_ns.min())), self.second(int(created_ns.max()))
         if first == last:  # as it is but once a second, and much cheaper
-            with self._lock:
-                counter[first] += len(created_ns)
+            self.counts.add(what, first, len(created_ns))
             return
         seconds, counts = np.unique((created_ns - self._started_ns) // WINDOW_NS, return_counts=True)
-        with self._lock:
-            counter.update(dict(zip(seconds.tolist(), counts.tolist(), strict=True)))
+        for second, count in zip(seconds.tolist(), counts.tolist(), strict=True):
+            self.counts.add(what, second, count)
 
     def read(self, second: int, reading: Reading) -> None:
         """Take note of what was seen at the end of a window."""
         self._readings[second] = reading
+        for old in [each for each in self._readings if each <= second - _OPEN_S]:
+            self._settled.add(self._window(old, self._readings.pop(old)))
+
+    def is_breaking(self, second: int, backlog: float) -> bool:
+        """Say whether a window that has just ended is broken as it seems now."""
+        return self.counts.total(LATE, second) > 0 or self._shortfall(backlog) > self.contract.burst_records
 
     def judged(self) -> list[Window]:
-        """Return all windows that have ended; one may still break by records of it that are found late."""
-        with self._lock:
-            return [self._window(second, reading) for second, reading in sorted(self._readings.items())]
+        """Return the windows of the last minute; one may still break by records of it that are found late."""
+        return [self._window(second, reading) for second, reading in sorted(self._readings.items())]
+
+    def verdict(self) -> Verdict:
+        """Return how many windows were kept and broken so far, from the beginning on."""
+        settled = self._settled
+        verdict = Verdict(settled.kept, Counter(settled.causes), list(settled.broken))
+        for window in self.judged():
+            verdict.add(window)
+        return verdict
+
+    def _shortfall(self, backlog: float) -> float:
+        return max(0.0, backlog - self.contract.rate_hz * (self.contract.latency_s or 0.0))
 
     def _window(self, second: int, reading: Reading) -> Window:
         contract = self.contract
-        records, late = self._came[second], self._late[second]
-        on_its_way = contract.rate_hz * (contract.latency_s or 0.0)
-        shortfall = max(0.0, reading.backlog - on_its_way)
+        records, late = self.counts.total(CAME, second), self.counts.total(LATE, second)
+        shortfall = self._shortfall(reading.backlog)
+        if self._died_in(second):
+            return Window(second, records, late, shortfall, DIED)
         broken = late > 0 or shortfall > contract.burst_records
-        cause = cause_of(contract, self.reserved, records, reading) if broken else ""
+        cause = self._cause(second, records, reading) if broken else ""
         return Window(second, records, late, shortfall, cause)
+
+    def _died_in(self, second: int) -> bool:
+        """Say whether no lane was at work for some part of a window: what came then nobody has seen."""
+        since = self._down_since
+        return (since is not None and since <= second) or any(first <= second <= last for first, last in self._down)
+
+    def _cause(self, second: int, records: int, reading: Reading) -> str:
+        if any(self.counts.total(CAUGHT_UP, each) for each in (second - 1, second)):
+            return DIED  # it had to catch up with what came while nobody was there
+        return cause_of(self.contract, self.reserved, records, reading)
 
 
 def cause_of(contract: Contract, reserved: float, records: int, reading: Reading) -> str:

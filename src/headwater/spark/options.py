@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headwater.data.column import Array
 from headwater.errors import RunError
 from headwater.flow.duration import above_zero
 from headwater.flow.ranges import Sizes
@@ -32,6 +33,8 @@ class SparkOptions:
     seconds: float | None = None
     #: take what is there now and end, even if a source could bring more
     available_now: bool = False
+    #: called with the moments at which records were created that a sink has just taken
+    on_written: Callable[[Array], None] | None = None
     #: how often a sample of all measurements is kept
     sample_s: float = 1.0
 

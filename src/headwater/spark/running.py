@@ -103,7 +103,7 @@ class SparkRun:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
             self.layout = cut(self.flow, cores)
         self.checkpoint.claim(self.flow, cores)
-        self.tally = Tally(self.flow)
+        self.tally = Tally(self.flow, self.options.on_written)
         taken = self.checkpoint.taken()
         self._sinks = self._opened_sinks(taken)
         self.layout.stagings = self._sinks.stagings()

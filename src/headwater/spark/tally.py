@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
 
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 
 from headwater.data.batch import CREATED, Batch
+from headwater.data.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
 from headwater.spark.envelope import Envelope
@@ -22,8 +24,8 @@ COUNTED = ("records_in", "records_out", "activations", "busy_ns", "t_c_ns", "dea
 class Tally:
     """Counts of all steps, and the latencies of what sinks have taken."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._lock = Lock()
+    def __init__(self, flow: Flow, on_written: Callable[[Array], None] | None = None) -> None:
+        self._lock, self._on_written = Lock(), on_written
         self._began_ns = time.perf_counter_ns()
         self._flow = flow
         self._steps = {name: StepMetrics(name) for name in flow.steps}
@@ -53,6 +55,8 @@ class Tally:
         batch, now = envelope.batch, time.time_ns()
         assert batch is not None
         count = envelope.count or batch.length
+        if self._on_written is not None:
+            self._on_written(batch.stamps[:, CREATED])
         with self._lock:
             step = self._steps[sink]
             step.records_in += count

@@ -16,6 +16,7 @@ from headwater.data.jit.signature import Signature, hashable
 
 log = logging.getLogger(__name__)
 
+_OURS = f"{__name__.partition('.')[0]}."  #: the package whose modules stay as they are while it runs
 Use = tuple[str, str, Signature]  #: module and name of a kernel, and what it was called with
 
 
@@ -50,3 +51,21 @@ def _load(module: str, name: str, signature: Signature) -> None:
     kernel: Kernel = getattr(importlib.import_module(module), name)
     if kernel.load(signature) is None and cache.path_for_numba(kernel, signature).exists():
         service.wait_for(kernel, signature)  # which has Numba load it
+
+
+def load_recent(works: int = 30) -> None:
+    """Load the kernels of our own modules that the works of late have used, for processes that are forked from this one.
+
+    Neither Numba nor a thread is started for that, and nobody else's module is imported: it may change.
+    """
+    if not COMPILED:
+        return
+    by_age = sorted(cache.folder().glob("used-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    found = [cache.read_file(path) for path in by_age[:works]]
+    uses = {(m, n, hashable(s)) for each in found if each for m, n, s in json.loads(each[1])}
+    for module, name, signature in uses:
+        if module.startswith(_OURS):
+            try:
+                getattr(importlib.import_module(module), name).load(signature)
+            except Exception as error:
+                log.debug("%s.%s was used before, and cannot be loaded: %s", module, name, error)

@@ -4,7 +4,7 @@
 `outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read. A `lane` runs its part
 as the engine runs any flow; `child` is one in another process, `run` all of them together, told by `wire` and `merged` into
 one report. `checkpoint` has all of them saved; where one dies then, all start again, forked by a `nursery` and as often as
-`restarts` allows.
+`headwater.restarts` allows.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from headwater import errors
 from headwater.data.jit import service
+from headwater.engine.forked import let_go_of_signals
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire, unpack
 from headwater.engine.memory import keep_freed, share_arenas
@@ -78,13 +79,18 @@ def check_that_it_can_fork() -> None:
     until = time.monotonic() + _COMPILE_S
     while service.waiting() and time.monotonic() < until:
         time.sleep(0.01)
-    known = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
-    others = [thread.name for thread in threading.enumerate() if thread not in known]
+    others = other_threads()
     if others:
         raise RunError(
             f"lanes are forked, which is not safe beside other threads, and this process has {len(others)}: "
             f"{', '.join(others[:5])}; start the run before them, or without lanes"
         )
+
+
+def other_threads() -> list[str]:
+    """Return the names of threads beside which no lane can be forked."""
+    known = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
+    return [thread.name for thread in threading.enumerate() if thread not in known]
 
 
 def forked(lane: int, make: Callable[[], LaneRun], others: list[Child]) -> Child:
@@ -108,10 +114,7 @@ def live(connection: Connection, make: Callable[[], LaneRun]) -> None:
     """Run a lane from fork to exit; never returns to what the forked process was doing."""
     status = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first decides what it means
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if (told := signal.set_wakeup_fd(-1)) >= 0:
-            os.close(told)  # whoever reads there waits for its end, which is not ours
+        let_go_of_signals()
         share_arenas()
         keep_freed()
         _run(connection, make)

@@ -22,15 +22,15 @@ from headwater.operators.write import Begin
 if TYPE_CHECKING:
     from headwater.engine.lanes.checkpoint import LaneCheckpointer
 
+Keeping = Callable[[ExecutionGraph], "LaneCheckpointer"]  #: makes what has a lane saved for checkpoints of all lanes
+
 
 class LaneRun(WorkerPool):
     """The part of a run that one lane does; what goes to other lanes does not count as come out."""
 
     most = 16_000  # a block is cut into a part for each lane wherever it moves: its parts should still be large
 
-    def __init__(
-        self, part: Flow, options: Options, keeping: Callable[[ExecutionGraph], LaneCheckpointer] | None = None
-    ) -> None:
+    def __init__(self, part: Flow, options: Options, keeping: Keeping | None = None) -> None:
         """`keeping` returns what has the lane saved for checkpoints of all lanes."""
         self._keeping = keeping
         self.checkpointer: LaneCheckpointer | None

@@ -8,7 +8,6 @@ to it; and where that dies, it ends.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import NoReturn
 
+from headwater.engine.forked import let_go_of_signals
 from headwater.engine.lanes.wire import pack, unpack
 from headwater.errors import RunError
 
@@ -80,10 +80,7 @@ class Nursery:
 def _serve(connection: socket.socket, live: Live, forget: Callable[[], None]) -> NoReturn:
     """Do what is asked until nobody is there to ask."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the first decides what it means
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if (told := signal.set_wakeup_fd(-1)) >= 0:
-            os.close(told)  # whoever reads there waits for its end, which is not ours
+        let_go_of_signals()
         while True:
             asked, fds, _, _ = socket.recv_fds(connection, _MOST, 1)
             if not asked:

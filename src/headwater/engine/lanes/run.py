@@ -17,19 +17,19 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
-from headwater.engine.lanes.lane import LaneRun
+from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
 from headwater.engine.lanes.merged import merged_sample
 from headwater.engine.lanes.nursery import Nursery
-from headwater.engine.lanes.restarts import WITHIN_S, Restarts
 from headwater.engine.lanes.wire import sample_from_wire, unpack
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.engine.warm import load_kernels
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.flow import DEAD_LETTERS
+from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
+from headwater.restarts import WITHIN_S, Restarts
 from headwater.run import outcome
 
 if TYPE_CHECKING:
@@ -45,12 +45,14 @@ class LanesRun:
     """A flow at work in several processes, as `headwater.run.Run` has it."""
 
     runner = "engine"
+    shares = True  #: whether lanes read sources side by side where they can
 
     def __init__(self, layout: Layout, lanes: int, options: Options) -> None:
         self.flow, self.options, self.lanes = layout.flow, options, lanes
         self._layout = layout
         # what is spilled would come after the number of its block; and a checkpoint knows one position of a source
-        self._wiring = Wiring(layout, lanes, share=options.when_full != "spill" and options.checkpoint is None)
+        shares = self.shares and options.when_full != "spill" and options.checkpoint is None
+        self._wiring = Wiring(layout, lanes, share=shares)
         self._keeper: LanesCheckpointer | None = None
         self._nursery: Nursery | None = (
             None  #: forks lanes that may have to start again; who keeps no checkpoint forks once
@@ -107,10 +109,37 @@ class LanesRun:
             thread.start()
         return self
 
+    def make_lane(self, lane: int, options: Options) -> LaneRun:
+        """Make what one lane does of the run, in the process that does it."""
+        return LaneRun(self.part(lane), options, self.keeping(lane))
+
+    def part(self, lane: int) -> Flow:
+        """Return the part of the flow that a lane runs."""
+        return self._wiring.part(lane)
+
+    def keeping(self, lane: int) -> Keeping | None:
+        """Return what has a lane saved; None for a run that keeps no checkpoints."""
+        return None if self._keeper is None else partial(self._keeper.of_lane, lane)
+
+    def processes(self) -> list[int]:
+        """Return the processes of all lanes."""
+        return [os.getpid(), *(child.pid for child in self._children if not child.ended)]
+
+    def join_in(self, thread: threading.Thread) -> None:
+        """Start a thread that ends with the run, and is waited for with it."""
+        self._threads.append(thread)
+        thread.start()
+
+    def lanes_died(self) -> None:
+        """One lane has died, so all are ended, to start again: whoever has to know of it overrides this."""
+
+    def lanes_are_back(self) -> None:
+        """All lanes have started again."""
+
     def _fork(self, *, again: bool) -> None:
         for lane in range(1, self.lanes):
             if self._nursery is None:
-                make = partial(LaneRun, self._wiring.part(lane), self.options)
+                make = partial(self.make_lane, lane, self.options)
                 self._children.append(forked(lane, make, self._children))
             else:
                 pid, connection = self._nursery.fork(lane, again=again)
@@ -123,7 +152,7 @@ class LanesRun:
             assert self._keeper is not None
             if again:
                 self._keeper.look_again()
-            return LaneRun(self._wiring.part(lane), self.options, partial(self._keeper.of_lane, lane))
+            return self.make_lane(lane, self.options)
 
         live(connection, make)
 
@@ -132,7 +161,7 @@ class LanesRun:
         own: LaneRun | None = None
         keeper = self._keeper
         try:
-            first = LaneRun(self._wiring.part(0), options, None if keeper is None else partial(keeper.of_lane, 0))
+            first = self.make_lane(0, options)
             if first.checkpointer is not None and keeper is not None:
                 first.checkpointer.say = partial(keeper.hear, 0)
             own = self._own = first.start()
@@ -290,6 +319,7 @@ class LanesRun:
         """Start all lanes again from the last checkpoint, since one has died."""
         log.warning("%s %s; all lanes start again from the last checkpoint, in %.1f s", dead, how, pause_s)
         stopping, self._starting_again = self._is_stopping(), True
+        self.lanes_died()
         dead.ended = True
         try:
             while pause_s is not None and not self._begins_again(pause_s):
@@ -314,6 +344,7 @@ class LanesRun:
         time.sleep(pause_s)
         try:
             self._begin_again()
+            self.lanes_are_back()
         except DiedError as error:
             log.warning("lanes start once more: %s", error)
             return False

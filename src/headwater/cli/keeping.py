@@ -1,0 +1,50 @@
+"""Runs a command that promises a rate in a lane: a process forked from a warm parent, started again where it dies.
+
+The process that the user started keeps it, and loads nothing that only the lane needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from headwater.errors import RateError
+
+log = logging.getLogger(__name__)
+
+_PROGRAM = "headwater.cli:main"
+_is_program = False  #: whether this process is the command line's own, and not one that calls it
+
+
+def main_begins(arguments: Sequence[str]) -> None:
+    """Leave with the exit status of a lane, if the arguments of this program ask for a promise."""
+    global _is_program
+    _is_program = True
+    if arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
+        leave_to_lane()
+
+
+def leave_to_lane() -> None:
+    """Have this program's command run in a lane, and leave with its exit status; return where this process is to be it.
+
+    It is where it was forked to be one, where the command is called by another program, which may catch what it says, and
+    where no lane can be had.
+    """
+    from headwater.rate import born
+
+    caught = sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
+    if not _is_program or caught or born.kept is not None:
+        return
+    from headwater.rate.keeper import keep
+
+    try:
+        status = keep(_PROGRAM, sys.argv[1:])
+    except RateError as error:
+        log.warning("%s; this process does without", error)
+        return
+    raise SystemExit(status)
+
+
+def _has(arguments: Sequence[str], option: str) -> bool:
+    return any(each == option or each.startswith(f"{option}=") for each in arguments)

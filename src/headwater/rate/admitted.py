@@ -1,0 +1,33 @@
+"""A promise that was given: what is held for it, how, and what has been of it before where its lane died."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Demand
+from headwater.rate import born
+from headwater.rate.messages import Ask, Found, Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What the supervisor holds for a flow, and what was found out for that."""
+
+    id: str
+    contract: Contract
+    demand: Demand
+    estimated: float
+    measured: float | None  #: cores that the trial used; None where there was none
+    cores: float  #: reserved
+    grade: str
+    how: str
+    lanes: int = 1
+    before: Tell | None = None  #: the last words of a lane that died, and whose place this one takes
+    silent_s: float = 0.0  #: how long ago those were
+
+    def ask(self, flow: str, *, best_effort: bool) -> Ask:
+        """Return the words by which to ask for the same once more."""
+        found = Found(self.demand, self.estimated, self.measured)
+        keeper = 0 if born.kept is None else born.kept.pid
+        return Ask(flow, self.contract, self.cores, best_effort, self.lanes, keeper, found)

@@ -1,0 +1,156 @@
+"""Has a process forked from a warm parent, which is started where there is none; and waits for how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+import headwater
+from headwater.errors import RateError
+from headwater.rate import process
+from headwater.rate.born import Kept, Order
+from headwater.rate.home import LOG, own_folder
+
+_START_S = 30.0
+_LOOK_S = 0.05
+#: variables that are read when Python or a package is loaded, or that say where kernels are: a parent has them for good
+_EARLY = (
+    "HEADWATER_CACHE",
+    "HOME",
+    "LANG",
+    "LC_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "NUMBA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "TZ",
+    "XDG_CACHE_HOME",
+)
+_children: list[subprocess.Popen[bytes]] = []  #: kept, lest Python complain of processes that it forgot
+
+
+class Forked:
+    """A process that was forked for us, and is no child of ours."""
+
+    def __init__(self, connection: socket.socket, order: bytes, fds: tuple[int, int, int]) -> None:
+        """Raises OSError, or EOFError, where the parent does not do it."""
+        self._connection = connection
+        from_us, self._held = os.pipe()  # open as long as we live: the process ends with us
+        last_word, to_us = os.pipe()
+        self._last_word = os.fdopen(last_word, "rb")
+        try:
+            socket.send_fds(connection, [f"{len(order)}\n".encode()], [*fds, from_us, to_us])
+            connection.sendall(order)
+        finally:
+            os.close(from_us)
+            os.close(to_us)
+        self._parent = connection.makefile("rb")
+        line = self._parent.readline()
+        if not line:
+            raise EOFError
+        self.pid = int(line)
+        self._began = process.began(self.pid)
+
+    def wait(self) -> int | None:
+        """Wait for its end, and return its exit status, below 0 the signal that killed it; None where nobody knows which."""
+        last_word = self._last_word.readline()
+        status = self._parent.readline() or last_word
+        while self._began is not None and process.began(self.pid) == self._began:  # its parent may be gone before it is
+            time.sleep(_LOOK_S)
+        for each in (self._parent, self._connection, self._last_word):
+            each.close()
+        os.close(self._held)
+        return int(status) if status else None
+
+
+def forked(
+    program: str,
+    arguments: Sequence[str],
+    kept: Kept,
+    home: Path | None = None,
+    fds: tuple[int, int, int] = (0, 1, 2),
+    environment: Mapping[str, str] | None = None,
+) -> Forked:
+    """Have a function of a module run, with these arguments, in a process forked from a warm parent.
+
+    It has our folder, limits and environment, with some of that otherwise, and our standard descriptors unless others are
+    given. RateError says why it cannot be had.
+    """
+    at = (home or own_folder()) / f"lanes-{_sign()}.sock"
+    umask = os.umask(0)
+    os.umask(umask)
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    order = Order(
+        program,
+        list(arguments),
+        str(Path.cwd()),
+        sys.path,
+        {**os.environ, **(environment or {})},
+        umask,
+        sorted(os.sched_getaffinity(0)),
+        os.nice(0),
+        limits,
+        kept,
+    )
+    text = msgspec.json.encode(order)
+    for last in (False, True):  # one that is about to go home may take a connection and leave
+        try:
+            return Forked(_connected(at) or _started(at), text, fds)
+        except (OSError, EOFError) as error:
+            if last:
+                raise RateError(f"the warm parent at {at} forks nothing: {error or 'it hung up'}") from None
+    raise AssertionError("unreachable")
+
+
+def _connected(at: Path) -> socket.socket | None:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.connect(str(at))
+    except OSError:
+        made.close()
+        return None
+    return made
+
+
+def _started(at: Path) -> socket.socket:
+    at.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (at.parent / LOG).open("ab") as log_file:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from headwater.rate.warm import main; main()", str(at)],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    _children.append(started)
+    until_s = time.monotonic() + _START_S
+    while time.monotonic() < until_s:
+        line = _connected(at)
+        if line is not None:
+            return line
+        time.sleep(_LOOK_S)
+    raise RateError(f"no warm parent of lanes could be started; what it said is in {at.parent / LOG}")
+
+
+def _sign() -> str:
+    """Return what tells ways to run Python apart: a parent of another could not be ours."""
+    package = Path(headwater.__file__).parent
+    changed = max(each.stat().st_mtime_ns for each in package.rglob("*.py"))
+    path = [each for each in sys.path if each and each != str(Path.cwd())]
+    early = sorted((name, value) for name, value in os.environ.items() if name.startswith(_EARLY))
+    group = Path("/proc/self/cgroup").read_text()
+    known = (sys.executable, path, str(package), changed, early, group, os.getuid())
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:8]

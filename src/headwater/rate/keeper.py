@@ -1,0 +1,74 @@
+"""Keeps a promised flow: has its lane forked, passes signals on to it, and has it forked again where it died.
+
+The keeper is the process that a user started, and that has the terminal. Its lane is a process of its own, which the
+supervisor holds cores for as long as the keeper lives: what died finds them still held, goes on from its last checkpoint
+where there is one, and has the windows that were lost counted as broken by that. A lane that ends by itself, or that was
+told to, is not started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from headwater.rate.born import Kept
+from headwater.rate.forks import Forked, forked
+from headwater.restarts import WITHIN_S, Restarts
+
+log = logging.getLogger(__name__)
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def keep(program: str, arguments: Sequence[str]) -> int:
+    """Run a program in a lane until it ends, and return its exit status, as a shell would have it.
+
+    RateError says why no lane can be had.
+    """
+    restarts = Restarts()
+    lane: Forked | None = None
+    told: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        if lane is not None:
+            with suppress(ProcessLookupError):
+                os.kill(lane.pid, number)
+
+    with _handled(pass_on):
+        while True:
+            lane = forked(program, arguments, Kept(os.getpid(), restarts.count))
+            status = lane.wait()
+            if status is not None and status >= 0:
+                return status
+            how = "died" if status is None else f"was killed by {signal.Signals(-status).name}"
+            if told:
+                return 128 + told[-1]
+            pause_s = restarts.pause_s(time.monotonic())
+            if pause_s is None:
+                log.error(
+                    "its lane (process %d) %s, after it had started again %d times within %g s",
+                    lane.pid,
+                    how,
+                    restarts.most,
+                    WITHIN_S,
+                )
+                return 1
+            log.warning("its lane (process %d) %s, and starts again in %.1f s", lane.pid, how, pause_s)
+            lane = None
+            time.sleep(pause_s)
+
+
+@contextmanager
+def _handled(handler: signal._HANDLER) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)

@@ -1,0 +1,172 @@
+"""Who watches over a promise while its flow runs: judges every window, and tells the supervisor how it fares."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from headwater.clock import now_ns
+from headwater.errors import RateError
+from headwater.flow.flow import Flow
+from headwater.metrics import Report, Sample
+from headwater.rate import born, process
+from headwater.rate.admitted import Admitted
+from headwater.rate.bucket import Bucket
+from headwater.rate.client import Client
+from headwater.rate.estimate import backlog, tick_of
+from headwater.rate.messages import End, Granted, Noted, Tell
+from headwater.rate.windows import TAKEN, Reading, Windows
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1  #: how often it looks whether more comes than was promised
+
+
+class Watched(Protocol):
+    """What it has to know of a run."""
+
+    flow: Flow
+    stopping: threading.Event
+    done: threading.Event
+
+    def sample(self) -> Sample:
+        """Return everything counted since the run began."""
+
+    def processes(self) -> Sequence[int]:
+        """Return the processes that do the work."""
+
+
+class Watch:
+    """The windows of a promise, its bucket, and the line to the supervisor."""
+
+    def __init__(self, admitted: Admitted, client: Client, gathers_s: float | None = None) -> None:
+        """`gathers_s` is for how long records gather before they are read, a tick unless said."""
+        self.admitted, self._client, self._id = admitted, client, admitted.id
+        contract = admitted.contract
+        self.windows = Windows(contract, admitted.cores, now_ns(), max(1, admitted.lanes))
+        if admitted.before is not None:
+            before = admitted.before
+            self.windows.resume(before.kept, before.causes, admitted.silent_s)
+        # what has gathered comes at once, and is no burst
+        gathered = contract.rate_hz * (tick_of(contract) if gathers_s is None else gathers_s)
+        self.bucket = Bucket(contract.rate_hz, contract.burst_records + gathered)
+        self._used: list[float] = [0.0, 0.0]  #: cores in all windows so far, added up, and in the last one
+        self._looks = 0
+
+    def thread(self, run: Watched) -> threading.Thread:
+        """Return the thread that watches a run, not yet started."""
+        return threading.Thread(target=self._loop, args=(run,), name="promise", daemon=True)
+
+    def until_over(self, wait: Callable[[], Report | None]) -> Report | None:
+        """Wait for the end of a run as it does itself, and then let go what was reserved."""
+        try:
+            report = wait()
+        except BaseException:
+            self.let_go()
+            raise
+        if report is not None:
+            self.let_go()
+        return report
+
+    def let_go(self) -> None:
+        """Let go what was reserved."""
+        try:
+            self._client.say(End(self._id))
+        except RateError as error:  # whoever comes next finds that this process is gone
+            log.debug("%s", error)
+        self._client.close()
+
+    def _loop(self, run: Watched) -> None:
+        """Judge every window while records are read, and tell the supervisor; soon, when more comes than was promised."""
+        second, exceeded, above = 0, 0, False
+        before = self._reading(run)
+        while not run.done.wait(_LOOK_S):
+            is_above, exceeded = self.bucket.exceeded > exceeded, self.bucket.exceeded
+            reached = self.windows.second(now_ns())
+            due = reached > second and not run.stopping.is_set()
+            if due:
+                now = self._reading(run)
+                reading = now.since(before, breaks=self.windows.is_breaking(reached - 1, now.backlog))
+                for each in range(second, reached):  # more than one where this thread did not get to run
+                    self.windows.read(each, reading)
+                self._looks += 1
+                self._used = [self._used[0] + reading.used, reading.used]
+                second, before = reached, now
+            if due or is_above != above:
+                above = is_above
+                self._tell(run, above)
+
+    def _reading(self, run: Watched) -> _Counted:
+        now, pids = run.sample(), run.processes()
+        return _Counted(
+            time.monotonic(),
+            sum(process.used_s(pid) for pid in pids),
+            max(process.waited_ns(pid) for pid in pids) / 1e9,
+            now.backpressure_s,
+            backlog(self.admitted.demand, now),
+        )
+
+    def _tell(self, run: Watched, above: bool) -> None:
+        verdict = self.windows.verdict()
+        broken = verdict.windows - verdict.kept
+        try:
+            said = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes))
+            reply = self._client.say(said)
+            if isinstance(reply, Noted) and not reply.known:
+                self._ask_again(run)
+        except RateError as error:
+            log.warning("%s", error)
+
+    def _ask_again(self, run: Watched) -> None:
+        """Ask a supervisor that lost its book to hold what was held."""
+        reply = self._client.say(self.admitted.ask(run.flow.name, best_effort=True))
+        if isinstance(reply, Granted):
+            self._id = reply.id
+        else:
+            log.warning("the cores of flow %s are no longer reserved: %s", run.flow.name, reply)
+
+    def promise(self) -> dict[str, Any]:
+        """Return what was promised and reserved, and the windows so far."""
+        verdict, admitted = self.windows.verdict(), self.admitted
+        return {
+            "contract": asdict(admitted.contract),
+            "grade": admitted.grade,
+            "how": admitted.how,
+            "lanes": admitted.lanes,
+            "estimated_cores": round(admitted.estimated, 4),
+            "reserved_cores": round(admitted.cores, 4),
+            "used_cores": round(self._used[0] / self._looks, 4) if self._looks else 0.0,
+            "windows": verdict.windows,
+            "kept": verdict.kept,
+            "causes": dict(verdict.causes),
+            "broken": [asdict(window) for window in verdict.broken],
+            "above": self.bucket.exceeded,
+            "restarts": 0 if born.kept is None else born.kept.deaths,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What has been used and waited for since the processes began, in seconds, and what waits now."""
+
+    at_s: float
+    cpu_s: float
+    waited_s: float
+    held_s: float
+    backlog: float
+
+    def since(self, before: _Counted, *, breaks: bool) -> Reading:
+        """Return what was seen since; who was in the way is looked for only where a window breaks: that takes a while."""
+        span_s = max(self.at_s - before.at_s, 1e-9)
+        waited = (self.waited_s - before.waited_s) / span_s
+        return Reading(
+            used=(self.cpu_s - before.cpu_s) / span_s,
+            waited=waited,
+            held=(self.held_s - before.held_s) / span_s,
+            backlog=self.backlog,
+            rivals=tuple(process.foreign_real_time()) if breaks and waited > TAKEN else (),
+        )

@@ -1,0 +1,238 @@
+"""A lane forked from a warm parent is what a new process would be, and is started again by its keeper where it dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from promised import demand
+from promising import until
+
+from headwater.rate import process
+from headwater.rate.client import board
+from headwater.rate.windows import DIED
+from supervisors import supervisor_pid
+
+KEEP = "import sys\nfrom headwater.rate.keeper import keep\nsys.exit(keep('program:main', sys.argv[1:]))"
+
+
+@pytest.fixture
+def program(tmp_path, home):
+    """Starts a keeper whose lane runs a program."""
+    started = []
+
+    def make(text, *arguments, **more):
+        (tmp_path / "program.py").write_text(textwrap.dedent(text))
+        environment = {**os.environ, "HEADWATER_RUNTIME": str(home), "COLOUR": "blue"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", KEEP, *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                **more,
+            )
+        )
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def ancestor(pid) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def test_a_lane_has_what_its_keeper_has_and_is_in_a_session_of_its_own(program, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    started = program(
+        """
+        import json, os, sys
+        def main():
+            said = {"argv": sys.argv[1:], "folder": os.getcwd(), "colour": os.environ["COLOUR"], "input": sys.stdin.read()}
+            said |= {"own session": os.getsid(0) == os.getpid(), "processors": sorted(os.sched_getaffinity(0))}
+            said |= {"warm": "headwater.engine" in sys.modules, "parent": os.getppid()}
+            print(json.dumps(said))
+            print("and an error", file=sys.stderr)
+            sys.exit(7)
+        """,
+        "one",
+        "two",
+        cwd=tmp_path / "elsewhere",
+    )
+    out, err = started.communicate("all of it", timeout=120)
+    assert started.returncode == 7, err
+    assert err == "and an error\n"
+    said = json.loads(out)
+    assert said.pop("parent") not in (started.pid, os.getpid())
+    assert said == {
+        "argv": ["one", "two"],
+        "folder": str(tmp_path / "elsewhere"),
+        "colour": "blue",
+        "input": "all of it",
+        "own session": True,
+        "processors": sorted(os.sched_getaffinity(0)),
+        "warm": True,
+    }
+
+
+def test_all_lanes_of_a_folder_have_one_warm_parent(program):
+    text = "import os\ndef main():\n    print(os.getppid())"
+    first, second = (program(text).communicate(timeout=120)[0] for _ in range(2))
+    assert first == second != ""
+
+
+def test_an_error_is_told_as_python_tells_it(program):
+    out, err = program("def main():\n    raise ValueError('no such thing')").communicate(timeout=120)
+    assert out == ""
+    assert "ValueError: no such thing" in err
+    assert "starts again" not in err
+
+
+def test_signals_reach_the_lane_and_its_end_is_the_keepers(program):
+    started = program(
+        """
+        import signal, sys
+        def main():
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))
+            print("ready", flush=True)
+            while True:
+                signal.pause()
+        """
+    )
+    assert started.stdout.readline() == "ready\n"
+    started.terminate()
+    assert started.wait(60) == 3
+
+
+def test_a_lane_whose_keeper_is_killed_is_told_to_stop(program):
+    started = program(
+        "import os, signal\ndef main():\n    print(os.getpid(), flush=True)\n    while True: signal.pause()"
+    )
+    lane = int(started.stdout.readline())
+    assert process.began(lane) is not None
+    started.kill()
+    assert until(lambda: process.began(lane) is None)
+
+
+def test_a_lane_that_died_starts_again_but_not_for_ever(program, tmp_path):
+    started = program(
+        """
+        import os, signal
+        from headwater.rate import born
+        def main():
+            with open("deaths", "a") as file:
+                file.write(f"{born.kept.deaths}\\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        cwd=tmp_path,
+    )
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 1
+    assert (tmp_path / "deaths").read_text().split() == ["0", "1", "2", "3", "4", "5"]
+    assert "was killed by SIGKILL, and starts again in 0.1 s" in err
+    assert "after it had started again 5 times" in err
+
+
+def test_lanes_outlive_their_warm_parent_and_end_as_they_do(program):
+    started = program(
+        "import os\ndef main():\n    print(os.getpid(), flush=True)\n    input()\n    raise SystemExit(5)"
+    )
+    lane = int(started.stdout.readline())
+    os.kill(ancestor(lane), signal.SIGKILL)
+    until(lambda: ancestor(lane) != os.getpid() and process.began(ancestor(lane)) is not None)
+    started.stdin.write("go on\n")
+    started.stdin.flush()
+    assert started.wait(60) == 5
+
+
+COUNT, RATE_HZ = 3000, 500
+
+
+@pytest.fixture
+def numbers(tmp_path, home):
+    """Runs a flow of numbers with a promise, from the command line; a profile spares the measuring."""
+    demand(0.05).write(tmp_path / "p.json")
+    (tmp_path / "counting.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('numbers')\n"
+        f"made = io.Generate(lambda n: {{'n': n}}, {{'n': int}}, rate={RATE_HZ}, count={COUNT})\n"
+        "flow.read('numbers', made).write('out', io.JsonLines('out.jsonl'))\n"
+    )
+    started = []
+
+    def make(*more):
+        command = [
+            sys.executable,
+            "-m",
+            "headwater",
+            "run",
+            "counting.py",
+            "--promise",
+            f"{RATE_HZ}/s",
+            "--within",
+            "5s",
+        ]
+        command += ["--best-effort", "--profile", "p.json", "--json", *more]
+        started.append(
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env={**os.environ, "HEADWATER_RUNTIME": str(home)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def test_a_killed_lane_goes_on_from_its_checkpoint_with_its_cores_and_says_which_windows_broke(numbers, home, tmp_path):
+    running = numbers("--checkpoint", str(tmp_path / "kept"), "--every", "300ms")
+    before = until(lambda: (found := board(home)) and [each for each in found.lanes if each.kept])[0]
+    os.kill(before.pid, signal.SIGKILL)
+    after = until(lambda: [each for each in board(home).lanes if each.restarts and not each.down])[0]
+    assert (after.id, after.cores, after.restarts) == (before.id, before.cores, 1)
+    assert after.pid != before.pid
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+    assert f"process {before.pid}) was killed by SIGKILL, and starts again" in err
+    promise = json.loads(out)["promise"]
+    assert promise["restarts"] == 1
+    assert promise["causes"][DIED] >= 1
+    assert promise["windows"] >= before.kept + promise["causes"][DIED]
+    written = [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert written == list(range(COUNT))
+    assert board(home).lanes == []
+
+
+def test_a_supervisor_that_is_killed_finds_the_lane_and_its_keeper_again(numbers, home, tmp_path):
+    running = numbers("--checkpoint", str(tmp_path / "kept"), "--every", "300ms")
+    before = until(lambda: (found := board(home)) and [each for each in found.lanes if each.kept])[0]
+    os.kill(supervisor_pid(home), signal.SIGKILL)
+    until(lambda: (found := board(home)) and [each for each in found.lanes if each.kept])
+    os.kill(before.pid, signal.SIGKILL)
+    after = until(lambda: (found := board(home)) and [each for each in found.lanes if each.restarts])[0]
+    assert (after.id, after.cores) == (before.id, before.cores)
+    assert running.wait(120) == 0
+
+
+def test_a_killed_flow_frees_its_cores_and_ends_its_lane(numbers, home):
+    running = numbers()
+    held = until(lambda: (found := board(home)) and found.lanes)[0]
+    running.kill()
+    assert until(lambda: not board(home).lanes)
+    assert until(lambda: process.began(held.pid) is None)

@@ -1,0 +1,146 @@
+"""A promise on Spark: an application of its own with whole cores of the machine's ledger, capped and judged in seconds."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater import Contract, Flow, Profile, StepProfile, io
+from headwater.cli import add_commands, app
+from headwater.errors import RateError
+from headwater.flow.profile import Demand, StepDemand
+from headwater.rate import process
+from headwater.rate.application import Application
+from headwater.rate.client import Client, board
+from supervisors import end_supervisor
+
+RATE_HZ = 200
+
+
+def profile(cores: float) -> Profile:
+    """A profile by which 200/s want about so many cores."""
+    steps = {"numbers": StepDemand(1.0, 1, 1.0, 0.001, cores / 1.4 / RATE_HZ, 0.0)}
+    return Profile("counting", "here", {"numbers": StepProfile(0.0)}, demand=Demand(RATE_HZ, 0.02, 0.0, steps))
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A runtime folder; its supervisor is gone after the test."""
+    yield tmp_path / "run"
+    end_supervisor(tmp_path / "run")
+
+
+def counting() -> Flow:
+    flow = Flow("counting")
+    flow.read("numbers", io.Generate(lambda n: {"n": n}, {"n": int}, rate=RATE_HZ)).write("out", io.Discard())
+    return flow
+
+
+def test_it_holds_whole_cores_of_the_same_ledger(home):
+    client = Client(home)
+    held = Application(counting(), Contract(RATE_HZ, 5.0), profile=profile(0.3), best_effort=True, client=client)
+    assert held.cores == 1
+    lane = board(home).lanes[0]
+    assert (lane.cores, lane.lanes, lane.flow) == (1.0, 0, "counting")
+    with pytest.raises(
+        RateError, match=r"it wants 64\.00 cores, and .* are left; held by counting 1\.00; what would fit"
+    ):
+        Application(counting(), Contract(RATE_HZ, 5.0), profile=profile(63.5), best_effort=True, client=client)
+    client.close()
+
+
+def test_what_is_held_is_let_go_where_spark_does_not_start(home):
+    client = Client(home)
+    held = Application(counting(), Contract(RATE_HZ, 5.0), profile=profile(0.3), best_effort=True, client=client)
+
+    def fails():
+        raise OSError("no Java")
+
+    with pytest.raises(OSError, match="no Java"):
+        held.started(fails)
+    assert board(home).lanes == []
+    client.close()
+
+
+def test_a_micro_batch_begins_four_times_within_the_latency_and_has_twice_what_comes_meanwhile(home):
+    client = Client(home)
+    for latency_s, batch_s in ((2.0, 0.5), (20.0, 1.0), (None, 1.0)):
+        asked = Contract(RATE_HZ, latency_s)
+        held = Application(counting(), asked, profile=profile(0.01), best_effort=True, client=client)
+        assert (held.batch_s, held.batch_records) == (batch_s, 2 * RATE_HZ * batch_s)
+        with pytest.raises(OSError, match="enough"):
+            held.started(lambda: (_ for _ in ()).throw(OSError("enough")))
+    client.close()
+
+
+def test_it_is_promised_seconds_and_not_milliseconds(home, tmp_path):
+    with pytest.raises(RateError, match=r"cannot be promised 200/s within 50 ms by an application .* 1 s or more"):
+        Application(counting(), Contract(RATE_HZ, 0.05), profile=profile(0.3), client=Client(home))
+    add_commands()
+    (tmp_path / "counting.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('counting')\n"
+        "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
+    )
+    asked = ["run", str(tmp_path / "counting.py"), "--on", "spark", "--promise", "5/s", "--within"]
+    environment = {"HEADWATER_RUNTIME": str(home)}
+    refused = CliRunner().invoke(app, [*asked, "50ms"], env=environment)
+    assert "promised 1 s or more" in str(refused.exception)
+    elsewhere = CliRunner().invoke(app, [*asked, "5s", "--master", "spark://x:1"], env=environment)
+    assert "--master means nothing with a promise" in str(elsewhere.exception)
+
+
+@pytest.mark.spark
+def test_the_command_promises_runs_on_cores_of_its_own_and_proves_it(home, tmp_path):
+    profile(0.3).write(tmp_path / "p.json")
+    (tmp_path / "counting.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('counting')\n"
+        f"made = io.Generate(lambda n: {{'n': n}}, {{'n': int}}, rate={RATE_HZ}, count={10 * RATE_HZ})\n"
+        "flow.read('numbers', made).write('out', io.JsonLines('out.jsonl'))\n"
+    )
+    command = [sys.executable, "-m", "headwater", "run", "counting.py", "--on", "spark", "--promise", f"{RATE_HZ}/s"]
+    running = subprocess.Popen(
+        [*command, "--within", "10s", "--profile", "p.json", "--best-effort", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "HEADWATER_RUNTIME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        end = time.monotonic() + 120
+        while running.poll() is None and not _protects_java(home, running.pid):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        protected = running.poll() is None
+        out, err = running.communicate(timeout=240)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0, err
+    assert protected
+    assert "is promised 200/s within 10 s: 1 cores reserved for Spark" in err
+    report = json.loads(out)
+    assert report["promise"]["reserved_cores"] == 1.0
+    assert report["promise"]["windows"] >= 1
+    written = sorted(json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert written == list(range(10 * RATE_HZ))
+    assert board(home).lanes == []
+
+
+def _protects_java(home, pid) -> bool:
+    """Say whether Java is at work for a process, in the group that the supervisor has made for it, if it can make any."""
+    found = board(home)
+    if found is None or not found.lanes:
+        return False
+    for each in process.family(pid):
+        with suppress(OSError):  # it may have ended
+            if Path(f"/proc/{each}/comm").read_text().strip() == "java":
+                group = Path(f"/proc/{each}/cgroup").read_text()
+                return found.grade != "reserved" or f"headwater.{found.lanes[0].id}" in group
+    return False
