@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from headwater.flow.contract import Contract
-from headwater.flow.profile import Profile
+from headwater.flow.profile import Demand, Profile
 from headwater.rate.estimate import nearest
 from headwater.rate.ledger import LANE, Ledger
 from headwater.sim.promises import Offer, play
@@ -23,10 +24,11 @@ from headwater_bench.experiments.rows import text_table
 
 CORES = (4, 8, 16, 32, 80)
 MACHINES = (1, 2, 4)
-"""Of four cores each."""
+MACHINE_CORES = 4
 
 PAPER = "figure 8: Storm-RTS almost linear from 4 to 16 cores; figure 9a: it grows with machines"
 _MOST_HZ = 1e7
+_KEYS = 10_000  #: sensors, over which a flow is spread
 
 
 def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
@@ -37,14 +39,17 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
             rows.append(
                 {"flow": name, "cores": cores, **_filled(Profile.load(Path(path)), name, cores, 3 if quick else 10)}
             )
+    machines = _machines({name: Profile.load(Path(path)) for name, path in profiles.items()}, 3 if quick else 10)
     by_cores = {cores: _mean([_over_four(rows, row) for row in rows if row["cores"] == cores]) for cores in CORES}
     return {
         "throughput_over_4_cores": {str(cores): value for cores, value in by_cores.items()},
-        "throughput_by_machines": {str(count): round(count * by_cores[4], 4) for count in MACHINES},
+        "throughput_by_machines": machines["throughput"],
+        "p99_ms_by_machines": machines["p99_ms"],
         "kept": round(min(row["kept"] for row in rows), 4),
         "two_lanes_over_one": _two_lanes(quick),
         "paper": PAPER,
         "cases": rows,
+        "machine_cases": machines["cases"],
     }
 
 
@@ -66,6 +71,50 @@ def _filled(profile: Profile, name: str, cores: int, seconds: int) -> dict[str, 
         "kept": sum(each.kept for each in played) / sum(each.windows for each in played),
         "p99_ms": round(1e3 * max(each.p99_s for each in played), 2),
     }
+
+
+def _machines(known: dict[str, Profile], seconds: int) -> dict[str, Any]:
+    """Let every flow have as high a rate as machines can promise together, its keys spread over all their lanes by hash.
+
+    Some lane has more keys than others, and what that one can do bounds them all: so much is lost the more lanes there are.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, profile in known.items():
+        demand = profile.demand
+        assert demand is not None
+        lane_hz = nearest(demand, Contract(_MOST_HZ, BOUND_S), 0.999 * LANE).rate_hz
+        assert lane_hz is not None
+        each = int(Ledger(MACHINE_CORES).capacity / LANE)  # lanes of a machine
+        for machines in MACHINES:
+            shares = _shares(machines * each)
+            rates = [lane_hz * share / max(shares) for share in shares]
+            played = [_played(name, demand, rates[at::machines], seconds) for at in range(machines)]
+            done_hz = sum(hz for hz, _ in played)
+            p99_ms = max(p99_s for _, p99_s in played) * 1e3
+            rows.append({"flow": name, "machines": machines, "rate_hz": round(done_hz), "p99_ms": round(p99_ms, 2)})
+    one = {row["flow"]: row["rate_hz"] for row in rows if row["machines"] == 1}
+    over_one = {m: [r["rate_hz"] / one[r["flow"]] for r in rows if r["machines"] == m] for m in MACHINES}
+    return {
+        "throughput": {str(machines): _mean(ratios) for machines, ratios in over_one.items()},
+        "p99_ms": {str(m): max(row["p99_ms"] for row in rows if row["machines"] == m) for m in MACHINES},
+        "cases": rows,
+    }
+
+
+def _played(name: str, demand: Demand, rates: list[float], seconds: int) -> tuple[float, float]:
+    """Return what one machine has done of these rates, and the longest that a record took, but for one in a hundred."""
+    offers = [Offer(name, Contract(rate_hz, BOUND_S), demand) for rate_hz in rates]
+    played = play(offers, cores=MACHINE_CORES, seconds=seconds, competitors=MACHINE_CORES)
+    if any(each.refused for each in played):
+        raise AssertionError(f"{name}: the simulator refuses what should fit: {played}")
+    done_hz = sum(offer.rate_hz * each.done for offer, each in zip(offers, played, strict=True))
+    return done_hz, max(each.p99_s for each in played)
+
+
+def _shares(lanes: int) -> list[float]:
+    """Return the share of all keys that each lane has, where they are spread by hash."""
+    keys = np.random.default_rng(9).integers(0, 2**63, _KEYS)
+    return [count / _KEYS for count in np.bincount(keys % lanes, minlength=lanes).tolist()]
 
 
 def _over_four(rows: list[dict[str, Any]], row: dict[str, Any]) -> float:

@@ -6,7 +6,9 @@ put down to the step whose queue has grown most; unless the instances of that st
 to save all state by key, to build the flow anew and to load it. An action that did not help is not taken again.
 
 Here instances are threads, or are served by the engine's workers: settings choose, as they do the interval, which is 120 s
-in Heron and a few seconds here, lest nothing happen in a lap.
+in Heron and a few seconds here, lest nothing happen in a lap. Left to itself the process has the whole machine from the
+beginning, and nothing to gain by scaling. In `containers`, as in a cluster, it has what one of them has, a fifth more than
+the rate needs that it begins with, and gets another with every further instance of its most parallel step.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from headwater.errors import RunError
 from headwater.metrics import Sample
 from headwater_bench.experiments.rates.lap import Lap
 from headwater_bench.experiments.rates.loads import INSTANCES, Judge, Offered, flow_of
+from headwater_bench.experiments.rates.quota import Quota
 
 _MOST = 8  #: instances of one step
 _GROWS_S = 0.05  #: a queue that grows by more than so many seconds' worth of input in an interval is a symptom
 _IDLE = 0.05  #: the utilisation below which a step has more instances than it needs
 _HELPED = 0.9  #: of the backpressure that was there before, below which an action has helped
+_SIZED_S = (1.5, 1.5)  #: after which time, and for how long, it is seen what a container must have
+_SPARE = 1.2  #: how much more one has
 _STATELESS_SINKS = ("publish", "insert")
 
 
@@ -45,6 +50,8 @@ class Dhalion:
         self._useless: set[tuple[str, int]] = set()
         self._fixed: set[str] = set()  #: steps whose state cannot be split
         self._last: tuple[str, int, float] | None = None  #: step, instances and the symptom before the last action
+        self._quota = Quota() if lap.settings.get("containers") else None
+        self._container = 0.0  #: cores of one
         self._done = threading.Event()
         self._running = self._start()
         self._watch = threading.Thread(target=self._manage, name="dhalion", daemon=True)
@@ -56,7 +63,8 @@ class Dhalion:
 
     def told(self) -> dict[str, Any]:
         """Return what was scaled when, and the settings."""
-        return {"scaled": self._scaled, "settings": {"interval_s": self._interval_s, "on": self._on}}
+        settings = {"interval_s": self._interval_s, "on": self._on}
+        return {"scaled": self._scaled, "settings": settings, "container_cores": round(self._container, 3)}
 
     def abort(self) -> None:
         """End at once."""
@@ -75,6 +83,7 @@ class Dhalion:
         return engine.start(flow, on=self._on, checkpoint=self._saved.name, every="1 h")
 
     def _manage(self) -> None:
+        self._size_container()
         before = self._running.sample()
         while not self._done.wait(self._interval_s):
             now = self._running.sample()
@@ -83,6 +92,23 @@ class Dhalion:
                 self._scale(*wanted)
                 now = self._running.sample()
             before = now
+
+    def _size_container(self) -> None:
+        """See what the first rate needs, and be content with a container for that."""
+        if self._quota is None:
+            return
+        after_s, for_s = _SIZED_S
+        if self._done.wait(after_s):
+            return
+        used_s = time.process_time()
+        if not self._done.wait(for_s):
+            self._container = _SPARE * (time.process_time() - used_s) / for_s
+            self._allow()
+
+    def _allow(self) -> None:
+        """Have the cores of as many containers as the most parallel step has instances."""
+        if self._quota is not None and self._container:
+            self._quota.allow(self._container * max(self.instances.values()))
 
     def _scale(self, step: str, instances: int) -> None:
         began_s = time.monotonic()
@@ -98,6 +124,7 @@ class Dhalion:
             self.instances[step] = had
             self._fixed.add(step)
             self._running = self._start()
+        self._allow()
         took_s = round(time.monotonic() - began_s, 3)
         self._scaled.append({"step": step, "to": self.instances[step], "took_s": took_s})
 

@@ -97,13 +97,19 @@ def _scaling(answer: dict[str, Any], path: Path) -> None:
 
 
 def _cores(answer: dict[str, Any], path: Path) -> None:
-    fig, axes = figure(1, 1, 6.5, 4.6)
-    by_cores = {int(cores): value for cores, value in answer["throughput_over_4_cores"].items()}
-    axes[0][0].plot(list(by_cores), list(by_cores.values()), marker="o", label="promised, simulated")
-    axes[0][0].plot(list(by_cores), [cores / 4 for cores in by_cores], "--", color="#888888", label="linear")
-    axes[0][0].set(xlabel="cores", ylabel="throughput over that on 4 cores", xscale="log", yscale="log")
-    axes[0][0].legend(fontsize=8)
-    _say(fig, "what can be promised, by cores", answer["paper"], path)
+    fig, axes = figure(1, 2, 12, 4.6)
+    panels = (
+        (axes[0][0], answer["throughput_over_4_cores"], "cores", "throughput over that on 4 cores"),
+        (axes[0][1], answer["throughput_by_machines"], "machines of 4 cores", "throughput over that of one"),
+    )
+    for axis, found, xlabel, ylabel in panels:
+        by_count = {int(count): value for count, value in found.items()}
+        least = min(by_count)
+        axis.plot(list(by_count), list(by_count.values()), marker="o", label="promised, simulated")
+        axis.plot(list(by_count), [count / least for count in by_count], "--", color="#888888", label="linear")
+        axis.set(xlabel=xlabel, ylabel=ylabel, xscale="log", yscale="log")
+        axis.legend(fontsize=8)
+    _say(fig, "what can be promised, by cores and by machines", answer["paper"], path)
 
 
 def _bars(name: str, found: dict[str, Any], path: Path) -> None:

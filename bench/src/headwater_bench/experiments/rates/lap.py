@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ import msgspec
 
 from headwater.clock import now_ns
 from headwater.errors import RateError, RunError
+from headwater.rate.born import Kept
 from headwater.rate.client import connected
+from headwater.rate.forks import forked
 from headwater.rate.grade import grade_here
+from headwater_bench.experiments.rates import quota
 
 SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "serverless")
 BOUND_S = 0.05
@@ -64,32 +67,28 @@ class RefusedError(RunError):
 
 
 class Started:
-    """A lap's process, as the one that started it sees it."""
+    """A lap's process, as the one that started it sees it: forked from a warm parent if it is a lane, else a new one."""
 
     def __init__(self, lap: Lap, home: Path) -> None:
         self.lap = lap
         self.began_s = time.monotonic()
         self._said = (home / f"said-{os.urandom(4).hex()}").open("w+")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "headwater_bench.experiments.rates.lap", msgspec.json.encode(lap).decode()],
-            env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            process_group=0,  # so that all that it has started can be ended with it
-        )
+        hears, tells = os.pipe()
+        reads, writes = os.pipe()
+        self._in, self._out = os.fdopen(tells, "wb"), os.fdopen(reads, "rb")
+        start = _forked if lap.system == "promised" and not lap.forced else _new
+        try:
+            self.pid, self._wait = start(msgspec.json.encode(lap).decode(), home, (hears, writes, self._said.fileno()))
+        finally:
+            os.close(hears)
+            os.close(writes)
         self._limit = threading.Timer(_READY_S + _LONGEST_S + lap.warm_s + lap.seconds, self._kill)
         self._limit.daemon = True
         self._limit.start()
 
-    @property
-    def pid(self) -> int:
-        """Its number."""
-        return self._process.pid
-
     def ready(self) -> float:
         """Wait until records come out, and return how long that took."""
-        line = self._line()
+        line = self._out.readline()
         if line.startswith(b"refused"):
             raise RefusedError(line.decode().partition(" ")[2].strip())
         if line != b"ready\n":
@@ -106,14 +105,13 @@ class Started:
 
     def go(self) -> None:
         """Let it measure from now on."""
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # which its last words explain
-            self._process.stdin.write(b"go\n")
-            self._process.stdin.flush()
+            self._in.write(b"go\n")
+            self._in.flush()
 
     def result(self) -> dict[str, Any]:
         """Wait for what it saw."""
-        line = self._line()
+        line = self._out.readline()
         try:
             saw: dict[str, Any] = msgspec.json.decode(line)
         except msgspec.DecodeError:
@@ -127,31 +125,52 @@ class Started:
             return
         self._limit.cancel()
         self._kill()
-        self._process.communicate()
+        self._wait()
+        with suppress(BrokenPipeError):
+            self._in.close()
+        self._out.close()
         self._said.close()
         if self.lap.forced:
             grade_here().release(forced_group(self.pid))
+        if self.lap.settings.get("containers"):
+            quota.remove(self.pid)
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-
-    def _line(self) -> bytes:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
 
     def _broken(self, line: bytes) -> AssertionError:
         self._said.seek(0)
         return AssertionError(f"{self.lap.system} {self.lap.flow}: said {line!r}; {self._said.read()[-2000:]}")
 
 
+def _new(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable[[], Any]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headwater_bench.experiments.rates.lap", lap],
+        env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=fds[0],
+        stdout=fds[1],
+        stderr=fds[2],
+        process_group=0,  # so that all that it has started can be ended with it
+    )
+    return process.pid, process.wait
+
+
+def _forked(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable[[], Any]]:
+    program = "headwater_bench.experiments.rates.lap:main"
+    process = forked(program, [lap], Kept(0), home, fds, {"HEADWATER_RUNTIME": str(home)})
+    return process.pid, process.wait
+
+
 @contextmanager
 def home() -> Iterator[Path]:
-    """A runtime folder with a ledger of its own, whose supervisor goes home afterwards."""
+    """A runtime folder with a ledger of its own, whose supervisor and warm parent go home afterwards."""
     with tempfile.TemporaryDirectory(prefix="headwater-rates-") as name:
         try:
             yield Path(name)
         finally:
+            for each in Path(name).glob("lanes-*.sock"):
+                each.unlink(missing_ok=True)
             line = connected(Path(name))
             if line is not None:
                 with line:

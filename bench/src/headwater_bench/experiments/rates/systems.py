@@ -56,7 +56,7 @@ class Embedded:
         if report.dead_letters or report.shed:
             raise AssertionError(f"{report.flow}: {report.dead_letters} dead letters, {report.shed} shed")
         said: dict[str, Any] = {"private_mb": private_mb()}
-        if isinstance(self.running, rate.PromisedRun):
+        if isinstance(self.running, rate.PromisedRun | rate.PromisedLanes):
             said["promise"] = {**self.running.promise(), "admitted": asdict(self.running.admitted)["measured"]}
         return said
 

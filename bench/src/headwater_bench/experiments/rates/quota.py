@@ -1,0 +1,49 @@
+"""A group of the processor with no more than so many cores: what a cluster gives a container, and Dhalion asks more of."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from headwater.rate import cgroups
+
+_PERIOD_US = 10_000  #: so short that waiting for the next one does not show in latencies of 50 ms
+
+
+class Quota:
+    """The group of this process, which is unbounded until it is told otherwise; whoever ends it removes that."""
+
+    def __init__(self) -> None:
+        groups = cgroups.find()
+        if groups is None:
+            raise OSError("no group of the processor can be made here")
+        self._version = groups.version
+        self._group = _group(groups.base, os.getpid())
+        self._group.mkdir(exist_ok=True)
+        (self._group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def allow(self, cores: float) -> None:
+        """Let the process have so many cores, and no more."""
+        quota_us = max(1000, round(cores * _PERIOD_US))
+        if self._version == 1:
+            (self._group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (self._group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (self._group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+
+
+def remove(pid: int) -> None:
+    """Remove the group of a process that is gone; one that is not goes back to where groups are."""
+    groups = cgroups.find()
+    if groups is not None:
+        group = _group(groups.base, pid)
+        with suppress(OSError):
+            for each in (group / "cgroup.procs").read_text().split():
+                (groups.base / "cgroup.procs").write_text(each)
+        with suppress(OSError):
+            group.rmdir()
+
+
+def _group(base: Path, pid: int) -> Path:
+    return base / f"headwater-bench.{pid}"
