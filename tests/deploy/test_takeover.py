@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from headwater import Flow, engine, io
+from headwater import Flow, engine, io, retry
 from headwater.data.batch import Batch
 from headwater.deploy.takeover import take_over
 from headwater.engine.checkpoint.listing import listed
+from headwater.engine.checkpoint.moment import moment_of
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
 from headwater.io.transactions import ledger_of
@@ -279,6 +280,16 @@ def test_what_a_sender_knows_to_be_safe_goes_along(tmp_path):
     assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == list(range(900))
 
 
+def handed_out_in_part(checkpoint, count):
+    """Have a checkpoint say that so many records of the first round were handed out when it was made."""
+    store = Store(checkpoint)
+    last = store.latest()
+    for tasks in last.content["tasks"].values():
+        tasks[:] = [{**each, "state": 0, "whole": True} for each in tasks]
+    last.content["positions"]["read"] = [(0, count)]
+    store.write(last.number + 1, last.content, [b""])
+
+
 def test_the_rest_of_a_round_that_was_handed_out_in_part_is_on_its_way(tmp_path):
     flow, kept, there = (
         copying(Sent(range(300)), io.JsonLines(tmp_path / "out.jsonl")),
@@ -286,16 +297,32 @@ def test_the_rest_of_a_round_that_was_handed_out_in_part_is_on_its_way(tmp_path)
         tmp_path / "there",
     )
     until_written(flow, kept, tmp_path / "out.jsonl", 300)
-    store = Store(kept)
-    last = store.latest()
-    for tasks in last.content["tasks"].values():
-        tasks[:] = [{**each, "state": 0, "whole": True} for each in tasks]
-    last.content["positions"]["read"] = [(0, 120)]
-    store.write(last.number + 1, last.content, [b""])
+    handed_out_in_part(kept, 120)
     moved = take_over(flow, kept, there)
     assert moved.positions["read"] == 1
     (batches,) = waiting_in(there / "seeds", Checkpoint(there).taken()).values()
     assert [row["n"] for batch in batches for row in batch.rows()] == list(range(120, 300))
+
+
+def test_a_step_that_fails_once_at_the_rest_of_a_round_is_tried_again(tmp_path):
+    failing = []
+
+    def fragile(record):
+        if failing:
+            failing.pop()
+            raise OSError("away for a moment")
+        return record
+
+    flow, out, kept = Flow("fragile"), tmp_path / "out.jsonl", tmp_path / "kept"
+    read = flow.read("read", Sent(range(300)))
+    tried = read.map("fragile", fragile, out=NUMBERS, on_error=retry(times=3, backoff="1 ms"))
+    tried.write("write", io.JsonLines(out))
+    until_written(flow, kept, out, 300)
+    handed_out_in_part(kept, 120)
+    failing.append(True)
+    moment = moment_of(kept, flow)
+    assert not failing
+    assert [row["n"] for batch in moment.waiting["write"] for row in batch.rows()] == list(range(120, 300))
 
 
 def test_what_is_read_from_its_beginning_after_every_stop_is_refused(tmp_path):

@@ -45,6 +45,11 @@ class Delivery(NamedTuple):
     size: int  #: its records, 1 for a watermark without any
     control: Control | None = None
 
+    @classmethod
+    def of(cls, to: int, channel: int, batch: Batch | None, watermark: int) -> Delivery:
+        """Return records and their watermark, or a watermark without records."""
+        return cls(to, channel, batch, watermark, 1 if batch is None else batch.length)
+
     def entry(self, put_ns: int, created_ns: int) -> QueueEntry:
         """Return it as it waits in the queue."""
         return QueueEntry(self.channel, self.batch, self.watermark, put_ns, self.size, created_ns, self.control)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described
-from headwater.engine.checkpoint.settling import settled
+from headwater.engine.checkpoint.settling import Unsent, settled
 from headwater.engine.checkpoint.spreading import Spreading
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
@@ -137,9 +137,9 @@ class Fitting:
         as_it_was = self.goes_on_as_it_was()
         return Recovery(self.found, graph) if as_it_was else Recovery(self.at_rest(), graph, self.then, self.now)
 
-    def at_rest(self) -> Checkpoint:
+    def at_rest(self, unsent: Unsent | None = None) -> Checkpoint:
         """Return the checkpoint with nothing on its way but to sinks, so that what it holds can be spread anew."""
-        return settled(self.found, self._flow, self.then)
+        return settled(self.found, self._flow, self.then, unsent or {})
 
     def _saved(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._content["tasks"].get(name, [])

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import numpy as np
 
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.engine.checkpoint.fitting import Fitting
@@ -24,7 +20,6 @@ from headwater.operators import DEAD, build
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.moment import Moment, StepMoment
 from headwater.operators.operator import Operator, Select
-from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
 
 
@@ -40,21 +35,32 @@ def moment_of(folder: Path, flow: Flow) -> Moment:
     _check_steps(found, flow)
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
-    opening = _Opening(found, graph, folder)
+    fitting = Fitting(found, flow)
+    moment = Moment(found.number, folder / "sinks")
+    before = Recovery(found, graph)
+    sources = [each for each in graph.instances if each.step.is_source]
+    unsent = {each.step.name: _open_source(moment, each.step, before.position(each), folder) for each in sources}
+    recovery = Recovery(fitting.at_rest(unsent), graph, fitting.then, fitting.now)
     _settle_sinks(found, flow, folder)
-    return opening.moment()
+    for delivery in recovery.queues():
+        if delivery.batch is not None:
+            moment.waiting.setdefault(graph.instances[delivery.to].step.name, []).append(delivery.batch)
+    for step in flow.steps.values():
+        if not (step.is_source or step.is_sink):
+            moment.steps[step.name] = _together(step, graph.of_step(step.name), recovery)
+    return moment
 
 
 def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
     """Write a moment as a checkpoint in a new folder; the notes of sinks and the logs are for the caller to copy."""
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
-    marks = _marks(graph, moment)
+    watermarks = _watermarks(graph, moment)
     states: list[bytes] = []
     tasks: dict[str, list[Any]] = {}
     for instance in graph.instances:
         if not instance.step.is_source:
-            saved = _saved(instance, moment, marks[instance.index])
+            saved = _saved(instance, moment, watermarks[instance.index])
             states.append(saved["state"])
             tasks.setdefault(instance.step.name, []).append({**saved, "state": len(states) - 1, "whole": True})
     positions = {name: [_told(moment, name, at)] for name, at in moment.positions.items()}
@@ -67,69 +73,32 @@ def log_folder(folder: Path, source: str) -> Path:
     return folder / "sources" / quote(source, safe=" ")
 
 
-class _Opening:
-    """A checkpoint whose tasks are there again, without their sources and sinks."""
+def _open_source(moment: Moment, step: Step, position: Any, folder: Path) -> list[Batch]:
+    """Take over how far a source was read; return what its log has of an entry that was handed out in part."""
+    assert isinstance(step.kind, Read)
+    rest: list[Batch] = []
+    if resume_of(step.kind.source) == "sender":
+        log = moment.logs[step.name] = log_folder(folder, step.name)
+        position, count = (0, 0) if position is None else position
+        if count:
+            rest = _rest(log, position, count)
+            position += 1
+    moment.positions[step.name] = position
+    return rest
 
-    def __init__(self, found: Checkpoint, graph: ExecutionGraph, folder: Path) -> None:
-        fitting = Fitting(found, graph.flow)
-        self._recovery = Recovery(fitting.at_rest(), graph, fitting.then, fitting.now)
-        self._graph, self._folder = graph, folder
-        self._moment = Moment(found.number, folder / "sinks")
-        self._tasks = {each.index: self._task(each) for each in graph.instances if not each.step.is_sink}
 
-    def moment(self) -> Moment:
-        self._drain(self._recovery.queues())
-        for instance in self._graph.instances:
-            if instance.step.is_source:
-                self._open_source(instance)
-        for step in self._graph.flow.steps.values():
-            if not (step.is_source or step.is_sink):
-                self._moment.steps[step.name] = self._together(step)
-        return self._moment
-
-    def _task(self, instance: Instance) -> Task:
-        task = Task(instance, None if instance.step.is_source else build(instance.step), measure=False)
-        if task.operator is not None:
-            self._recovery.load(task)
-        return task
-
-    def _drain(self, deliveries: list[Delivery]) -> None:
-        """Process what is on its way, in its order by every channel; what comes to a sink waits there."""
-        waiting = deque(deliveries)
-        with np.errstate(all="ignore"):
-            while waiting:
-                delivery = waiting.popleft()
-                step = self._graph.instances[delivery.to].step
-                if not step.is_sink:
-                    made, _ = self._tasks[delivery.to].run([delivery.entry(time.perf_counter_ns(), 0)])
-                    waiting += made
-                elif delivery.batch is not None:
-                    self._moment.waiting.setdefault(step.name, []).append(delivery.batch)
-
-    def _open_source(self, instance: Instance) -> None:
-        """Take over how far a source was read; what its log has of an entry that was handed out in part is processed."""
-        assert isinstance(instance.step.kind, Read)
-        name, position = instance.step.name, self._recovery.position(instance)
-        if resume_of(instance.step.kind.source) == "sender":
-            folder = log_folder(self._folder, name)
-            entry, count = (0, 0) if position is None else position
-            if count:
-                task = self._tasks[instance.index]
-                self._drain([made for batch in _rest(folder, entry, count) for made in task.emit(batch)])
-                entry += 1
-            self._moment.logs[name], position = folder, entry
-        self._moment.positions[name] = position
-
-    def _together(self, step: Step) -> StepMoment:
-        """Return a step as one, whose instances have each the state of some keys."""
-        tasks = [self._tasks[each.index] for each in self._graph.instances if each.step is step]
-        saved = [task.save() for task in tasks]
-        operator = tasks[0].operator
-        assert operator is not None
-        if step.state in ("key", "stream"):
-            for each in saved[1:]:
-                operator.restore(each["state"])
-        return StepMoment(operator, min(each["watermark"] for each in saved), all(each["ended"] for each in saved))
+def _together(step: Step, instances: list[Instance], recovery: Recovery) -> StepMoment:
+    """Return a step as one, whose instances have each the state of some keys."""
+    tasks = [Task(instance, build(step), measure=False) for instance in instances]
+    for task in tasks:
+        recovery.load(task)
+    saved = [task.save() for task in tasks]
+    operator = tasks[0].operator
+    assert operator is not None
+    if step.state in ("key", "stream"):
+        for each in saved[1:]:
+            operator.restore(each["state"])
+    return StepMoment(operator, min(each["watermark"] for each in saved), all(each["ended"] for each in saved))
 
 
 def _rest(folder: Path, entry: int, count: int) -> list[Batch]:
@@ -176,7 +145,7 @@ def _check_instances(graph: ExecutionGraph) -> None:
             )
 
 
-def _marks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
+def _watermarks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
     """Return how far time has come by each channel of each instance: as far as the step that sends has come."""
     known = moment.watermarks()
     found = [[NO_WATERMARK] * len(instance.channel_ports) for instance in graph.instances]
@@ -187,13 +156,13 @@ def _marks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
     return found
 
 
-def _saved(instance: Instance, moment: Moment, marks: list[int]) -> dict[str, Any]:
+def _saved(instance: Instance, moment: Moment, watermarks: list[int]) -> dict[str, Any]:
     """Return what a checkpoint has of an instance, as its task would have saved itself."""
-    times = {"watermarks": marks, "idle": [], "ports": list(instance.channel_ports)}
+    times = {"watermarks": watermarks, "idle": [], "ports": list(instance.channel_ports)}
     step = moment.steps.get(instance.step.name)
     if step is None:
         waiting = [[0, batch, NO_WATERMARK] for batch in moment.waiting.get(instance.step.name, [])]
-        earliest = min(marks, default=NO_WATERMARK)
+        earliest = min(watermarks, default=NO_WATERMARK)
         return {**times, "watermark": earliest, "ended": False, "state": b"", "queue": waiting}
     state = _state(step.operator, instance)
     return {**times, "watermark": step.watermark, "ended": step.ended, "state": state, "queue": []}

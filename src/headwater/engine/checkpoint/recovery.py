@@ -130,10 +130,10 @@ class Recovery:
                     if same:
                         # who has ended will say so once more, perhaps after it has sent what was not there then
                         at = NO_WATERMARK if watermark == END else watermark
-                        found.append(_delivery(instance, channel, batch, at))
+                        found.append(Delivery.of(instance.index, channel, batch, at))
                     elif batch is not None:  # without its watermark, which is that of one sender among others
                         to = instance.channel_ports.index(each["ports"][channel])
-                        found.append(_delivery(instance, to, batch, NO_WATERMARK))
+                        found.append(Delivery.of(instance.index, to, batch, NO_WATERMARK))
         return found
 
     def _before_sinks(self, now: Spreading) -> list[Delivery]:
@@ -144,7 +144,7 @@ class Recovery:
                     if now.is_in_one(name):
                         found += _spread_over(instances, batch, instances[0].step.inputs[0].keys)
                     elif (part := self._of_lane(name, batch, now)) is not None:
-                        found.append(_delivery(instances[0], 0, part, NO_WATERMARK))
+                        found.append(Delivery.of(instances[0].index, 0, part, NO_WATERMARK))
         return found
 
     def _of_lane(self, sink: str, batch: Batch, now: Spreading) -> Batch | None:
@@ -169,8 +169,4 @@ def _by_input(saved: Saved, step: Step) -> list[int]:
 def _spread_over(instances: list[Instance], batch: Batch, keys: tuple[str, ...]) -> list[Delivery]:
     parts = spread(batch, keys, len(instances)) if keys and len(instances) > 1 else [batch]
     found = zip(instances, parts, strict=False)
-    return [_delivery(to, 0, part, NO_WATERMARK) for to, part in found if part is not None]
-
-
-def _delivery(instance: Instance, channel: int, batch: Batch | None, watermark: int) -> Delivery:
-    return Delivery(instance.index, channel, batch, watermark, 1 if batch is None else batch.length)
+    return [Delivery.of(to.index, 0, part, NO_WATERMARK) for to, part in found if part is not None]

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.engine.checkpoint.spreading import Spreading
@@ -25,16 +28,17 @@ from headwater.operators.routing import Router
 from headwater.operators.task import Task
 
 Saved = dict[str, Any]  #: what a checkpoint has of a task
+Unsent = Mapping[str, list[Batch]]  #: by source, what it had read and not yet handed out, and is processed too
 
 
-def settled(found: Checkpoint, flow: Flow, then: Spreading) -> Checkpoint:
+def settled(found: Checkpoint, flow: Flow, then: Spreading, unsent: Unsent) -> Checkpoint:
     """Return a checkpoint in which nothing is on its way but to sinks; made by a run that was spread so."""
-    return _Settling(found, flow, then).checkpoint()
+    return _Settling(found, flow, then, unsent).checkpoint()
 
 
 class _Settling:
-    def __init__(self, found: Checkpoint, flow: Flow, then: Spreading) -> None:
-        self._found, self._then = found, then
+    def __init__(self, found: Checkpoint, flow: Flow, then: Spreading, unsent: Unsent) -> None:
+        self._found, self._then, self._unsent = found, then, unsent
         self._saved: dict[str, list[Saved]] = found.content["tasks"]
         self._flow = _pruned(flow) if then.lanes > 1 else flow
         self._graph = ExecutionGraph.of(self._flow, self._count, self._way)
@@ -45,11 +49,13 @@ class _Settling:
         for name in self._flow.steps:
             self._put_back(name)
         self._put_back_at_outlets()
+        self._send_the_unsent()
         self._say_who_has_ended()
         at_work = [each for each in self._graph.instances if not each.step.is_source and not each.step.is_sink]
-        while any(self._waiting.get(each.index) for each in at_work):  # dead letters go against the order of the flow
-            for instance in at_work:
-                self._do_what_is_left(instance)
+        with np.errstate(all="ignore"):
+            while any(self._waiting.get(each.index) for each in at_work):  # dead letters go against the order of the flow
+                for instance in at_work:
+                    self._do_what_is_left(instance)
         tasks = {name: self._rested(name) for name in self._flow.steps if name in self._saved or self._is_reached(name)}
         return Checkpoint(self._found.number, {**self._found.content, "tasks": tasks})
 
@@ -88,14 +94,14 @@ class _Settling:
     ) -> list[Delivery]:
         """Return what came by a channel, and the time of it for all channels that were one."""
         if instance.step.is_sink or instance.step.name == DEAD_LETTERS:
-            return [] if batch is None else [_delivery(instance, 0, batch, NO_WATERMARK)]
+            return [] if batch is None else [Delivery.of(instance.index, 0, batch, NO_WATERMARK)]
         then, now = (_of_port(each, ports[channel]) for each in (ports, instance.channel_ports))
         if watermark < END and self._then.takes_blocks(instance.step.name):
             watermark = NO_WATERMARK  # the number of a block
         if len(then) == len(now):
-            return [_delivery(instance, now[then.index(channel)], batch, watermark)]
-        found = [] if batch is None else [_delivery(instance, now[0], batch, NO_WATERMARK)]
-        return found if len(then) > 1 else found + [_delivery(instance, each, None, watermark) for each in now]
+            return [Delivery.of(instance.index, now[then.index(channel)], batch, watermark)]
+        found = [] if batch is None else [Delivery.of(instance.index, now[0], batch, NO_WATERMARK)]
+        return found if len(then) > 1 else found + [Delivery.of(instance.index, each, None, watermark) for each in now]
 
     def _put_back_at_outlets(self) -> None:
         """Send on what had come to where records leave a lane."""
@@ -116,6 +122,14 @@ class _Settling:
             if batch is not None and {index for index, _ in route.targets} <= indices:
                 Router(sender).send_along(route, batch, watermark, sent)
         self._take(sent)
+
+    def _send_the_unsent(self) -> None:
+        """Have sources hand out what they had read, behind all that they had sent."""
+        for name, batches in self._unsent.items():
+            [source] = self._graph.of_step(name)
+            task = Task(source, None, measure=False)
+            for batch in batches:
+                self._take(task.emit(batch))
 
     def _say_who_has_ended(self) -> None:
         """Tell all receivers of what had ended that nothing follows: some had heard of it, others had yet to."""
@@ -254,10 +268,6 @@ def _pruned(flow: Flow) -> Flow:
 
 def _of_port(ports: list[int], port: int) -> list[int]:
     return [channel for channel, each in enumerate(ports) if each == port]
-
-
-def _delivery(instance: Instance, channel: int, batch: Batch | None, watermark: int) -> Delivery:
-    return Delivery(instance.index, channel, batch, watermark, 1 if batch is None else batch.length)
 
 
 def _rest(task: Task, entries: list[QueueEntry]) -> None:
