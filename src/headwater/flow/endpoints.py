@@ -136,7 +136,7 @@ class Staging(Protocol):
         """Return the records that can be written, and why the others cannot."""
 
     def write(self, batches: Sequence[Batch]) -> bytes:
-        """Write records; return what `NumberedWriter.stage` needs to know of them."""
+        """Write records; return what `StagedWriter.stage` needs to know of them."""
 
 
 class NumberedWriter(ABC):
@@ -144,9 +144,6 @@ class NumberedWriter(ABC):
 
     Who can bring the same records again after a stop asks for `committed`, and writes the parts after it.
     """
-
-    #: how other processes write its records; None where only this one can
-    staging: Staging | None = None
 
     @property
     @abstractmethod
@@ -156,10 +153,6 @@ class NumberedWriter(ABC):
     @abstractmethod
     def write(self, batch: Batch) -> Refused | None:
         """Write records of the part that is next, as a `Writer` does."""
-
-    def stage(self, said: bytes) -> None:
-        """Take what a staging said of records that it has written: they are of the part that is next."""
-        raise NotImplementedError(f"{type(self).__name__} has no staging")
 
     @abstractmethod
     def commit(self, number: int) -> None:
@@ -172,6 +165,16 @@ class NumberedWriter(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish what is committed and release what was opened."""
+
+
+class StagedWriter(NumberedWriter):
+    """One whose records other processes may write, too."""
+
+    staging: Staging  #: how they do
+
+    @abstractmethod
+    def stage(self, said: bytes) -> None:
+        """Take what a staging said of records that it has written: they are of the part that is next."""
 
 
 class Transaction(NumberedWriter):

@@ -18,13 +18,13 @@ from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_co
 from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.sifting import sifted
-from headwater.io.text_file import TextFile
+from headwater.io.text_file import WritableTextFile
 
 _GUESS_FROM = 1000  # lines
 _SPAN = 64  # lines that a quoted field may reach over; beyond, a quote was forgotten
 
 
-class Csv(TextFile):
+class Csv(WritableTextFile):
     """A file of rows to read or to write; `-` is standard input or output.
 
     When read, columns are found by their names in the header (by order without one), and their types are

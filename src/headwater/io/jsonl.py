@@ -16,12 +16,12 @@ from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
 from headwater.io.sifting import sifted
-from headwater.io.text_file import TextFile
+from headwater.io.text_file import WritableTextFile
 
 _GUESS_FROM = 1000  # lines
 
 
-class JsonLines(TextFile):
+class JsonLines(WritableTextFile):
     """A file of JSON objects, one per line, to read or to write; `-` is standard input or output.
 
     When read, the columns are guessed from the first lines unless a schema is given. A line that is not an

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -20,18 +21,14 @@ if TYPE_CHECKING:
 _CHUNK = 2**20
 
 
-class TextFile:
-    """A file of lines, a pipe, or with the path `-` standard input or output."""
+class TextFile(ABC):
+    """A file of lines that is read, a pipe, or with the path `-` standard input."""
 
     path: str | Path
 
+    @abstractmethod
     def open(self, given: Any, position: Any = None, end: int | None = None) -> Any:
-        """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
-        raise NotImplementedError
-
-    def appended(self, schema: Schema) -> LinesWriter:
-        """Start writing at the end of what is there."""
-        raise NotImplementedError
+        """Start reading, from a position and up to a byte if they are given."""
 
     def counted(self, data: bytes) -> int:
         """Return how many lines some bytes hold, as readers count them; a last one needs no end."""
@@ -43,19 +40,9 @@ class TextFile:
         return "position" if self._is_file() else "never"
 
     @property
-    def delivery(self) -> Delivery:
-        """Whether what was written can be cut off again."""
-        return "transactional" if self._is_file() else "neither"
-
-    @property
     def identity(self) -> Identity:
         """Where it is; how much of it was read, and what that was, is in its offsets."""
         return {"path": path_of(self.path)}
-
-    @property
-    def sink_identity(self) -> Identity:
-        """Where it is: the checkpoint alone says how much of it is good, and would cut another."""
-        return self.identity
 
     def claims(self, *, writing: bool) -> Place:
         """Return the file, or the standard stream, that it reads or writes."""
@@ -72,12 +59,6 @@ class TextFile:
 
         return LineRanges(self, wanted.sizes) if self._is_file() else None
 
-    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
-        """Start writing in parts, after which the file can be cut."""
-        from headwater.io.transactions.line_file import LineFile
-
-        return LineFile(self.path, lambda more: self.appended(schema) if more else self.open(schema), ledger)
-
     def _is_file(self) -> bool:
         """Tell a file from a pipe, which has no past; what is neither is told when it is opened."""
         try:
@@ -88,6 +69,30 @@ class TextFile:
 
     def __str__(self) -> str:
         return str(self.path)
+
+
+class WritableTextFile(TextFile):
+    """A file of lines that is written too: with a schema, `open` starts that."""
+
+    @abstractmethod
+    def appended(self, schema: Schema) -> LinesWriter:
+        """Start writing at the end of what is there."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """Whether what was written can be cut off again."""
+        return "transactional" if self._is_file() else "neither"
+
+    @property
+    def sink_identity(self) -> Identity:
+        """Where it is: the checkpoint alone says how much of it is good, and would cut another."""
+        return self.identity
+
+    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
+        """Start writing in parts, after which the file can be cut."""
+        from headwater.io.transactions.line_file import LineFile
+
+        return LineFile(self.path, lambda more: self.appended(schema) if more else self.open(schema), ledger)
 
 
 def content_of(path: Path, last: int | None = None) -> Identity:

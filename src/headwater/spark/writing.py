@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from headwater.errors import listed
-from headwater.flow.endpoints import NumberedWriter, Refused, Staging, Transaction
+from headwater.flow.endpoints import NumberedWriter, Refused, StagedWriter, Staging, Transaction
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
@@ -39,10 +39,11 @@ class Sinks:
         except BaseException:
             self.close()
             raise
+        self._staged = {name: sink for name, sink in self._open.items() if isinstance(sink, StagedWriter)}
 
     def stagings(self) -> Mapping[str, Staging]:
         """Return what tasks need to write records themselves, for the sinks that let them."""
-        return {name: sink.staging for name, sink in self._open.items() if sink.staging is not None}
+        return {name: sink.staging for name, sink in self._staged.items()}
 
     def write(self, part: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
         """Write the records of one micro-batch, under its number as a part of what sinks have."""
@@ -83,12 +84,11 @@ class Sinks:
             assert batch is not None
             start = time.perf_counter_ns()
             try:
-                sink = self._open[name]
                 refused: Refused = {}
                 if envelope.said:
-                    sink.stage(envelope.said)
+                    self._staged[name].stage(envelope.said)
                 else:
-                    refused = sink.write(batch) or {}
+                    refused = self._open[name].write(batch) or {}
             except Exception as error:
                 refused = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
             if refused:

@@ -20,7 +20,7 @@ import msgspec
 
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Transaction
 from headwater.io.files import explained, sync
 from headwater.io.table import writable, write_parts
 from headwater.io.transactions.journal import Journal
@@ -53,7 +53,7 @@ class TableStaging:
         return msgspec.msgpack.encode([[folder, str(Path(name, folder, "part.parquet"))] for folder, _ in parts])
 
 
-class TableParts(Transaction):
+class TableParts(Transaction, StagedWriter):
     """A table, as who lets its files appear sees it; with `anew`, a first run begins with an empty one."""
 
     def __init__(self, path: str | Path, schema: Schema, by: tuple[str, ...], ledger: Ledger, *, anew: bool) -> None:

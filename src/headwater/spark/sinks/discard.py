@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, NumberedWriter, Refused, Staging
+from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Staging
 
 
 class Discarding:
@@ -23,7 +23,7 @@ class Discarding:
         return Dropped()
 
 
-class Dropped(NumberedWriter):
+class Dropped(StagedWriter):
     """Takes note of nothing."""
 
     def __init__(self) -> None:
