@@ -15,7 +15,7 @@ from headwater.clock import now_ns
 from headwater.data.batch import CREATED, Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
-from headwater.flow.endpoints import Delivery, Reject, Writer
+from headwater.flow.endpoints import Delivery, Reject, Writer, open_behind
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.steps import DeadLetters, Input, Read, Step, Union, Write
 from headwater.io.dead import DeadLetterFolder, Letter
@@ -257,9 +257,7 @@ class _Behind:
         self._sink = sink
 
     def open(self, schema: Schema) -> Writer:
-        opens = getattr(self._sink, "appended", None) or self._sink.open
-        writer: Writer = opens(schema)
-        return writer
+        return open_behind(self._sink, schema)
 
 
 class _Again:

@@ -75,7 +75,7 @@ class EngineRun(ABC):
         for task in self.tasks:
             if isinstance(task.operator, TimedWriteOperator):
                 self.throttle.extend(task.instance.index, len(self.tasks) + task.instance.index)
-                task.operator.hold_by(partial(self._sink_crowded, len(self.tasks) + task.instance.index))
+                task.operator.hold_by(partial(self._throttle_for_sink, len(self.tasks) + task.instance.index))
         self.sources = [SourceThread(self, s) for s in self.tasks if s.instance.step.is_source]
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -323,7 +323,7 @@ class EngineRun(ABC):
         """Return whose queue it is that the throttle knows by a number; behind those of tasks are what their sinks keep."""
         return self.tasks[number % len(self.tasks)].name
 
-    def _sink_crowded(self, number: int, share: float) -> None:
+    def _throttle_for_sink(self, number: int, share: float) -> None:
         """Hold the sources of a sink that has little room left, or let them go; called without the lock."""
         taken = round(share * 1000)
         with self.lock:
@@ -435,8 +435,8 @@ class EngineRun(ABC):
 
     def _extra(self) -> dict[str, Any]:
         """Return what writers tell of records that they have taken, by step, and what checkpoints were made."""
-        tellers = {task.name: getattr(task.operator, "account", None) for task in self.tasks}
-        accounts = {name: account() for name, account in tellers.items() if account is not None}
+        operators = {task.name: task.operator for task in self.tasks if task.operator is not None}
+        accounts = {name: each.account() for name, each in operators.items() if each.account is not None}
         told: dict[str, Any] = {"sinks": accounts} if accounts else {}
         return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}
 

@@ -21,6 +21,7 @@ from headwater.flow.endpoints import (
     barrier_of,
     commit,
     dropped_by,
+    is_inner,
     leave_halves,
     opened,
     position_of,
@@ -65,7 +66,7 @@ class SourceThread:
         self._dropped = 0
         kind = task.instance.step.kind
         #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
-        self.inner = isinstance(kind, Read) and getattr(kind.source, "inner", False)
+        self.inner = isinstance(kind, Read) and is_inner(kind.source)
         #: whether what waits is never shed or spilled
         self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
         #: whether it may be read on before what was read is acknowledged: a sender may wait for that

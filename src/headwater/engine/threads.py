@@ -76,8 +76,8 @@ class ThreadPerStep(EngineRun):
                 task.put(delivery.entry(now_ns, created_ns))
                 box.waiting += delivery.size
                 box.work.notify()
-                crowded = box.waiting >= HIGH * limit and to not in self.throttle.crowded
-            if crowded:
+                full = box.waiting >= HIGH * limit and to not in self.throttle.full
+            if full:
                 self._ask_throttle(self.throttle.grew, to)
 
     def put_back(self, deliveries: list[Delivery], *, first: bool = False) -> None:
@@ -136,8 +136,8 @@ class ThreadPerStep(EngineRun):
             entries = task.queue.take(count)
             box.waiting -= count
             box.room.notify_all()
-            relieved = index in self.throttle.crowded and box.waiting < LOW * self.limits[index]
-        if relieved:
+            released = index in self.throttle.full and box.waiting < LOW * self.limits[index]
+        if released:
             self._ask_throttle(self.throttle.shrank, index)
         return entries
 

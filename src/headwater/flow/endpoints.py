@@ -13,12 +13,15 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_read()` | what is wrong with it, before anything is started |
 | `tells_time` | true where event time comes with its records: what waits is never shed or spilled, or the rest were late |
 | `identity` | plain values that tell it from others of its kind, see `headwater.flow.identity` |
+| `other_than(before)` | how it differs from what it was, where more of it may have come since |
+| `inner` | true where it reads what another part of the same run makes: it ends by itself, and is never shed or spilled |
 | `claims(writing=False)` | the `Place` that it reads, see `headwater.flow.places` |
 
 | a reader may have | which says |
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `take_no_more()` | that it takes nothing from its sender once it is told that it is read no more, before it is closed |
+| `take_barrier()` | of an `inner` source: the checkpoint whose barrier it has come to, and whether it is the last |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
@@ -31,6 +34,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `delivery` | what holds when records come again, see `Delivery` |
 | `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once; or None |
 | `again` | what receivers have of a record that is there twice, in words |
+| `appended(schema)` | how it is written behind what it holds, where `open` begins anew |
 | `remote` | true where a network is between: a run with checkpoints keeps records on disk until they are there |
 | `writers` | "many" where several writers may be open at once; else it has one, however parallel its step is |
 | `hears_time` | true where its writer has `advance(watermark)`, called when event time moves on, and with `END` at the end |
@@ -41,7 +45,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_append(schema)` | what is wrong with these columns behind those that are written already |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 
-A writer that keeps records which wait may have `crowded`, a function that the runner puts there: called with the share of
+A writer that keeps records which wait may have `throttle`, a function that the runner puts there: called with the share of
 its room that is taken, from 0 to 1, it has the sources held that feed the writer. Any thread may call it.
 
 A writer that gathers records may have `flush()`, which brings them where they belong. One whose other side knows what it was
@@ -293,6 +297,11 @@ def awaits_commit(reader: Reader) -> bool:
     return bool(getattr(reader, "awaits_commit", False))
 
 
+def is_inner(source: Source) -> bool:
+    """Tell whether a source reads what another part of the same run makes."""
+    return getattr(source, "inner", False) is True
+
+
 def barrier_of(reader: Reader) -> tuple[int, bool] | None:
     """Take the checkpoint whose barrier a reader of another part of the same run has come to, and whether it is the last."""
     taken = getattr(reader, "take_barrier", None)
@@ -331,6 +340,23 @@ def flush(writer: Writer) -> None:
         flushed()
 
 
+def gathers(writer: Writer | None) -> bool:
+    """Tell whether what a writer has taken may not be where it belongs before it is flushed."""
+    return getattr(writer, "flush", None) is not None
+
+
+def keyed_write_of(writer: Writer | None) -> Callable[[Batch, str], Refused] | None:
+    """Return how to write a batch under a key, the same whenever it is sent again; None for a writer that has no such way."""
+    keyed: Callable[[Batch, str], Refused] | None = getattr(writer, "write_keyed", None)
+    return keyed
+
+
+def throttle_by(writer: Writer, throttle: Callable[[float], None]) -> None:
+    """Have a writer that keeps records which wait tell how much of its room is taken."""
+    if getattr(writer, "throttle", None) is not None:
+        writer.throttle = throttle  # type: ignore[attr-defined]
+
+
 def account_of(writer: Writer) -> Callable[[], dict[str, Any]] | None:
     """Return how to ask a writer what became of the records that it took; None for one that has nothing to tell."""
     told: Callable[[], dict[str, Any]] | None = getattr(writer, "account", None)
@@ -356,6 +382,17 @@ def check_append(sink: Sink, schema: Schema) -> None:
     check = getattr(sink, "check_append", None)
     if check is not None:
         check(schema)
+
+
+def is_appended_to(sink: Sink) -> bool:
+    """Tell whether a sink can go on behind what it holds."""
+    return getattr(sink, "appended", None) is not None
+
+
+def open_behind(sink: Sink, schema: Schema) -> Writer:
+    """Open a sink to write behind what it holds, where opening it would begin anew."""
+    opens: Callable[[Schema], Writer] = getattr(sink, "appended", None) or sink.open
+    return opens(schema)
 
 
 def is_remote(sink: Sink) -> bool:

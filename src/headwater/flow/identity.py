@@ -7,6 +7,7 @@ source that knows better, of which more may have come, has `other_than(before)`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ def sink_identity_of(sink: Any) -> Identity:
 def differs(source: Any, before: Identity) -> str:
     """Say how a source is another than one before; nothing when it is the same one, or the same and more of it."""
     now = identity_of(source)
-    if before["kind"] == now["kind"] and hasattr(source, "other_than"):
-        said: str = source.other_than(before)
-        return said
+    compare: Callable[[Identity], str] | None = getattr(source, "other_than", None)
+    if before["kind"] == now["kind"] and compare is not None:
+        return compare(before)
     return difference(before, now)
 
 

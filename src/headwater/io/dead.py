@@ -62,6 +62,10 @@ class DeadLetterFolder:
         """Start keeping dead letters; they are safe when `write` returns."""
         return _Writer(self)
 
+    def appended(self, schema: Schema) -> _Writer:
+        """Start keeping more of them: those that are there stay anyway."""
+        return self.open(schema)
+
     def transaction(self, schema: Schema, ledger: Ledger) -> _Parts:
         """Start keeping dead letters in parts: each is there once, however often a run is cut off and goes on."""
         return _Parts(self, ledger)

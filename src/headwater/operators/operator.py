@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class Operator(ABC):
     timed = False
     #: whether its state can be saved: a class that has `snapshot` can do so
     saves = False
+    #: says what became of the records that it took, of a sink whose writer can tell
+    account: Callable[[], dict[str, Any]] | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -55,6 +57,10 @@ class Operator(ABC):
 
     def advance(self, watermark: int) -> Output:
         """Learn that no record older than `watermark` is expected; `END` when nothing will follow."""
+        return None
+
+    def tick(self) -> Output:
+        """Learn that the machine's clock has moved on; asked of those that close windows by it."""
         return None
 
     def snapshot(self, select: Select | None = None) -> bytes:

@@ -353,9 +353,8 @@ class Task:
 
     def _tick(self, deliveries: list[Delivery]) -> None:
         self.ticked = True
-        tick = getattr(self.operator, "tick", None)
-        if tick is not None and not self.ended:
-            more = self._timed(tick, deliveries)
+        if self.operator is not None and not self.ended:
+            more = self._timed(self.operator.tick, deliveries)
             if self.measure:
                 self.counters.records_out += more
 

@@ -10,7 +10,7 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none
+from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none, throttle_by
 from headwater.flow.steps import Write
 from headwater.operators.broken import error_text
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
@@ -73,7 +73,7 @@ class TimedWriteOperator(WriteOperator):
         self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
         return None
 
-    def hold_by(self, crowded: Callable[[float], None]) -> None:
+    def hold_by(self, throttle: Callable[[float], None]) -> None:
         """Have a writer that keeps what waits tell how much of its room is taken."""
-        if hasattr(self._writer, "crowded"):
-            self._writer.crowded = crowded  # type: ignore[union-attr]
+        if self._writer is not None:
+            throttle_by(self._writer, throttle)

@@ -28,7 +28,7 @@ class Outbound:
     """Takes records from the flow, and hands out messages for the network; safe for both at once.
 
     Small batches that wait together become one message. With `parts` a message may go when its part is committed; without,
-    at once. `limit_bytes` is the room there is: `crowded` is told how much of it is taken, so that sources can be held.
+    at once. `limit_bytes` is the room there is: `throttle` is told how much of it is taken, so that sources can be held.
     """
 
     def __init__(self, bridge: str, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0) -> None:
@@ -43,7 +43,7 @@ class Outbound:
         self.taken = 0  #: records that were given to it
         self._warned_s = -_QUIET_S
         self.wake: Callable[[], None] = lambda: None  #: called when there is something to send
-        self.crowded: Callable[[float], None] = lambda share: None
+        self.throttle: Callable[[float], None] = lambda share: None
         self.pause: Callable[[float], None] = time.sleep
 
     # -- for the flow -------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Outbound:
         """Number and keep what waits; while the disk has no room for it, this waits."""
         while not self._gathered():
             self.pause(_AGAIN_S)  # without the lock: what the receiver has meanwhile makes room
-        self._tell_crowd()
+        self._tell_throttle()
 
     def prepare(self, part: int) -> None:
         """End a part: what was put since the last is safe, and goes once the part is committed."""
@@ -120,7 +120,7 @@ class Outbound:
         with self._lock:
             answers = self.machine.heard(message, now_s)
             self._buffer.release(self.machine.safe)
-        self._tell_crowd()
+        self._tell_throttle()
         return answers
 
     def next(self) -> list[Message]:
@@ -160,8 +160,8 @@ class Outbound:
             self._warned_s = time.monotonic()
             log.warning("bridge %s waits: %s", self.machine.bridge, error)
 
-    def _tell_crowd(self) -> None:
-        self.crowded(self.nbytes / self._limit)
+    def _tell_throttle(self) -> None:
+        self.throttle(self.nbytes / self._limit)
 
 
 def _grouped(pending: list[Batch]) -> list[list[Batch]]:

@@ -122,13 +122,13 @@ class _Sender:
         self._outbound.put(Batch.of_watermark(watermark))
 
     @property
-    def crowded(self) -> Callable[[float], None]:
+    def throttle(self) -> Callable[[float], None]:
         """What is told how much of the room is taken."""
-        return self._outbound.crowded
+        return self._outbound.throttle
 
-    @crowded.setter
-    def crowded(self, told: Callable[[float], None]) -> None:
-        self._outbound.crowded = told
+    @throttle.setter
+    def throttle(self, told: Callable[[float], None]) -> None:
+        self._outbound.throttle = told
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records."""

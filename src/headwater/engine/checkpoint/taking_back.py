@@ -7,9 +7,9 @@ from pathlib import Path
 from headwater.engine.checkpoint.ledgers import Ledgers
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
+from headwater.flow.endpoints import is_appended_to
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Write
-from headwater.io.dead import DeadLetterFolder
 from headwater.io.lock import Lock
 from headwater.io.transactions import ledger_of
 
@@ -36,7 +36,7 @@ def take_back(flow: Flow, checkpoint: Path) -> None:
 
 def _take_back(flow: Flow, checkpoint: Path, ledgers: Ledgers) -> None:
     for step in flow.steps.values():
-        sink = step.kind.sink if isinstance(step.kind, Write) else None
-        is_appended_to = hasattr(sink, "appended") or isinstance(sink, DeadLetterFolder)
-        if is_appended_to and (ledger_of(checkpoint, step.name).folder / "written").exists():
-            ledgers.transaction(step.name, step.name, sink, step.inputs[0].schema).close()
+        if not isinstance(step.kind, Write) or not is_appended_to(step.kind.sink):
+            continue
+        if (ledger_of(checkpoint, step.name).folder / "written").exists():
+            ledgers.transaction(step.name, step.name, step.kind.sink, step.inputs[0].schema).close()

@@ -34,7 +34,9 @@ from headwater.engine.checkpoint.watch import mend_deleted
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.errors import RunError, SnapshotError
+from headwater.flow.endpoints import is_inner
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Read
 from headwater.io.lock import Lock
 from headwater.io.moved import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
@@ -378,4 +380,5 @@ def _waiting(found: Checkpoint) -> dict[str, int]:
 
 
 def _is_inner(instance: Instance) -> bool:
-    return bool(getattr(getattr(instance.step.kind, "source", None), "inner", False))
+    kind = instance.step.kind
+    return isinstance(kind, Read) and is_inner(kind.source)

@@ -44,7 +44,7 @@ class LaneRun(WorkerPool):
                 sender = task.operator.sender
                 self._senders[number] = task, sender
                 self.throttle.extend(task.instance.index, number)
-                sender.crowded = partial(self._crowded, number)
+                sender.throttle = partial(self._throttle, number)
                 sender.aborted = self._is_aborted
                 sender.fail = partial(self._cannot_send, task)
                 task.operator.saver = task.saver
@@ -74,7 +74,7 @@ class LaneRun(WorkerPool):
     def _is_aborted(self) -> bool:
         return self.aborted
 
-    def _crowded(self, number: int, records: int) -> None:
+    def _throttle(self, number: int, records: int) -> None:
         with self.lock:
             limit = self.options.queue_records
             if self.throttle.grew(number, records, limit) or self.throttle.shrank(number, records, limit):

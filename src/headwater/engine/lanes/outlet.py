@@ -63,7 +63,7 @@ class Outlet:
 class Sender:
     """An open outlet. It never makes a worker wait, since that may be the one to make room at the other end.
 
-    What does not fit waits here; `crowded` is told how many records do, so that sources are held back.
+    What does not fit waits here; `throttle` is told how many records do, so that sources are held back.
     """
 
     def __init__(self, outlet: Outlet) -> None:
@@ -76,7 +76,7 @@ class Sender:
         self._lock = threading.Lock()  #: guards what waits, and that one thread at a time writes to a path
         self._waiting: dict[int, deque[Message]] = {lane: deque() for lane in self._lanes}
         self.records = 0  #: that wait here
-        self.crowded: Callable[[int], None] = lambda records: None
+        self.throttle: Callable[[int], None] = lambda records: None
         self.aborted: Callable[[], bool] = lambda: False
         self.fail: Callable[[Exception], None] = _raise
         self._pusher: threading.Thread | None = None
@@ -167,7 +167,7 @@ class Sender:
             if self._pusher is None:
                 self._pusher = threading.Thread(target=self._push_all, name="send to lanes", daemon=True)
                 self._pusher.start()
-        self.crowded(self.records)
+        self.throttle(self.records)
 
     def _push_all(self) -> None:
         try:
@@ -187,7 +187,7 @@ class Sender:
                 if done:
                     self._pusher = None
             if self.records != before:
-                self.crowded(self.records)
+                self.throttle(self.records)
             if done:
                 return
             self._outlet.room.wait(_PATIENCE_S)

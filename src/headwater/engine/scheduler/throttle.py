@@ -9,7 +9,7 @@ HIGH, LOW = 0.9, 0.4
 
 
 class Throttle:
-    """Holds a source while a queue is crowded that its records may come to; others are let through.
+    """Holds a source while a queue is full that its records may come to; others are let through.
 
     Dead letters are a stream of the whole flow, but hold back only those from whom some have come.
 
@@ -27,21 +27,21 @@ class Throttle:
         self._reach = {source: _reached(downstream, [source]) for source in sources}
         self._of_dead_letters = _reached(downstream, dead_letters)
         self._broken: set[int] = set()  #: instances that dead letters have come from
-        self.crowded: set[int] = set()  #: instances whose queues are near their bound
+        self.full: set[int] = set()  #: instances whose queues are near their bound
         self.held: frozenset[int] = frozenset()  #: the sources that must wait; replaced and never changed
 
     def grew(self, instance: int, waiting: int, limit: int) -> bool:
         """Take note of a queue that has become longer; return whether other sources are held now."""
-        if waiting < HIGH * limit or instance in self.crowded:
+        if waiting < HIGH * limit or instance in self.full:
             return False
-        self.crowded.add(instance)
+        self.full.add(instance)
         return self._decide()
 
     def shrank(self, instance: int, waiting: int, limit: int) -> bool:
         """Take note of a queue that has become shorter; return whether other sources are held now."""
-        if instance not in self.crowded or waiting >= LOW * limit:
+        if instance not in self.full or waiting >= LOW * limit:
             return False
-        self.crowded.remove(instance)
+        self.full.remove(instance)
         return self._decide()
 
     def broke(self, instance: int) -> bool:
@@ -61,12 +61,12 @@ class Throttle:
                 reach.add(beyond)
 
     def reason(self, source: int) -> int | None:
-        """Return the first of the crowded queues that hold a source, None when it is not held."""
-        return min(self._reach[source] & self.crowded, default=None)
+        """Return the first of the full queues that hold a source, None when it is not held."""
+        return min(self._reach[source] & self.full, default=None)
 
     def _decide(self) -> bool:
         before = self.held
-        self.held = frozenset(source for source, reach in self._reach.items() if not reach.isdisjoint(self.crowded))
+        self.held = frozenset(source for source, reach in self._reach.items() if not reach.isdisjoint(self.full))
         return self.held != before
 
 

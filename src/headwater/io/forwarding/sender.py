@@ -15,7 +15,7 @@ from headwater.clock import now_ns
 from headwater.data.batch import Batch
 from headwater.data.frames import unpack_frame
 from headwater.errors import HeadwaterError
-from headwater.flow.endpoints import Refused, Writer, flush
+from headwater.flow.endpoints import Refused, Writer, flush, gathers, keyed_write_of
 from headwater.io.log import Entry
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Sender:
 
     def _write(self, batch: Batch, position: int) -> Refused | None:
         """Write records, by a name that is the same whenever they are sent where the other side can know it."""
-        keyed: Callable[[Batch, str], Refused] | None = getattr(self._writer, "write_keyed", None)
+        keyed = keyed_write_of(self._writer)
         if keyed is not None:
             return keyed(batch, f"{self._key}-{position}")
         assert self._writer is not None
@@ -168,9 +168,9 @@ class Sender:
             self._warned_s = now_s
             said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
             log.warning("forwarding to %s waits, and is tried again: %s", self._name, said)
-        if self._failures % _ATTEMPTS == 0 and (_gathers(self._writer) or not hasattr(self._writer, "write_keyed")):
+        if self._failures % _ATTEMPTS == 0 and (gathers(self._writer) or keyed_write_of(self._writer) is None):
             self._drop_writer()
-        if self._writer is None or not _gathers(self._writer):
+        if not gathers(self._writer):
             self._put_back()
         if self._until_s is None:
             pause_s = min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 20))
@@ -181,7 +181,7 @@ class Sender:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        if _gathers(writer):
+        if gathers(writer):
             self._done, self._hand = 0, _Hand()
         try:
             writer.close()
@@ -226,8 +226,3 @@ class Sender:
         with self._changed:
             if not (unless_ending and self._until_s is not None):
                 self._changed.wait(seconds)
-
-
-def _gathers(writer: Writer | None) -> bool:
-    """Tell whether what a writer has taken may not be where it belongs."""
-    return hasattr(writer, "flush")
