@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headwater.serve.child import COMMAND
-from headwater.serve.messages import Task, line
+from headwater.serve.messages import Assignment, line
 from headwater.serve.settings import Settings
 
 PATIENCE_S = 30
@@ -28,7 +28,7 @@ def test_an_import_that_takes_long_ends_with_the_server(tmp_path, what, options)
     with subprocess.Popen([*COMMAND, str(theirs.fileno())], pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         try:
-            ours.sendall(line(Task(what, str(file), str(tmp_path / "home"), Settings(options=options))))
+            ours.sendall(line(Assignment(what, str(file), str(tmp_path / "home"), Settings(options=options))))
             end = time.monotonic() + PATIENCE_S
             while not began.exists():
                 assert time.monotonic() < end

@@ -23,7 +23,7 @@ from headwater.io.lock import Lock
 from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
 from headwater.serve.lane import Lane, Line, ended_with_server, graph_of
-from headwater.serve.messages import Answer, Task, raw, shown
+from headwater.serve.messages import Answer, Assignment, raw, shown
 from headwater.serve.settings import Settings
 
 _SPARK = "spark"
@@ -35,7 +35,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     to_server = Line(int(sys.argv[1]))
     task = to_server.hear()
-    if not isinstance(task, Task):
+    if not isinstance(task, Assignment):
         return
     if task.what == "run":
         code = Lane(to_server, task).live(_made, _begin)
@@ -50,7 +50,7 @@ def main() -> None:
         to_server.say(Answer(why=shown(str(error))))
 
 
-def _flow(task: Task) -> Flow:
+def _flow(task: Assignment) -> Flow:
     """Make the flow of a file as its settings want it."""
     settings = task.settings
     name = f"{task.file}:{settings.flow}" if settings.flow else task.file
@@ -92,7 +92,7 @@ def _options(settings: Settings) -> dict[str, Any]:
     return given
 
 
-def _made(task: Task) -> Flow:
+def _made(task: Assignment) -> Flow:
     """Make the flow, in a process that is to run it."""
     share_arenas()
     if "lanes" in task.settings.options:
@@ -100,7 +100,7 @@ def _made(task: Task) -> Flow:
     return _flow(task)
 
 
-def _begin(task: Task, flow: Flow) -> Any:
+def _begin(task: Assignment, flow: Flow) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(settings)
@@ -128,7 +128,7 @@ def _begin(task: Task, flow: Flow) -> Any:
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 
-def _checked(task: Task, flow: Flow) -> Answer:
+def _checked(task: Assignment, flow: Flow) -> Answer:
     """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
     flow.check()
     _options(task.settings)
@@ -171,7 +171,7 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
             check_append(step.kind.sink, step.inputs[0].schema)
 
 
-def _replayed(task: Task, flow: Flow) -> Answer:
+def _replayed(task: Assignment, flow: Flow) -> Answer:
     """Give dead letters to the steps that they broke, and say which of them are done with; without the server too."""
     from headwater.engine.dead import replay
     from headwater.io.dead import DeadLetterFolder

@@ -24,10 +24,10 @@ from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
 from headwater.serve.child import asked
 from headwater.serve.claims import twice
-from headwater.serve.folder import Folder, Found
+from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.home import Home, Note, default_token, flow_home, token_of
 from headwater.serve.http import Server
-from headwater.serve.messages import Answer, Task
+from headwater.serve.messages import Answer, Assignment
 from headwater.serve.notify import Notifier
 from headwater.serve.service import CHECK_S, Service
 from headwater.serve.settings import read_settings, settings_beside
@@ -139,7 +139,7 @@ def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
         if wrong[-1] is None:
             owners |= dict.fromkeys(answer.writes, name)
     answers = [
-        {"name": each.name, "file": str(each.file), "runs": why is None, "why": why}
+        {"name": each.name, "file": str(each.path), "runs": why is None, "why": why}
         for each, why in zip(found.values(), wrong, strict=True)
     ]
     if as_json:
@@ -153,11 +153,11 @@ def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _looked(found: Found, kept: Path) -> Answer:
+def _looked(file: FlowFile, kept: Path) -> Answer:
     """Return what can be told of a flow without starting it: why it could not run, and what it would write."""
-    home = flow_home(kept, found.name)
+    home = flow_home(kept, file.name)
     try:
-        settings = read_settings(settings_beside(found.file))
-        return asked(found.name, Task("check", str(found.file), str(home.path), settings), CHECK_S)
+        settings = read_settings(settings_beside(file.path))
+        return asked(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)
     except HeadwaterError as error:
         return Answer(str(error))

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from headwater.errors import RunError, one_line
-from headwater.serve.messages import Answer, Order, Over, Said, Task, line, said
+from headwater.serve.messages import Answer, Order, Over, Statement, Assignment, line, statement
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _LISTEN_S = 5.0  #: how long the last words of a process that is gone are waited
 class Child:
     """A process in a session of its own, with a line to it and its output kept."""
 
-    def __init__(self, name: str, task: Task, hear: Callable[[Said], None], gone: Callable[[], None]) -> None:
+    def __init__(self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]) -> None:
         """Start it; `hear` is called with what it says, `gone` when its line is cut, each by another thread."""
         self.name = name
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -68,7 +68,7 @@ class Child:
             thread.start()
         self.tell(task)
 
-    def tell(self, message: Task | Order) -> None:
+    def tell(self, message: Assignment | Order) -> None:
         """Tell it something; one that is gone hears nothing."""
         with contextlib.suppress(OSError), self._telling:
             self._socket.sendall(line(message))
@@ -102,11 +102,11 @@ class Child:
             self._process.stdout.close()
         return code
 
-    def _listen(self, hear: Callable[[Said], None], gone: Callable[[], None]) -> None:
+    def _listen(self, hear: Callable[[Statement], None], gone: Callable[[], None]) -> None:
         try:
             with self._socket.makefile("rb") as file:
                 for text in file:
-                    message = said(text)
+                    message = statement(text)
                     if isinstance(message, Over):
                         self.last_words = message
                     hear(message)
@@ -151,7 +151,7 @@ def why_it_died(code: int, lines: Sequence[str]) -> str:
     return f"{how}; the last it said: {lines[-1]}" if lines else how
 
 
-def asked(name: str, task: Task, timeout_s: float) -> Answer:
+def asked(name: str, task: Assignment, timeout_s: float) -> Answer:
     """Have a process of its own answer a question about a flow; RunError where it does not."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     child = Child(name, task, answers.put, lambda: answers.put(None))

@@ -17,11 +17,11 @@ _Stat = tuple[int, int, int] | None  #: inode, size and time of change of a file
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FlowFile:
     """A flow's file as it is now."""
 
     name: str
-    file: Path
+    path: Path
     print: str  #: tells what is in it, and in its settings, from what was
 
 
@@ -36,11 +36,11 @@ class Folder:
             raise FlowError(f"there is no folder {str(path)!r}; headwater serve takes a folder of flows")
         self.path = path.resolve()
         self._seen: dict[str, tuple[_Stat, _Stat]] = {}
-        self._taken: dict[str, tuple[tuple[_Stat, _Stat], Found]] = {}
+        self._taken: dict[str, tuple[tuple[_Stat, _Stat], FlowFile]] = {}
         self._passed: set[str] = set()
         self._lost = False
 
-    def look(self, *, first: bool = False) -> dict[str, Found] | None:
+    def look(self, *, first: bool = False) -> dict[str, FlowFile] | None:
         """Return the flows by name; None where the folder cannot be read now, which is not the same as an empty one.
 
         At the `first` look files are taken as they are.
@@ -57,11 +57,11 @@ class Folder:
         for name, stats in seen.items():
             taken = self._taken.get(name)
             if (taken is None or taken[0] != stats) and (first or self._seen.get(name) == stats):
-                self._taken[name] = stats, self._found(name)
+                self._taken[name] = stats, self._flow_file(name)
         for name in set(self._taken) - set(seen):
             del self._taken[name]
         self._seen = seen
-        return {found.name: found for _, found in self._taken.values()}
+        return {file.name: file for _, file in self._taken.values()}
 
     def _is_flow(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
@@ -77,7 +77,7 @@ class Folder:
     def _stats(self, name: str) -> tuple[_Stat, _Stat]:
         return _stat(self.path / name), _stat(settings_beside(self.path / name))
 
-    def _found(self, name: str) -> Found:
+    def _flow_file(self, name: str) -> FlowFile:
         file = self.path / name
         digest = hashlib.sha256()
         for each in (file, settings_beside(file)):
@@ -86,7 +86,7 @@ class Folder:
             except OSError as error:
                 content = f"cannot be read: {error.strerror}".encode()
             digest.update(len(content).to_bytes(8, "big") + content)
-        return Found(file.stem, file, digest.hexdigest())
+        return FlowFile(file.stem, file, digest.hexdigest())
 
 
 def _stat(path: Path) -> _Stat:

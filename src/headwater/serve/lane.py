@@ -30,13 +30,13 @@ from headwater.serve.messages import (
     Order,
     Over,
     Running,
-    Said,
-    Task,
+    Statement,
+    Assignment,
     Waits,
     line,
     raw,
     shown,
-    told,
+    instruction,
 )
 from headwater.web.prometheus import families_of
 
@@ -53,7 +53,7 @@ class Line:
         self._file = self._socket.makefile("rb")
         self._lock = threading.Lock()
 
-    def say(self, message: Said) -> None:
+    def say(self, message: Statement) -> None:
         """Say something; a server that is gone hears nothing."""
         try:
             with self._lock:
@@ -61,13 +61,13 @@ class Line:
         except OSError:
             pass
 
-    def hear(self) -> Task | Order | None:
+    def hear(self) -> Assignment | Order | None:
         """Wait for what the server says; None when it is gone."""
         try:
             text = self._file.readline()
         except OSError:
             return None
-        return told(text) if text else None
+        return instruction(text) if text else None
 
     def is_cut(self, within_s: float) -> bool:
         """Wait for the server to be gone, for so long at most; what it has said is left to be heard."""
@@ -101,13 +101,13 @@ def ended_with_server(to_server: Line) -> Iterator[None]:
 class Lane:
     """A flow at work in this process, from its making to its last words."""
 
-    def __init__(self, to_server: Line, task: Task) -> None:
+    def __init__(self, to_server: Line, task: Assignment) -> None:
         self._line, self._task = to_server, task
         self._run: Any = None  #: as `headwater.run.Run`, with its flow
         self._asked = False  #: by the server, to stop
         self._signalled = False
 
-    def live(self, make: Callable[[Task], Flow], begin: Callable[[Task, Flow], Any]) -> int:
+    def live(self, make: Callable[[Assignment], Flow], begin: Callable[[Assignment, Flow], Any]) -> int:
         """Run the flow that is made, and then begun, until its end, and return the exit code of the process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
         signal.signal(signal.SIGTERM, lambda signum, frame: self._told_by_signal())

@@ -10,7 +10,7 @@ import msgspec
 from headwater.serve.settings import Settings
 
 
-class Task(msgspec.Struct, tag="task"):
+class Assignment(msgspec.Struct, tag="assignment"):
     """What a process is for; the first that it is told."""
 
     what: Literal["run", "check", "replay"]
@@ -74,27 +74,27 @@ class Answer(msgspec.Struct, tag="answer"):
     writes: list[str] = []  #: the files that the flow would have for itself
 
 
-Told = Task | Order
-Said = Running | Waits | Imports | Measured | Metrics | Over | Answer
+Instruction = Assignment | Order
+Statement = Running | Waits | Imports | Measured | Metrics | Over | Answer
 
-_told = msgspec.json.Decoder(Told)
-_said = msgspec.json.Decoder(Said)
+_instructions = msgspec.json.Decoder(Instruction)
+_statements = msgspec.json.Decoder(Statement)
 
 
-def line(message: Told | Said) -> bytes:
+def line(message: Instruction | Statement) -> bytes:
     """Write a message as a line."""
     return msgspec.json.encode(message) + b"\n"
 
 
-def told(text: bytes) -> Told:
+def instruction(text: bytes) -> Instruction:
     """Read what the server says."""
-    found: Told = _told.decode(text)
+    found: Instruction = _instructions.decode(text)
     return found
 
 
-def said(text: bytes) -> Said:
+def statement(text: bytes) -> Statement:
     """Read what the process of a flow says."""
-    found: Said = _said.decode(text)
+    found: Statement = _statements.decode(text)
     return found
 
 

@@ -8,15 +8,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from headwater.errors import FlowError, HeadwaterError, RunError
+from headwater.serve import families
 from headwater.serve.child import Child, asked, reap_strangers, why_it_died
-from headwater.serve.folder import Folder, Found
-from headwater.serve.history import History
+from headwater.serve.folder import FlowFile, Folder
+from headwater.serve.following import Following
 from headwater.serve.home import FlowHome, Home
 from headwater.serve.lifecycle import (
     ABORT_S,
@@ -34,8 +32,9 @@ from headwater.serve.lifecycle import (
     Tick,
     Want,
 )
-from headwater.serve.messages import Imports, Measured, Metrics, Order, Over, Running, Said, Task, Waits
+from headwater.serve.messages import Imports, Measured, Metrics, Order, Over, Running, Statement, Assignment, Waits
 from headwater.serve.notify import Notifier
+from headwater.serve.served import Served
 from headwater.serve.settings import Settings, read_settings, settings_beside
 from headwater.web.prometheus import Family, exposition
 
@@ -51,44 +50,6 @@ _CHECKS = 2  #: at a time
 
 class UnknownFlowError(RunError):
     """There is no flow of a name."""
-
-
-class Served:
-    """One flow of the folder, and all that is known of it."""
-
-    def __init__(self, found: Found, home: FlowHome, lifecycle: Lifecycle) -> None:
-        self.found, self.home, self.lifecycle = found, home, lifecycle
-        self.settings = Settings()
-        self.child: Child | None = None
-        self.log: list[str] = []  #: the last that was said by the process before
-        self.history = History()
-        self.graph: bytes | None = None
-        self.sample: bytes | None = None
-        self.report: bytes | None = None
-        self.waits: str = ""  #: for what, while it starts
-        self.families: list[Family] | None = None
-        self.settled = False  #: it has begun, or could not, at least once
-        self.news = 0  #: how often something has become known
-        self.replaying = threading.Lock()
-
-    def status(self, now_s: float) -> dict[str, Any]:
-        """Describe how the flow fares."""
-        life = self.lifecycle
-        return {
-            "name": self.found.name,
-            "file": str(self.found.file),
-            "state": life.phase,
-            "for_s": round(now_s - life.since_s, 1),
-            "why": life.why or self.waits,
-            "change_refused": life.change,
-            "wanted": life.wanted,
-            "restarts": life.restarts,
-            "next_start_s": None if life.next_s is None else round(max(0.0, life.next_s - now_s), 1),
-            "pid": None if self.child is None else self.child.pid,
-            "runner": self.settings.on,
-            "checkpoint": str(self.home.checkpoint) if self.settings.checkpoint else None,
-            "report": None if self.report is None else msgspec.Raw(self.report),
-        }
 
 
 class Service:
@@ -191,37 +152,18 @@ class Service:
         with self._known(name) as served:
             if served.graph is not None:
                 return served.graph
-        answer = self._asked(served, Task("check", *self._place(served), self._settings(served)), CHECK_S)
+        answer = self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
         return bytes(answer.found)
 
     def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
         """Return (what, JSON) of a flow, or the states of all, as they come; None after a while without any."""
-        told: dict[str, tuple[int, Any]] = {}
+        following = Following(name)
         until_s = time.monotonic() + patience_s
         while True:
             with self._news:
                 if name is not None and name not in self._flows:
                     return
-                some = [(n, s) for n, s in self._flows.items() if name in (None, n)]
-                fresh = [(n, s) for n, s in some if told.get(n, (-1, None))[0] != s.news]
-                found: list[tuple[str, bytes] | None] = []
-                for each, served in fresh:
-                    status = served.status(time.monotonic())
-                    before = told.get(each, (0, None))[1]
-                    mark = {key: status[key] for key in ("state", "why", "change_refused", "pid", "restarts")}
-                    if before is None or before[0] != mark:
-                        found.append(("status", msgspec.json.encode(status)))
-                    if (
-                        name is not None
-                        and served.sample is not None
-                        and (before is None or before[1] != served.sample)
-                    ):
-                        found.append(("sample", served.sample))
-                    told[each] = served.news, (mark, served.sample)
-                gone = [each for each in told if each not in self._flows]
-                for each in gone:
-                    del told[each]
-                    found.append(("removed", msgspec.json.encode({"name": each})))
+                found: list[tuple[str, bytes] | None] = [*following.news(self._flows, time.monotonic())]
                 if not found:
                     if self._shut and self.ended.is_set():
                         return
@@ -245,21 +187,10 @@ class Service:
             with self._news:
                 self._news.wait_for(lambda: all(s.families is not None for _, s in children), SCRAPE_S)
                 found = [
-                    _served_as(served.found.name, each) for _, served in children for each in served.families or []
+                    families.named(served.file.name, each) for _, served in children for each in served.families or []
                 ]
-                found += self._own_families()
+                found += families.of_flows(self._flows)
         return exposition(found)
-
-    def _own_families(self) -> list[Family]:
-        flows = self._flows.items()
-        up = [("", {"flow": n, "state": s.lifecycle.phase}, float(s.lifecycle.phase == "running")) for n, s in flows]
-        again = [("_total", {"flow": n}, float(s.lifecycle.restarts)) for n, s in flows]
-        refused = [("", {"flow": n}, float(s.lifecycle.change is not None)) for n, s in flows]
-        return [
-            Family("headwater_flow_up", "gauge", "Whether a flow runs", up),
-            Family("headwater_flow_restarts", "counter", "How often it was started again because it had died", again),
-            Family("headwater_flow_change_refused", "gauge", "Whether a changed file could not take over", refused),
-        ]
 
     # -- what can be asked for --------------------------------------------------------------------------------------------
 
@@ -282,7 +213,7 @@ class Service:
         try:
             with self._pausing(served):
                 file, home = self._place(served)
-                task = Task("replay", file, home, self._settings(served), ids, step, dict(changes))
+                task = Assignment("replay", file, home, self._settings(served), ids, step, dict(changes))
                 return bytes(self._asked(served, task, REPLAY_S).found)
         finally:
             served.replaying.release()
@@ -294,7 +225,7 @@ class Service:
             self._handle(served, Want(False))
             within_s = served.lifecycle.stop_within_s + 2 * ABORT_S
             if not self._news.wait_for(lambda: served.child is None, within_s):
-                raise RunError(f"flow {served.found.name!r} did not stop within {within_s:g} s")
+                raise RunError(f"flow {served.file.name!r} did not stop within {within_s:g} s")
         try:
             yield
         finally:
@@ -302,9 +233,9 @@ class Service:
                 if wanted:
                     self._handle(served, Want(True))
 
-    def _asked(self, served: Served, task: Task, timeout_s: float) -> Any:
+    def _asked(self, served: Served, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
-            answer = asked(served.found.name, task, timeout_s)
+            answer = asked(served.file.name, task, timeout_s)
         if answer.why is not None:
             raise RunError(answer.why)
         return answer
@@ -358,23 +289,23 @@ class Service:
                 served = self._flows.get(name)
                 if served is None:
                     served = self._flows[name] = self._served(each)
-                if served.found.print != each.print:
+                if served.file.print != each.print:
                     served.graph = None if served.child is None else served.graph
-                served.found = each
+                served.file = each
                 self._handle(served, Seen(each.print))
             for name in set(self._flows) - set(found):
                 if self._flows[name].lifecycle.phase != "stopping":
                     self._handle(self._flows[name], Gone())
             self._scanned_s = self._scanned_s or time.monotonic()
 
-    def _served(self, found: Found) -> Served:
-        home = self.home.of_flow(found.name)
+    def _served(self, file: FlowFile) -> Served:
+        home = self.home.of_flow(file.name)
         try:
-            starts = read_settings(settings_beside(found.file)).start
+            starts = read_settings(settings_beside(file.path)).start
         except FlowError:
             starts = True  # so that it is told
-        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=found.file.name)
-        return Served(found, home, life)
+        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=file.path.name)
+        return Served(file, home, life)
 
     def _turn(self) -> None:
         with self._lock:
@@ -417,7 +348,7 @@ class Service:
             self._do(served, command)
 
     def _tell(self, served: Served, before: tuple[Any, ...]) -> None:
-        life, name = served.lifecycle, served.found.name
+        life, name = served.lifecycle, served.file.name
         if life.phase == "running" and before[0] != "running":
             log.info("%s: runs (process %s)", name, served.child.pid if served.child else "?")
         elif life.phase == "waiting":
@@ -436,31 +367,31 @@ class Service:
         if command == "start":
             self._start(served)
         elif command == "check":
-            threading.Thread(target=self._check, args=(served, served.found.print), daemon=True).start()
+            threading.Thread(target=self._check, args=(served, served.file.print), daemon=True).start()
         elif child is not None:
             if command == "kill":
                 late = "start" if served.lifecycle.phase == "starting" else "stop"
-                log.error("%s: did not %s in time, and is killed", served.found.name, late)
+                log.error("%s: did not %s in time, and is killed", served.file.name, late)
                 child.kill()
             else:
                 if command == "abort":
-                    self.given_up.append(served.found.name)
-                    log.error("%s: does not stop in time, and is told to give up", served.found.name)
+                    self.given_up.append(served.file.name)
+                    log.error("%s: does not stop in time, and is told to give up", served.file.name)
                 child.tell(Order("stop" if command == "stop" else "abort"))
 
     def _place(self, served: Served) -> tuple[str, str]:
-        return str(served.found.file), str(served.home.path)
+        return str(served.file.path), str(served.home.path)
 
     def _settings(self, served: Served) -> Settings:
-        return read_settings(settings_beside(Path(served.found.file)))
+        return read_settings(settings_beside(served.file.path))
 
     def _start(self, served: Served) -> None:
         try:
             served.settings = self._settings(served)
             served.lifecycle.import_within_s = served.settings.import_within
             served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
-            task = Task("run", *self._place(served), served.settings)
-            name = served.found.name
+            task = Assignment("run", *self._place(served), served.settings)
+            name = served.file.name
             served.child = Child(name, task, lambda said: self._hear(served, said), lambda: None)
         except HeadwaterError as error:
             self._handle(served, Ended("refused", str(error)))
@@ -469,13 +400,13 @@ class Service:
         """See whether a changed file could take over; by a thread of its own."""
         why: str | None = None
         try:
-            self._asked(served, Task("check", *self._place(served), self._settings(served)), CHECK_S)
+            self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
         except HeadwaterError as error:
             why = str(error)
         with self._lock:
             self._handle(served, Checked(print, why))
 
-    def _hear(self, served: Served, message: Said) -> None:
+    def _hear(self, served: Served, message: Statement) -> None:
         with self._news:
             served.news += 1
             match message:
@@ -484,20 +415,15 @@ class Service:
                     self._handle(served, Began())
                 case Waits(why):
                     served.waits = why
-                    log.warning("%s: waits: %s", served.found.name, why)
+                    log.warning("%s: waits: %s", served.file.name, why)
                 case Imports(over):
                     served.waits = ""
                     self._handle(served, Imported(over))
                 case Measured(sample):
                     served.sample = bytes(sample)
                     served.history.add(time.monotonic(), served.sample)
-                case Metrics(families):
-                    served.families = [Family(*each) for each in families]
+                case Metrics(told):
+                    served.families = [Family(*each) for each in told]
                 case Over():
                     pass  # taken when the process is gone
             self._news.notify_all()
-
-
-def _served_as(name: str, family: Family) -> Family:
-    """Name the flow as the server does, by its file: the flows of two files may call themselves the same."""
-    return family._replace(values=[(suffix, labels | {"flow": name}, value) for suffix, labels, value in family.values])
