@@ -7,53 +7,22 @@ for an equal value are found by that value. Of a sequence, one waits at each pla
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Absence, Accept, Automaton, Condition, Pair, Stage, first_places, label, sides
+from headwater.cep.automaton import Absence, Accept, Automaton, Pair, Stage, label, sides
 from headwater.cep.matchers.compiled import own_mask
+from headwater.cep.matchers.conditions import Bindings, Conditions, Record, reader
+from headwater.cep.matchers.waiting import NEVER, Shown, Token, Tokens, optional
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, column_of
-from headwater.errors import RecordError
-from headwater.flow.expr import Column, Expr
 from headwater.operators.chunk import Chunk
-from headwater.operators.expression import compiled_single
 from headwater.operators.operator import dead_letters
 
-Record = dict[str, Any]
-Bindings = dict[str, list[Record]]
-#: Computes something of what an attempt has taken and the record that it is shown.
-Compute = Callable[[tuple[Bindings, Record]], Any]
-NEVER = 2**63 - 1
 FOREVER = 2**63 - 2  #: the last moment at which something may still happen
 _ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionaries, measured
-
-
-class Token:
-    """One attempt: where it is and what it has taken."""
-
-    __slots__ = ("came", "count", "deadline", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits")
-
-    def __init__(self, seq: int, key: int, pos: int, taken: Bindings, first: int | None) -> None:
-        self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, taken, first
-        self.scope = -1  #: the stretch it must get through before `every` starts anew, -1 for none
-        self.count = 0  #: records taken at this stage; at a pair, 1 and 2 stand for the sides
-        self.passed = False  #: whether an absence beside `and` has been waited out
-        self.came = 0  #: its turn among all that came to their stages
-        self.deadline = NEVER
-        self.waits: list[int] = []  #: at a sequence, the stages where it waits
-
-
-class Shown(NamedTuple):
-    """A record that attempts are shown: the sides, by identity, that it suits by its own values, and when it came."""
-
-    sides: set[int]
-    record: Record
-    time: int
 
 
 class Interpreter:
@@ -63,10 +32,10 @@ class Interpreter:
         a = self._a = automaton
         self._cap = cap
         self._tests = [(side, own_mask(a, side)) for side in a.sides()]
-        self._conditions = {id(side): [self._computed(c, c.expr) for c in side.cross] for side in a.sides()}
-        self._equal = [self._equality(stage) for stage in a.stages]
+        self._conditions = Conditions(a)
+        self._tokens = Tokens(a, self._conditions)
         streams = [a.event_of(attribute.ref or "").stream for attribute in wanted]
-        self._wanted = [(label(w), _reader(w), a.schemas[of][w.name]) for w, of in zip(wanted, streams, strict=True)]
+        self._wanted = [(label(w), reader(w), a.schemas[of][w.name]) for w, of in zip(wanted, streams, strict=True)]
         read = {(of, w.name) for w, of in zip(wanted, streams, strict=True)}
         for side in a.sides():
             for attribute in (attribute for condition in side.cross for attribute in condition.reads.values()):
@@ -76,68 +45,33 @@ class Interpreter:
         self._begins_with_wait = _wait_us(a.stages[0]) is not None
         self._opening = next((scope for scope in a.scopes if scope[0] == 0), None)
         self._starts_at_each = a.strict and self._opening == (0, 0)
-        self._first_places = first_places(a.stages)
 
-        self._tokens: dict[int, Token] = {}  #: by age
-        self._waiting: dict[Any, dict[int, Token]] = {}  #: (key, stage[, value]) → token by its turn
-        self._in_place: dict[tuple[int, int], Token] = {}  #: who waits at which place of a key's sequence
-        self._deadlines: list[tuple[int, int]] = []
-        self._starts: list[tuple[int, int]] = []
-        self._keys: dict[int, int] = {}  #: key → tokens it has
         self._done: set[int] = set()  #: keys whose chain without `every` was matched
-        self._started: dict[int, Token] = {}  #: those that have taken something, by the age of what they took first
-        self._seq, self._slots, self._clock = 0, 0, -(2**63)
+        self._slots, self._clock = 0, -(2**63)
         self.evicted = 0  #: how many attempts went because of the cap
         self._reborn: list[Token] = []  #: attempts that begin because a record broke others
         self._broken_at_start = False
         self._matches: list[tuple[Bindings, tuple[int, int]]] = []  #: what each took, and the stamps of its last record
         self._stamp = (0, 0)
-        self._faults: list[str] = []  #: why the record could not be compared with what attempts took
         self._unfit: list[tuple[int, Record, list[int], str]] = []
-
-    def _computed(self, condition: Condition, expr: Expr) -> Compute:
-        """Return how to compute a condition, or a part of it; without an answer it is missing, and a fault."""
-        if isinstance(expr, Column):
-            return _reader(condition.reads[expr.name])
-        compute = compiled_single(expr, condition.schema)
-        readers = [(column, _reader(condition.reads[column])) for column in expr.columns()]
-
-        def run(moment: tuple[Bindings, Record]) -> Any:
-            try:
-                return compute({column: read(moment) for column, read in readers})
-            except RecordError as error:
-                self._faults += error.reasons
-                return None
-
-        return run
-
-    def _equality(self, stage: Stage) -> tuple[Compute, Compute] | None:
-        """Return how to compute both sides of a condition `this record == earlier ones`, if the stage has one."""
-        if self._a.strict or not isinstance(stage, Accept) or stage.counted:
-            return None
-        for condition in stage.cross:
-            for sign, mine, other in condition.comparisons():
-                if sign == "eq":
-                    return self._computed(condition, mine), self._computed(condition, other)
-        return None
 
     # -- what a matcher is asked --------------------------------------------------------------------------------------
 
     @property
     def live(self) -> int:
         """The number of attempts that have taken something."""
-        return len(self._started)
+        return len(self._tokens.started)
 
     @property
     def nbytes(self) -> int:
         """About how many bytes attempts and their records take as Python objects."""
-        records = sum(len(records) for token in self._tokens.values() for records in token.taken.values())
+        records = sum(len(records) for token in self._tokens for records in token.taken.values())
         return records * _RECORD_BYTES + len(self._tokens) * _ATTEMPT_BYTES
 
     def holding(self) -> Array:
         """Return which keys hold anything: alone, an attempt that waits for its first record is as good as none."""
         held = np.zeros(self._slots, np.bool_)
-        held[[t.key for t in self._tokens.values() if self._begins_with_wait or t.first is not None]] = True
+        held[[t.key for t in self._tokens if self._begins_with_wait or t.first is not None]] = True
         held[list(self._done)] = True
         return held
 
@@ -160,9 +94,9 @@ class Interpreter:
             shown = Shown({side for side, mask in masks if mask[i]}, record, times[i])
             if self._every_record_counts or shown.sides:
                 self._offer(keys[i], shown, tuple(stamps[i]))
-                if self._faults:
-                    self._unfit.append((stream, record, stamps[i], self._faults[0]))
-                    self._faults.clear()
+                if self._conditions.faults:
+                    self._unfit.append((stream, record, stamps[i], self._conditions.faults[0]))
+                    self._conditions.faults.clear()
         return self.advance(times[-1]) if times else []
 
     def advance(self, time: int) -> list[Batch]:
@@ -186,25 +120,25 @@ class Interpreter:
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys as plain values; their key counts along `slots`."""
         place = {slot: i for i, slot in enumerate(slots.tolist())}
-        chosen = [token for token in self._tokens.values() if token.key in place]
+        chosen = [token for token in self._tokens if token.key in place]
         tokens = [[getattr(t, name) if name != "key" else place[t.key] for name in Token.__slots__] for t in chosen]
         done = sorted(place[slot] for slot in self._done if slot in place)
         return {"tokens": tokens, "done": done, "clock": self._clock}
 
     def load(self, saved: dict[str, Any], slots: Array) -> None:
         """Add saved attempts; `slots` are the keys that theirs have here."""
-        base = self._seq
+        base = self._tokens.seq
         for row in saved["tokens"]:
             fields = dict(zip(Token.__slots__, row, strict=True))
             token = Token(base + fields["seq"], int(slots[fields["key"]]), fields["pos"], fields["taken"], None)
             for name in ("scope", "count", "passed", "deadline", "waits"):
                 setattr(token, name, fields[name])
             token.came = base + fields["came"]
-            self._seq = max(self._seq, token.seq, token.came)
-            self._add(token, fields["first"])
+            self._tokens.seq = max(self._tokens.seq, token.seq, token.came)
+            self._tokens.add(token, fields["first"])
             if token.deadline != NEVER:
-                heapq.heappush(self._deadlines, (token.deadline, token.seq))
-            self._wait(token)
+                self._tokens.expect(token, token.deadline)
+            self._tokens.wait(token)
         self._done |= {int(slots[key]) for key in saved["done"]}
         self._clock = max(self._clock, saved["clock"])
 
@@ -217,73 +151,43 @@ class Interpreter:
         self._restart(key, shown.time)
         if self._a.strict:
             self._rearm(key, shown.time)
-            self._show_in_turn(self._candidates(key, shown), shown)
+            self._show_in_turn(self._tokens.candidates(key, shown), shown)
             self._rearm(key, shown.time)
             # the record that broke a sequence may begin the next attempt
             reborn, self._reborn = self._reborn, []
             self._show_in_turn(reborn, shown)
             self._rearm(key, shown.time)
         else:
-            for token in self._candidates(key, shown):
-                if token.seq in self._tokens:
+            for token in self._tokens.candidates(key, shown):
+                if token in self._tokens:
                     self._show(token, shown)
         while self.live > self._cap:
             self.evicted += 1
-            self._die(next(iter(self._started.values())), shown.time, again=False)
+            self._die(next(iter(self._tokens.started.values())), shown.time, again=False)
         self._restart(key, shown.time)
         self._reborn = []
 
     def _pass_time(self, time: int) -> None:
         self._clock = max(self._clock, time)
-        last = self._seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
-        within = self._a.within_us
-        while True:
-            deadline = self._deadlines[0][0] if self._deadlines else NEVER
-            too_old = self._starts[0][0] + within + 1 if self._starts and within is not None else NEVER
-            if min(deadline, too_old) > self._clock:
-                return
-            if too_old <= deadline:
-                first, seq = heapq.heappop(self._starts)
-                token = self._tokens.get(seq)
-                if token is not None and token.first == first:
-                    self._die(token, too_old, again=False)
-            else:
-                _, seq = heapq.heappop(self._deadlines)
-                token = self._tokens.get(seq)
-                if token is not None and token.deadline == deadline and seq <= last:
-                    self._wait_out(token, deadline)
-
-    def _candidates(self, key: int, shown: Shown) -> list[Token]:
-        found: list[Token] = []
-        for pos, equal in enumerate(self._equal):
-            if equal is None:
-                found += self._waiting.get((key, pos), {}).values()
-            elif id(self._a.stages[pos]) in shown.sides:
-                found += self._waiting.get((key, pos, equal[0](({}, shown.record))), {}).values()
-        return sorted(found, key=lambda token: token.came)
+        last = self._tokens.seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
+        while (due := self._tokens.due(self._clock)) is not None:
+            token, at, too_old = due
+            if too_old:
+                self._die(token, at, again=False)
+            elif token.seq <= last:
+                self._wait_out(token, at)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
     def _show(self, token: Token, shown: Shown) -> None:
         """Show a record to an attempt: what follows an optional or satisfied count has precedence."""
-        if not any(self._try(token, pos, shown) for pos in self._stages_after(token)):
+        if not any(self._try(token, pos, shown) for pos in self._tokens.stages_after(token)):
             self._try(token, token.pos, shown)
-
-    def _stages_after(self, token: Token) -> list[int]:
-        """Return the later stages that could take an attempt's next record."""
-        stages, found = self._a.stages, []
-        stage = stages[token.pos]
-        if isinstance(stage, Accept) and token.count >= stage.least:
-            for pos in range(token.pos + 1, len(stages)):
-                found.append(pos)
-                if not _optional(stages[pos]):
-                    break
-        return found
 
     def _show_in_turn(self, tokens: list[Token], shown: Shown) -> None:
         """Show a record to attempts at a sequence, at their last stages first; who does not take it is over."""
         for token in tokens:
-            self._leave_places(token)
+            self._tokens.leave_places(token)
         left = {token.seq: token for token in tokens}
         left_out = False
         for pos in range(len(self._a.stages) - 1, -1, -1):
@@ -301,13 +205,13 @@ class Interpreter:
         """Show a record to an attempt at one of the stages where it waits, perhaps the last; say whether it was taken."""
         taken = self._try(token, pos, shown)
         if taken:
-            if token.seq in self._tokens and not token.waits:
+            if token in self._tokens and not token.waits:
                 self._die(token, shown.time, again=False)  # others wait wherever it would
         elif last and token.first is not None:
             self._die(token, shown.time, again=True)
         elif last:
-            self._leave(token)
-            self._stay(token)
+            self._tokens.leave(token)
+            self._tokens.stay(token)
             if not token.waits:
                 self._die(token, shown.time, again=False)
         return taken
@@ -315,8 +219,7 @@ class Interpreter:
     def _try(self, token: Token, pos: int, shown: Shown) -> bool:
         stage = self._a.stages[pos]
         for n, side in enumerate(sides(stage), 1):
-            moment = (token.taken, shown.record)
-            if id(side) not in shown.sides or not all(holds(moment) for holds in self._conditions[id(side)]):
+            if id(side) not in shown.sides or not self._conditions.hold(side, token.taken, shown.record):
                 continue
             if isinstance(side, Absence):
                 if token.pos != pos or token.passed:
@@ -333,9 +236,9 @@ class Interpreter:
         return False
 
     def _take(self, token: Token, pos: int, side: Accept, shown: Shown, n: int) -> None:
-        self._leave(token)
+        self._tokens.leave(token)
         if token.first is None:
-            self._begin(token, shown.time)
+            self._tokens.begin(token, shown.time)
         anew: list[int] = []
         while token.pos < pos:
             anew += self._pass(token)
@@ -353,7 +256,7 @@ class Interpreter:
             enough = max(side.least, 1)
             full = token.count >= enough
             if token.count == enough and not self._a.strict:
-                self._come(token)
+                self._tokens.come(token)
             if full and (side.most is None or token.count < side.most) and pos + 1 < len(self._a.stages):
                 if token.count == enough:
                     anew += self._pass(token)
@@ -361,25 +264,25 @@ class Interpreter:
         if full:
             self._move_on(token, shown.time)
         else:
-            self._stay(token)
+            self._tokens.stay(token)
         for scope in anew:
             self._start_scope(token, scope, shown.time)
 
     def _move_on(self, token: Token, time: int) -> None:
         """Leave a stage that is complete for the next one, or be done: optional places at the end stay empty."""
         anew = self._pass(token)
-        if all(map(_optional, self._a.stages[token.pos + 1 :])):
+        if all(map(optional, self._a.stages[token.pos + 1 :])):
             token.pos = len(self._a.stages) - 1
             self._finish(token, time)
         else:
             self._enter(token, token.pos + 1, time)
-            self._stay(token)
+            self._tokens.stay(token)
         for scope in anew:
             self._start_scope(token, scope, time)
 
     def _finish(self, token: Token, time: int) -> None:
         self._matches.append((token.taken, self._stamp))
-        self._drop(token)
+        self._tokens.drop(token)
         if token.scope >= 0 and not self._starts_at_each:
             self._start_scope(
                 token, token.scope, time
@@ -393,16 +296,10 @@ class Interpreter:
         token.pos, token.count, token.passed, token.deadline = pos, 0, False, NEVER
         token.scope = next((i for i, (first, _) in enumerate(self._a.scopes) if first == pos), token.scope)
         if self._a.strict or not has_come:
-            self._come(token)
+            self._tokens.come(token)
         wait = _wait_us(self._a.stages[pos])
         if wait is not None:
-            token.deadline = time + wait
-            heapq.heappush(self._deadlines, (token.deadline, token.seq))
-
-    def _come(self, token: Token) -> None:
-        """Put an attempt behind all others; of a pattern, one whose count has enough has come to what follows."""
-        self._seq += 1
-        token.came = self._seq
+            self._tokens.expect(token, time + wait)
 
     def _pass(self, token: Token) -> list[int]:
         """Return the stretch that starts anew, once the token has found its place: `every` before one that is complete."""
@@ -413,14 +310,14 @@ class Interpreter:
         return [] if self._starts_at_each and self._a.scopes[scope] == (0, 0) else [scope]
 
     def _wait_out(self, token: Token, time: int) -> None:
-        self._leave(token)
+        self._tokens.leave(token)
         stage = self._a.stages[token.pos]
         token.deadline = NEVER
         if token.first is None:
-            self._begin(token, time)  # time is counted from the first thing that happens, here the absence itself
+            self._tokens.begin(token, time)  # time is counted from the first thing that happens, here the absence itself
         if isinstance(stage, Pair) and stage.op == "and" and token.count == 0:
             token.passed = True
-            self._stay(token)
+            self._tokens.stay(token)
         else:
             self._move_on(token, time)
         self._restart(token.key, time)
@@ -433,32 +330,19 @@ class Interpreter:
         taken = {ref: records for ref, records in token.taken.items() if ref in before}
         new = self._arm(token.key, first, taken, token.first if first else None, time)
         if self._a.strict and not new.waits:
-            self._drop(new)  # another waits there
+            self._tokens.drop(new)  # another waits there
         return new
 
     def _arm(self, key: int, pos: int, taken: Bindings, first: int | None, time: int) -> Token:
-        self._seq += 1
-        token = Token(self._seq, key, pos, taken, None)
-        self._add(token, first)
+        token = self._tokens.new(key, pos, taken)
+        self._tokens.add(token, first)
         self._enter(token, pos, time)
-        self._stay(token)
+        self._tokens.stay(token)
         return token
-
-    def _add(self, token: Token, first: int | None) -> None:
-        self._tokens[token.seq] = token
-        self._keys[token.key] = self._keys.get(token.key, 0) + 1
-        if first is not None:
-            self._begin(token, first)
-
-    def _begin(self, token: Token, first: int) -> None:
-        token.first = first
-        self._started[token.seq] = token
-        if self._a.within_us is not None:
-            heapq.heappush(self._starts, (first, token.seq))
 
     def _rearm(self, key: int, time: int) -> None:
         """Let a sequence with `every` start anew when nothing waits at its first place."""
-        if self._starts_at_each and (key, 0) not in self._in_place:
+        if self._starts_at_each and self._tokens.is_first_place_free(key):
             token = self._arm(key, 0, {}, None, time)
             if self._broken_at_start:
                 self._reborn.append(token)
@@ -466,11 +350,11 @@ class Interpreter:
 
     def _restart(self, key: int, time: int) -> Token | None:
         """Begin an attempt if the key has none and its chain was not matched for good."""
-        return self._arm(key, 0, {}, None, time) if not self._keys.get(key) and key not in self._done else None
+        return self._arm(key, 0, {}, None, time) if not self._tokens.has_any(key) and key not in self._done else None
 
     def _die(self, token: Token, time: int, *, again: bool) -> None:
         """End an attempt that failed; `every` and a chain that was never matched start anew."""
-        self._drop(token)
+        self._tokens.drop(token)
         new = None
         if self._starts_at_each and token.pos == 0:
             least = self._a.stages[0].least if isinstance(self._a.stages[0], Accept) else 0
@@ -480,77 +364,6 @@ class Interpreter:
         new = self._restart(token.key, time) or new
         if new is not None and self._a.strict and again and token.first is not None:
             self._reborn.append(new)
-
-    def _drop(self, token: Token) -> None:
-        self._leave(token)
-        if self._tokens.pop(token.seq, None) is None:
-            return
-        self._started.pop(token.seq, None)
-        self._keys[token.key] -= 1
-        if not self._keys[token.key]:
-            del self._keys[token.key]
-
-    # -- where attempts wait ------------------------------------------------------------------------------------------
-
-    def _waits_at(self, token: Token) -> Any:
-        equal = self._equal[token.pos]
-        return (token.key, token.pos) if equal is None else (token.key, token.pos, equal[1]((token.taken, {})))
-
-    def _stay(self, token: Token) -> None:
-        """Let an attempt wait; at a sequence, at the stages that could take its next record and where nobody does yet."""
-        if self._a.strict:
-            stage, found = self._a.stages[token.pos], self._stages_after(token)
-            if not isinstance(stage, Accept) or stage.most is None or token.count < stage.most:
-                found.insert(0, token.pos)
-            token.waits = [pos for pos in found if self._place(token, pos) not in self._in_place]
-            if not token.waits:
-                return
-        self._wait(token)
-
-    def _wait(self, token: Token) -> None:
-        for pos in token.waits:
-            self._in_place[self._place(token, pos)] = token
-        self._waiting.setdefault(self._waits_at(token), {})[token.came] = token
-
-    def _place(self, token: Token, pos: int) -> tuple[int, int]:
-        stage = self._a.stages[pos]
-        inner = 0
-        if pos == token.pos:
-            if not isinstance(stage, Accept) or token.count < stage.least:
-                inner = token.count
-            elif pos == 0 and stage.least == 0:
-                inner = min(token.count, 1)
-        return token.key, self._first_places[pos] + inner
-
-    def _leave_places(self, token: Token) -> None:
-        for place in [self._place(token, pos) for pos in token.waits]:
-            if self._in_place.get(place) is token:
-                del self._in_place[place]
-
-    def _leave(self, token: Token) -> None:
-        self._leave_places(token)
-        at = self._waits_at(token)
-        waiting = self._waiting.get(at)
-        if waiting and waiting.pop(token.came, None) is not None and not waiting:
-            del self._waiting[at]
-
-
-def _reader(attribute: s.Attribute) -> Compute:
-    name, ref = attribute.name, attribute.ref
-    if ref is None:
-        return lambda moment: moment[1].get(name)
-    index = attribute.index or s.Index(True)
-    at = -1 - index.offset if index.back else index.offset
-
-    def earlier(moment: tuple[Bindings, Record]) -> Any:
-        records = moment[0].get(ref, ())
-        return records[at].get(name) if index.offset < len(records) else None
-
-    return earlier
-
-
-def _optional(stage: Stage) -> bool:
-    return isinstance(stage, Accept) and stage.least == 0
 
 
 def _wait_us(stage: Stage) -> int | None:
