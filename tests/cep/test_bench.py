@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater_bench.experiments import cep
+from headwater_bench.experiments import cep, cep_keys, cep_queries
 
 STATED = {
     "Fil 1.0": 1,
@@ -52,8 +52,8 @@ def test_every_query_has_the_selectivity_that_the_table_states(tmp_path: Path) -
 
 
 def test_a_wrong_number_of_results_stops_the_experiment() -> None:
-    config = next(c for c in cep.configs() if c.name == "Seq3 1.0")
-    wrong = cep.Config(config.name, config.query, cep.different, config.results, 1, 1)
+    config = next(c for c in cep_queries.configs() if c.name == "Seq3 1.0")
+    wrong = cep_queries.Config(config.name, config.query, cep_queries.different, config.results, 1, 1)
     with pytest.raises(AssertionError, match="20000 records gave 0 results, expected 19998 to 19998"):
         cep._measured(wrong, 20_000)
 
@@ -68,7 +68,7 @@ def test_bounds_keep_partial_matches_few() -> None:
 
 
 def test_queries_over_100_000_keys_find_each_key_within_the_stated_memory() -> None:
-    found = cep._keys(100_000)
+    found = cep_keys.over_keys(100_000)
     assert found["partition"]["results"] == 100_000
     assert found["absence"]["results"] == 3 * 100_000
     assert found["join"]["results"] == 8 * 100_000  # the first record of a is just out of its window for the last of b
@@ -78,7 +78,7 @@ def test_queries_over_100_000_keys_find_each_key_within_the_stated_memory() -> N
 
 
 def test_keys_that_come_and_go_are_forgotten() -> None:
-    found = cep._endless_keys(1_000_000)
+    found = cep_keys.endless_keys(1_000_000)
     assert found["results"] == 1_000_000
     assert found["forgotten_keys"] > 700_000
     assert found["state_mb"] == found["state_mb_first_half"] < 100
@@ -88,7 +88,7 @@ def test_keys_that_come_and_go_are_forgotten() -> None:
 def test_other_shapes_find_what_the_interpreter_finds(name: str) -> None:
     query, n = f"from {cep._SHAPES[name]}", FEWER.get(name, 1_200)
     found = cep._shape(query, n)
-    fast: Any = cep._operator(query, "a", cep._SHAPED)
+    fast: Any = cep_queries.operator_of(query, "a", cep._SHAPED)
     slow = replace(fast._plan, interpreted=True)()
     results = [slow.process(batch, 0) for at in range(0, n, n // 10) for batch in cep._shaped(at, at + n // 10)]
     assert found["results"] == sum(batch.length for batch in results if batch is not None) > 0

@@ -17,7 +17,7 @@ from headwater import engine
 from headwater.flow import Flow
 from headwater.io import Collect, Items
 from headwater_bench.cases import ghosh, replica
-from headwater_bench.experiments.cep import chain
+from headwater_bench.experiments.cep_queries import chain
 from headwater_bench.experiments.plots import figure
 from headwater_bench.experiments.rows import text_table, write_rows
 

@@ -17,7 +17,7 @@ from headwater.engine import energy, machine
 from headwater.flow import Flow
 from headwater.io import Discard, Generate
 from headwater_bench.cases import ghosh
-from headwater_bench.experiments import cep, loopback
+from headwater_bench.experiments import cep, cep_queries, loopback
 from headwater_bench.experiments.plots import figure
 from headwater_bench.experiments.rows import text_table, write_rows
 
@@ -34,8 +34,8 @@ def run(
     """Measure every query at its peak, some at set rates for `seconds` each, and the way between two threads."""
     span = seconds or (0.3 if quick else 3.0)
     count = records or (100_000 if quick else 2_000_000)
-    peak = cep.run(records=count, only=[config.name for config in cep.configs()])["queries"]
-    configs = {config.name: config for config in cep.configs()}
+    peak = cep.run(records=count, only=[config.name for config in cep_queries.configs()])["queries"]
+    configs = {config.name: config for config in cep_queries.configs()}
     steady = [_at_rate(configs[name], rate, span) for name in (STEADY[:2] if quick else STEADY) for rate in RATES]
     pings, transfers = loopback.pings_s(200 if quick else 2_000), loopback.bandwidths_bps(5 if quick else 20, 32)
     found = energy.meter()
@@ -78,7 +78,7 @@ def _at_peak(name: str, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _at_rate(config: cep.Config, rate: int, seconds: float) -> dict[str, Any]:
+def _at_rate(config: cep_queries.Config, rate: int, seconds: float) -> dict[str, Any]:
     """Run a query on the engine at a set rate; what it puts out is checked before its cost is told."""
     count = max(1, int(rate * seconds))
     flow = Flow("steady")
