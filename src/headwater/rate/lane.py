@@ -109,8 +109,8 @@ class PromisedLanes(LanesRun):
         """Wait for the end as every run does, and then let go what was reserved."""
         return self._guard.until_over(partial(super().wait, timeout_s))
 
-    def _extra(self, own: Report) -> dict[str, Any]:
-        return {**super()._extra(own), "promise": self.promise()}
+    def _extra(self) -> dict[str, Any]:
+        return {**super()._extra(), "promise": self.promise()}
 
     def promise(self) -> dict[str, Any]:
         """Return what was promised and reserved, and the windows so far."""

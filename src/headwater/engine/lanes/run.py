@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Self
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
 from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
-from headwater.engine.lanes.merged import merged_sample
+from headwater.engine.lanes.merged import Accounts
 from headwater.engine.lanes.nursery import Nursery
-from headwater.engine.lanes.wire import sample_from_wire, unpack
+from headwater.engine.lanes.wire import unpack
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
 from headwater.engine.warm import load_kernels
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.flow.flow import Flow
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.restarts import WITHIN_S, Restarts
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 1.0  #: how long a lane may take to say how it is before it is reported as it was
-_EXAMPLES = 5
 
 
 class LanesRun:
@@ -66,9 +65,7 @@ class LanesRun:
         self.error: RunError | None = None
         self.samples: deque[Sample] = deque(maxlen=3600)
         self._children: list[Child] = []
-        self._said: dict[int, Sample] = {}  #: what each lane but this one last said of itself
-        self._kept: dict[int, dict[str, int]] = {}  #: and how many records wait at its outlets
-        self._reports: dict[int, dict[str, Any]] = {}
+        self._accounts = Accounts(self.flow, self._wiring)
         self._news = threading.Condition()
         self._own_report: Report | None = None
         self._lost: list[int] = []  #: lanes that were killed: their last words are not to be had
@@ -279,13 +276,11 @@ class LanesRun:
         if self._keeper is not None and said.keys() & {"saved", "unsaved", "ended"}:
             self._keeper.hear(child.lane, said)
             return
-        told = said.get("sample") or said["report"]["last"]
         with self._news:
-            self._said[child.lane] = sample_from_wire(told)
-            self._kept[child.lane] = said["kept"]
+            self._accounts.hear(child.lane, said)
             self._news.notify_all()
         if "report" in said:
-            self._reports[child.lane] = said["report"]
+            self._accounts.reports[child.lane] = said["report"]
             self._ended_ns = time.perf_counter_ns()  # it has yet to go, which takes it some milliseconds
             child.reap()
             self._ended(child)
@@ -302,7 +297,7 @@ class LanesRun:
                 self._start_again(child, how, pause_s)
                 return
             how += f", after lanes had started again {self._restarts.most} times within {WITHIN_S:g} s"
-        last = self._said.get(child.lane)
+        last = self._accounts.samples.get(child.lane)
         left = sum(step.left for step in last.steps.values()) if last is not None else 0
         self._lost.append(child.lane)
         self._ended(child)
@@ -375,8 +370,7 @@ class LanesRun:
         left_s, gone_s = self.options.seconds, (time.perf_counter_ns() - self._began_ns) / 1e9
         with self._news:
             self._children = []
-            for known in (self._said, self._kept, self._reports):
-                known.clear()
+            self._accounts.clear()
         self._wiring.reset()
         self._keeper.look_again()
         self._fork(again=True)
@@ -402,7 +396,7 @@ class LanesRun:
     def _ended(self, child: Child) -> None:
         with self._news:
             child.ended = True
-            if child.lane not in self._reports:
+            if child.lane not in self._accounts.reports:
                 self._ended_ns = time.perf_counter_ns()
             self._news.notify_all()
             self._end_if_all_have()
@@ -424,11 +418,12 @@ class LanesRun:
             return self._last
         with self._news:
             asked = [child for child in self._children if not child.ended]
-            before = dict(self._said)
+            said = self._accounts.samples
+            before = dict(said)
             for child in asked:
                 child.tell(SAMPLE)
             self._news.wait_for(
-                lambda: all(child.ended or self._said.get(child.lane) is not before.get(child.lane) for child in asked),
+                lambda: all(child.ended or said.get(child.lane) is not before.get(child.lane) for child in asked),
                 _ANSWER_S,
             )
         return self._merged()
@@ -437,24 +432,7 @@ class LanesRun:
         own = self._own.sample() if self._own_report is None else self._own_report.last
         ended = self._own_report is not None and all(child.ended for child in self._children)
         at_s = ((self._ended_ns if ended else time.perf_counter_ns()) - self._began_ns) / 1e9
-        samples = [own, *(self._said[lane] for lane in sorted(self._said))]
-        return merged_sample(self.flow, samples, self._waiting(samples), at_s)
-
-    def _waiting(self, samples: list[Sample]) -> Counter[str]:
-        """Return what waits between lanes, by the step that takes it: at inlets and outlets, and in rings."""
-        waiting: Counter[str] = Counter()
-        for name, takers in self._wiring.takers.items():
-            count = sum(sample.steps[name].left for sample in samples if name in sample.steps)
-            count += sum(kept.get(name, 0) for kept in (self._own.kept(), *self._kept.values()))
-            for taker in takers:
-                waiting[taker] += count
-        for crossing in self._wiring.crossings:
-            for taker in crossing.takers:
-                waiting[taker] += crossing.waiting()
-        for sample in samples[1:]:
-            if DEAD_LETTERS in sample.steps:
-                waiting[DEAD_LETTERS] += sample.steps[DEAD_LETTERS].left
-        return waiting
+        return self._accounts.sample(own, self._own.kept(), at_s)
 
     def _sample_often(self) -> None:
         while not self.done.wait(self.options.sample_s):
@@ -463,34 +441,13 @@ class LanesRun:
     def report(self) -> Report:
         """Return what all lanes have done so far, or in all when they are done."""
         own = self._own.report() if self._own_report is None else self._own_report
-        others = list(self._reports.values())
-        last = self.sample()
-        shed = dict(own.shed)
-        for other in others:
-            for reason, count in other["shed"].items():
-                shed[reason] = shed.get(reason, 0) + count
-        return Report(
-            flow=self.flow.name,
-            runner=self.runner,
-            seconds=last.at_s,
-            last=last,
-            samples=list(self.samples),
-            dead_letters=sum(step.dead_letters for step in last.steps.values()),
-            shed=shed,
-            left=sum(step.left for step in last.steps.values()),
-            error=None if self.error is None else str(self.error),
-            examples=[letter for each in (own.examples, *(o["examples"] for o in others)) for letter in each][
-                :_EXAMPLES
-            ],
-            decisions=own.decisions + sum(other["decisions"] for other in others),
-            decision_s=own.decision_s + sum(other["decision_s"] for other in others),
-            extra=self._extra(own),
-        )
+        error = None if self.error is None else str(self.error)
+        return self._accounts.report(own, self.sample(), self.samples, error, self._extra())
 
-    def _extra(self, own: Report) -> dict[str, Any]:
+    def _extra(self) -> dict[str, Any]:
         kept = {} if self._keeper is None else {"checkpoints": self._keeper.to_json()}
         again = {"restarts": self._restarts.count} if self._restarts.count else {}
-        return {**own.extra, **kept, "lanes": self.lanes, **again, **({"lanes_lost": self._lost} if self._lost else {})}
+        return {**kept, "lanes": self.lanes, **again, **({"lanes_lost": self._lost} if self._lost else {})}
 
 
 def available() -> int:
