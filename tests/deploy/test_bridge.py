@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,15 +24,6 @@ from torn_link import Proxy
 
 ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(40_000)]
 SCHEMA = {"n": int, "key": str, "at": "time"}
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates are made with openssl")
-    folder = tmp_path_factory.mktemp("certificates")
-    issue(folder, "cloud"), issue(folder, "barn")
-    return folder
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Parts as they travel: signed, checked at each start, and refused when anything was altered; tokens that admit a site."""
 
-import shutil
 
 import msgspec
 import pytest
@@ -11,15 +10,6 @@ from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
 
 FILES = {"tanks.py": b"flow = None\n", "near/by.py": b"x = 1\n"}
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates are made with openssl")
-    folder = tmp_path_factory.mktemp("certificates")
-    issue(folder, "coordinator"), issue(folder, "barn")
-    return folder
 
 
 def part(**given):

@@ -19,6 +19,7 @@ from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
 from headwater.io.http.reader import WebhookReader
 from headwater.io.log import SystemDisk
+from headwater_bench.servers.posting import posted as _post
 from killed import killed_until, running
 
 PATIENCE_S = 60
@@ -487,14 +488,3 @@ def test_what_was_answered_with_200_is_there_though_somebody_deletes_the_checkpo
 def written(out):
     lines = out.read_text().splitlines() if out.exists() else []
     return [json.loads(line)["n"] for line in lines if line.endswith("}")]
-
-
-def _post(port, body, key):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request("POST", "/", body, {"Idempotency-Key": key})
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return 0
-    finally:
-        connection.close()

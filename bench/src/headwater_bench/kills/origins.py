@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import time
@@ -15,6 +14,7 @@ from headwater.data.schema import Schema
 from headwater.flow.endpoints import Source
 from headwater_bench.kills.case import FIELDS, RECORDS, Origin, made, records
 from headwater_bench.servers import free_port, mosquitto
+from headwater_bench.servers.posting import posted
 
 _RATE = 10_000
 _PIECE = 50  #: records that are added, or posted, at once
@@ -166,7 +166,7 @@ class Webhook(Origin):
         def feed() -> None:
             for start in range(0, RECORDS, _PIECE):
                 body = json.dumps(records(start, start + _PIECE)).encode()
-                while _posted(port, body, f"request {start}") != 200:
+                while posted(port, body, f"request {start}") != 200:
                     _rest(parent)
 
         return feed
@@ -256,18 +256,6 @@ def _rest(parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     time.sleep(_PAUSE_S)
-
-
-def _posted(port: int, body: bytes, key: str) -> int:
-    """Post a request; return the status of the answer, 0 if there was none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
-    try:
-        connection.request("POST", "/", body, {"Idempotency-Key": key})
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return 0
-    finally:
-        connection.close()
 
 
 def _unexpected(text: str, error: str) -> None:
