@@ -8,7 +8,7 @@ from headwater import Flow, io, spark
 from headwater.flow.ranges import Sizes
 from headwater.spark.session import session
 
-RECORDS, KEYS, MOST = 3000, 5, 500
+RECORDS, KEYS, MOST = 1500, 5, 500
 
 
 def numbered(state, record):
@@ -16,13 +16,13 @@ def numbered(state, record):
     return state, {"n": record["n"], "tank": record["tank"], "place": state}
 
 
-def written(servers, source, topic, **options):
-    """Write a topic from a file, in many micro-batches, by a flow that is keyed by tank."""
+def written(servers, source, topic, sizes=None, **options):
+    """Write a topic from a file, by a flow that is keyed by tank."""
     flow = Flow("writing")
     made = flow.read("lines", source).key_by("tank")
     counted = made.process("count", numbered, out={"n": int, "tank": str, "place": int})
     counted.write("out", io.Kafka(servers, topic, **options))
-    spark.run(flow, sizes=Sizes(parallel=2, batch_bytes=8000, piece_bytes=2000))
+    spark.run(flow, sizes=sizes)
 
 
 def held(running, servers, topic):
@@ -47,7 +47,7 @@ def main(servers, jars, folder):
     path = folder / "in.jsonl"
     path.write_text("".join(json.dumps({"n": n, "tank": f"t{n % KEYS}"}) + "\n" for n in range(RECORDS)))
     source = io.JsonLines(path, {"n": int, "tank": str})
-    written(servers, source, "keyed")
+    written(servers, source, "keyed", Sizes(parallel=2, batch_bytes=12_000, piece_bytes=3_000))  # several micro-batches
     written(servers, source, "by-number", key=["n"])
     report = read(servers, "keyed", folder / "out.jsonl")
     told = {
