@@ -14,6 +14,7 @@ from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import InputError, RunError
 from headwater.flow.state import Cell
 from headwater.operators import Operator
+from waiting import wait_until
 
 RUNNERS = ["engine", "threads"]
 SCHEMA = Schema.of({"n": int})
@@ -62,15 +63,6 @@ def accounted(report):
     """In = out + dead letters + shed + left, for a flow that passes every record on."""
     document = report.to_json()
     return sum(document["records_out"].values()) + document["dead_letters"] + document["shed"] + document["left"]
-
-
-def wait_until(condition):
-    pause = threading.Event()
-    for _ in range(12_000):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError("waited in vain")
 
 
 @pytest.mark.parametrize("on", RUNNERS)

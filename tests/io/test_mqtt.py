@@ -74,14 +74,6 @@ def delivered(writer):
     wait_until(lambda: writer.waiting == 0)
 
 
-def wait_until(what):
-    """Wait for something that is sure to come; fail long after it should have."""
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
-
-
 def taken(reader, number, limit=50):
     """Read until there are `number` records; fail long after they should have come."""
     rows, end = [], time.monotonic() + PATIENCE_S
@@ -516,6 +508,7 @@ IN_LANES = """
 import sys
 from headwater import Flow, engine
 from headwater.io import Items, Mqtt
+from waiting import wait_until
 
 flow = Flow("lanes")
 rows = flow.read("r", Items([{"id": f"s{n % 7}", "n": n} for n in range(2000)])).map("m", lambda row: row)

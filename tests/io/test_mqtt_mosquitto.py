@@ -12,6 +12,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Mqtt, Will
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
 
@@ -76,13 +77,6 @@ def taken(reader, number, limit=2000):
         assert time.monotonic() < end, f"only {len(rows)} of {number} came"
         rows += [row["n"] for row in reader.read(limit, 0.2).rows()]
     return rows
-
-
-def wait_until(what):
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 every_kind = pytest.mark.parametrize("qos", [0, 1, 2])

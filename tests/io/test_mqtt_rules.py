@@ -13,6 +13,7 @@ from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Mqtt
 from headwater.io.mqtt import packets
+from waiting import wait_until
 
 PATIENCE_S = 60
 SCHEMA = Schema.of({"n": int})
@@ -203,13 +204,6 @@ def test_what_was_not_answered_goes_again_marked_and_before_the_rest(script, ope
     for number in (1, 2, 3, 4) if qos == 2 else (2, 3, 4):
         script.say(0x40 if qos == 1 else 0x70, number.to_bytes(2))
     wait_until(lambda: writer.waiting == 0)
-
-
-def wait_until(what):
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 def test_a_broker_that_lost_the_session_gets_everything_anew(script, opened):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +19,9 @@ from headwater_bench.riot.datasets import CITY
 from headwater_bench.riot.labels import CLASSES
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import Messages
+from waiting import wait_until
 
 TEXT = Schema.of({"kind": str, "model": str})
-PATIENCE_S = 60
 
 
 def always(klass: int, revision: int) -> TreeModel:
@@ -70,13 +69,6 @@ def running(url: str, topic: str):
     finally:
         watched.run.stop()
         watched.report = watched.run.wait()
-
-
-def wait_until(what) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def publish(url: str, topic: str, *texts: str) -> None:

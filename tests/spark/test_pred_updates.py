@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -17,18 +16,11 @@ from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.labels import CLASSES
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import Messages, repeated
+from waiting import wait_until
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-PATIENCE_S = 300
 CITY_MESSAGES = messages(stream("CITY"), 0, 300)
-
-
-def wait_until(what) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def models(revision: int, klass: int, value: float) -> list[TreeModel | LinearModel]:

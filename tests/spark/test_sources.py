@@ -28,6 +28,7 @@ from headwater.spark.sources.kafka import records, rows_from
 from headwater.spark.sources.logged import LoggedRanges
 from headwater_bench.experiments.broker import broker
 from headwater_bench.riot.sources import MessageFile, Messages
+from waiting import wait_until
 
 
 def _ranges(source, sizes, *, at_once):
@@ -252,7 +253,7 @@ def test_a_file_of_the_log_that_is_missing_is_told(tmp_path):
 def test_a_received_source_is_taken_up_where_it_was_left(tmp_path):
     first = io.Items([{"n": n} if n != 5 else {"n": "five"} for n in range(40)], {"n": int})
     receiver = Receiver("numbers", first, tmp_path, until_idle=False)
-    wait_for(lambda: last_in(tmp_path).ended)
+    wait_until(lambda: last_in(tmp_path).ended)
     receiver.close()
     rows, rejects = by_ranges(LoggedRanges(tmp_path, TINY, broadcast=False))
     assert [row["n"] for row in rows] == [n for n in range(40) if n != 5]
@@ -338,12 +339,12 @@ def test_messages_of_a_broker_are_in_the_log_once(tmp_path):
     with broker() as url:
         receiver = Receiver("levels", io.Mqtt(url, "levels", {"n": int}, qos=1), tmp_path, until_idle=False)
         reader: Any = receiver._reader
-        wait_for(reader.subscribed.is_set)
+        wait_until(reader.subscribed.is_set)
         writer = io.Mqtt(url, "levels", qos=1).open(Schema.of({"n": int}))
         writer.write(batch_of(*range(100)))
         writer.flush()
         assert writer.waiting == 0
-        wait_for(lambda: len(numbers_in(tmp_path)) >= 100)
+        wait_until(lambda: len(numbers_in(tmp_path)) >= 100)
         writer.close()
         receiver.close()
     assert numbers_in(tmp_path) == list(range(100))
@@ -379,12 +380,12 @@ def test_what_is_not_safe_in_the_log_is_not_acknowledged(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Log, "append", full_disk)
         receiver = Receiver("levels", source, tmp_path, until_idle=False)
-        wait_for(lambda: receiver.error)
+        wait_until(lambda: receiver.error)
         receiver.close()
     assert "source 'levels' stopped: the disk is full" in str(receiver.error)
     assert source.committed == 0
     again = Receiver("levels", source, tmp_path, until_idle=False)
-    wait_for(lambda: last_in(tmp_path).ended)
+    wait_until(lambda: last_in(tmp_path).ended)
     again.close()
     assert numbers_in(tmp_path) == list(range(50))
     assert source.committed == 50
@@ -396,13 +397,6 @@ def full_disk(log, *entry, **options):
 
 def numbers_in(folder):
     return [n for _, numbers in read_log(folder) for n in numbers]
-
-
-def wait_for(true):
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 # -- Kafka ------------------------------------------------------------------------------------------------------------
@@ -430,7 +424,7 @@ def test_what_the_connector_reads_becomes_rows_and_ends_when_told(spark, tmp_pat
         lambda frame, batch_id: taken.extend(frame.orderBy("seq").collect()) if not ended(taken) else None
     ).start()
     try:
-        wait_for(lambda: ended(taken))
+        wait_until(lambda: ended(taken))
     finally:
         query.stop()
     batches = [unpack_frame(row.frame) for row in taken]

@@ -12,15 +12,8 @@ import pytest
 from headwater import engine
 from headwater.errors import RunError
 from kept_flow import flow, held
+from waiting import wait_until
 
-PATIENCE_S = 60
-
-
-def until(holds, what):
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE_S} s"
-        time.sleep(0.01)
 
 
 def saved(run):
@@ -30,7 +23,7 @@ def saved(run):
 def killed(run, lane):
     """Kill a lane once the lanes that are at work now have made a checkpoint, or the run has ended; return its process."""
     before = saved(run)
-    until(lambda: saved(run) > before or run.done.is_set(), "the next checkpoint")
+    wait_until(lambda: saved(run) > before or run.done.is_set(), "the next checkpoint")
     pid = run._children[lane].pid
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -39,7 +32,7 @@ def killed(run, lane):
 
 def started_again(run, without):
     """Wait until other lanes are at work than one that was killed."""
-    until(lambda: run.done.is_set() or (is_other(run, without) and not run._starting_again), "the restart")
+    wait_until(lambda: run.done.is_set() or (is_other(run, without) and not run._starting_again), "the restart")
 
 
 def is_other(run, pid):
@@ -71,7 +64,7 @@ def gone(pid):
 
 def test_lanes_of_which_one_dies_before_the_first_checkpoint_begin_anew(tmp_path, undisturbed):
     run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="1 h")
-    until(lambda: run.sample().records_in > 100, "some records")
+    wait_until(lambda: run.sample().records_in > 100, "some records")
     dead = run._children[0].pid
     os.kill(dead, signal.SIGKILL)
     started_again(run, dead)
@@ -97,7 +90,7 @@ def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undis
     caplog.set_level(logging.WARNING)
     run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     killed(run, 0)
-    until(lambda: "start again" in caplog.text, "the restart")
+    wait_until(lambda: "start again" in caplog.text, "the restart")
     run.stop()
     report = run.wait()
     assert report.extra["restarts"] == 1
@@ -108,7 +101,7 @@ def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undis
 def test_a_run_that_is_aborted_while_its_lanes_start_again_ends(tmp_path, undisturbed, caplog):
     run = engine.start(flow(tmp_path, rate=500), lanes=2, checkpoint=tmp_path / "kept", every="20 ms")
     killed(run, 0)
-    until(lambda: "start again" in caplog.text, "the restart")
+    wait_until(lambda: "start again" in caplog.text, "the restart")
     run.abort()
     with suppress(RunError):
         run.wait()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 
 import msgspec
@@ -64,13 +63,6 @@ class Uplink:
 
 def numbers(*values):
     return Batch.of({"n": list(values)}, SCHEMA)
-
-
-def wait_until(true):
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def run(sink, count, **options):
@@ -297,6 +289,7 @@ PROGRAM = """
 import json, sys, urllib.request
 from headwater import Flow, engine, io
 from headwater.data.batch import Batch
+from waiting import wait_until
 
 class Web:
     "Posts each batch as JSON."

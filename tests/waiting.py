@@ -1,0 +1,12 @@
+"""Waiting for what is sure to come, however busy the machine is."""
+
+import time
+
+
+def wait_until(condition, what="it", seconds=300):
+    """Wait until something is true, and return it; fail long after it should have come."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what} did not come within {seconds} s"
+        time.sleep(0.005)
+    return found
