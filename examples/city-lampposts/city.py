@@ -51,8 +51,8 @@ def question():
     """Three cameras in neighbouring quarters, lights beside the square, a map in a cloud."""
     net = nets.city(100_000, seed=3)
     pins = {"bridge": "cabinet-4/17", "square": "cabinet-4/60", "school": "cabinet-250/3"}
-    wishes = Constraints(pins=pins | {"dim lights": "cabinet-4/60", "map": "cloud-1"})
-    return problem_of(city(), net, measured(), 500.0, constraints=wishes)
+    constraints = Constraints(pins=pins | {"dim lights": "cabinet-4/60", "map": "cloud-1"})
+    return problem_of(city(), net, measured(), 500.0, constraints=constraints)
 
 
 def main(picture: str | None = None) -> None:

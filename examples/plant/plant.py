@@ -55,8 +55,8 @@ def question(anonymise: frozenset[str] = frozenset({"nameless"})):
     net = nets.read(Path(__file__).with_name("plant.toml"))
     pins = {"presses": "press-1", "painters": "paint-1", "stop": "press-1", "vendor": "vm"}
     keep = {"presses": "plant", "painters": "plant"}
-    wishes = Constraints(pins=pins, keep=keep, anonymise=anonymise)
-    return problem_of(plant(), net, measured(), {"presses": 8000.0, "painters": 4000.0}, constraints=wishes)
+    constraints = Constraints(pins=pins, keep=keep, anonymise=anonymise)
+    return problem_of(plant(), net, measured(), {"presses": 8000.0, "painters": 4000.0}, constraints=constraints)
 
 
 def main(picture: str | None = None) -> None:

@@ -9,7 +9,7 @@ from brute import Brute, Happening, events_in, flatten
 from hypothesis import strategies as st
 
 from headwater.cep import syntax as s
-from headwater.cep.printer import written
+from headwater.cep.printer import query_text
 from headwater.data.batch import END
 from headwater.flow import Batch, Flow, Schema
 from headwater.io import Items
@@ -136,7 +136,7 @@ def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> A
     query: Any = s.Query(chain, selection(chain))
     if partition:
         query = s.Partition((("key", "a"), ("key", "b")), (query,))
-    flow.query("q", written(s.App((query,))), **options)
+    flow.query("q", query_text(s.App((query,))), **options)
     step = flow.steps["q"]
     return step.kind.make, [given.step for given in step.inputs]
 

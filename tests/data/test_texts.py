@@ -1,4 +1,4 @@
-"""Kernels that build or take apart texts: weave, CSV, XML."""
+"""Kernels that build or take apart texts: formats, CSV, XML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.data.column import Text
-from headwater.data.text_format import Weaver, float32_texts
+from headwater.data.text_format import TextFormat, float32_texts
 from headwater.errors import FlowError
 from headwater_bench.riot.kernels.csv import CsvSplitter
 from headwater_bench.riot.kernels.xml import XmlParser
@@ -25,23 +25,23 @@ fields = st.one_of(
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=20))
-def test_woven_json_says_what_went_in(rows):
-    weaver = Weaver([b'{"a":"', b'","b":"', b'"}'], escape=True)
-    woven = Text(*weaver.weave([Text.of([a for a, _ in rows]), Text.of(["x", *(b for _, b in rows)])[1:]]))
-    assert [json.loads(line) for line in woven.tolist()] == [{"a": a, "b": b} for a, b in rows]
+def test_formatted_json_says_what_went_in(rows):
+    line = TextFormat([b'{"a":"', b'","b":"', b'"}'], escape=True)
+    formatted = Text(*line.format([Text.of([a for a, _ in rows]), Text.of(["x", *(b for _, b in rows)])[1:]]))
+    assert [json.loads(line) for line in formatted.tolist()] == [{"a": a, "b": b} for a, b in rows]
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=20))
 def test_without_escapes_texts_are_joined_as_they_are(rows):
-    woven = Weaver([b"<", b",", b">"], escape=False).weave(
+    formatted = TextFormat([b"<", b",", b">"], escape=False).format(
         [Text.of([a for a, _ in rows]), Text.of([b for _, b in rows])]
     )
-    assert Text(*woven).tolist() == [f"<{a},{b}>" for a, b in rows]
+    assert Text(*formatted).tolist() == [f"<{a},{b}>" for a, b in rows]
 
 
-def test_a_weaver_wants_one_column_for_each_gap():
+def test_a_text_format_wants_one_column_for_each_gap():
     with pytest.raises(ValueError, match="2 pieces hold 1 columns; got 2"):
-        Weaver([b"", b""], escape=False).weave([Text.of([]), Text.of([])])
+        TextFormat([b"", b""], escape=False).format([Text.of([]), Text.of([])])
 
 
 @given(st.lists(st.floats(width=32), max_size=30))

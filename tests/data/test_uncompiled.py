@@ -50,13 +50,13 @@ def _arrays(answer):
     return answer if isinstance(answer, tuple) else [np.asarray(answer).astype(np.uint64)]
 
 
-def test_texts_woven_by_kernels_that_are_not_compiled_are_the_same():
+def test_texts_formatted_by_kernels_that_are_not_compiled_are_the_same():
     both, edges = np.tile(data, 2), np.stack([offsets, offsets + len(data)]).astype(np.int64)
     pieces, ends = np.frombuffer(b'{"a":"","b":""}', np.uint8), np.array([0, 6, 13, 15])
-    weave: Any = text_format._weave
+    kernel: Any = text_format._format
     for escape in (True, False):
-        one = weave(pieces, ends, both, edges, escape)
-        other = weave.plain(pieces, ends, both, edges, escape)
+        one = kernel(pieces, ends, both, edges, escape)
+        other = kernel.plain(pieces, ends, both, edges, escape)
         assert one[1].tobytes() == other[1].tobytes()
         assert one[0][: one[1][-1]].tobytes() == other[0][: other[1][-1]].tobytes()
 

@@ -1,6 +1,5 @@
 """Parts as they travel: signed, checked at each start, and refused when anything was altered; tokens that admit a site."""
 
-
 import msgspec
 import pytest
 

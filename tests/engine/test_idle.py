@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engine.test_trouble import wait_until
 
 from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, engine, io
 from headwater.engine.options import Options
@@ -13,6 +12,7 @@ from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.workers import WorkerPool
 from headwater.errors import FlowError, RunError
 from headwater.operators import build
+from waiting import wait_until
 
 RUNNERS = ["engine", "threads"]
 SCHEMA = Schema.of({"k": str, "at": "time"})

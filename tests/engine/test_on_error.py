@@ -4,11 +4,12 @@ import json
 import threading
 
 import pytest
-from tests.engine.test_trouble import Endless, wait_until
+from tests.engine.test_trouble import Endless
 
 from headwater import Flow, engine, io, retry
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.endpoints import Writer
+from waiting import wait_until
 
 RUNNERS = ["engine", "threads"]
 

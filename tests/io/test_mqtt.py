@@ -16,6 +16,7 @@ from headwater.data.batch import CREATED, EMITTED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Collect, Items, Mqtt
+from waiting import wait_until
 
 SCHEMA = Schema.of({"id": str, "n": int})
 QUICK = {"retry": "50 ms", "username": "tester"}
@@ -508,7 +509,6 @@ IN_LANES = """
 import sys
 from headwater import Flow, engine
 from headwater.io import Items, Mqtt
-from waiting import wait_until
 
 flow = Flow("lanes")
 rows = flow.read("r", Items([{"id": f"s{n % 7}", "n": n} for n in range(2000)])).map("m", lambda row: row)

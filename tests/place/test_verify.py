@@ -1,4 +1,4 @@
-"""The judge counts for itself: its sums against the scores, the boards and the compiled searches, on random problems."""
+"""The judge counts for itself: its sums against the scores, the capacities and the compiled searches, on random problems."""
 
 import ast
 import dataclasses

@@ -324,7 +324,7 @@ def owner(text: str, attribute: s.Attribute, schemas: Mapping[str, Schema], what
 
 
 def unknown_stream(text: str, at: s.Position, name: str, known: Mapping[str, Schema]) -> QueryError:
-    """Return the complaint about a stream that nobody defined."""
+    """Return the error about a stream that nobody defined."""
     near = suggestion(name, known) or f"; streams are {listed(known)}"
     return error_at(text, at, f"there is no stream {name!r}{near}")
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from headwater.cep import syntax as s
 from headwater.cep.formulas import Reference, value_of
 from headwater.cep.parse import span_of
-from headwater.cep.printer import written
+from headwater.cep.printer import query_text
 from headwater.errors import QueryError
 from headwater.flow.expr import Column, Expr
 
@@ -263,7 +263,7 @@ def app(*statements: Statement) -> s.App:
 
 def text(query: Statement | s.App) -> str:
     """Write a query, or several, as SiddhiQL."""
-    return written(query.data if isinstance(query, Result) else query)
+    return query_text(query.data if isinstance(query, Result) else query)
 
 
 # -- how parts become data --------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Automaton
-from headwater.cep.matchers.attempts import AttemptMatcher, Layout, attempts
 from headwater.cep.matchers.comparison import comparisons
 from headwater.cep.matchers.compiled import own_reads
 from headwater.cep.matchers.interpreter import FOREVER, Interpreter
+from headwater.cep.matchers.nfa import Layout, NfaMatcher, nfa
 from headwater.cep.matchers.pattern import PatternMatcher
 from headwater.cep.matchers.sequence import SequenceMatcher
 from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
@@ -163,7 +163,7 @@ class MatchOperator(Operator):
         self._matcher.load(state, np.arange(len(slots)))
 
 
-def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher | AttemptMatcher:
+def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher | NfaMatcher:
     """Return the fastest matcher that can run the chain."""
     a = plan.automaton
     if not plan.interpreted:
@@ -173,7 +173,7 @@ def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher 
         if tables is not None and len(a.stages) <= plan.cap + 1:  # of a sequence, a key has fewer attempts than stages
             return SequenceMatcher(a, tables, plan.wanted)
         layout = Layout.of(a, plan.wanted)
-        several = attempts(a, layout) if layout is not None else None
+        several = nfa(a, layout) if layout is not None else None
         if layout is not None and several is not None:
-            return AttemptMatcher(a, several, layout, plan.wanted, plan.cap)
+            return NfaMatcher(a, several, layout, plan.wanted, plan.cap)
     return Interpreter(a, plan.wanted, plan.cap)

@@ -13,20 +13,20 @@ _ATOM = 9
 _MINUS = 7
 
 
-def written(part: s.App | s.Define | s.Query | s.Partition) -> str:
+def query_text(part: s.App | s.Define | s.Query | s.Partition) -> str:
     """Write statements as text.
 
     >>> from headwater.cep.parse import parse
-    >>> written(parse("from a [x<1 and(y>2)]select x as z"))
+    >>> query_text(parse("from a [x<1 and(y>2)]select x as z"))
     'from a[x < 1 and y > 2]\\nselect x as z'
     """
     match part:
         case s.App(statements):
-            return ";\n".join(written(statement) for statement in statements)
+            return ";\n".join(query_text(statement) for statement in statements)
         case s.Define(stream, fields):
             return f"define stream {stream} ({', '.join(f'{name} {kind}' for name, kind in fields)})"
         case s.Partition(keys, queries):
-            inside = ";\n".join(written(query) for query in queries)
+            inside = ";\n".join(query_text(query) for query in queries)
             return f"partition with ({', '.join(f'{c} of {st}' for c, st in keys)})\nbegin\n{inside}\nend"
         case s.Query():
             return _query(part)

@@ -44,14 +44,14 @@ def decimal_texts(values: NDArray[np.float64], places: int) -> TextArrays:
     return TextArrays(*_decimal_texts(values, places))
 
 
-class Weaver:
+class TextFormat:
     """Builds one text for each row: a piece, the first column's text, the next piece, and so on.
 
     With `escape`, the columns' texts are written so that they may stand between the quotes of a JSON string.
 
     >>> from headwater.data.column import Text
-    >>> weaver = Weaver([b'{"name":"', b'","at":', b"}"], escape=True)
-    >>> Text(*weaver.weave([Text.of(['a"b', "c"]), Text.of(["1", "2"])])).tolist()
+    >>> line = TextFormat([b'{"name":"', b'","at":', b"}"], escape=True)
+    >>> Text(*line.format([Text.of(['a"b', "c"]), Text.of(["1", "2"])])).tolist()
     ['{"name":"a\\\\"b","at":1}', '{"name":"c","at":2}']
     """
 
@@ -60,7 +60,7 @@ class Weaver:
         self._pieces = np.frombuffer(b"".join(pieces), np.uint8)
         self._ends = np.cumsum([0] + [len(piece) for piece in pieces])
 
-    def weave(self, columns: Sequence[TextColumn]) -> TextArrays:
+    def format(self, columns: Sequence[TextColumn]) -> TextArrays:
         """Return the text of each row; as many columns as there are pieces, less one."""
         if len(columns) != len(self._ends) - 2:
             raise ValueError(f"{len(self._ends) - 1} pieces hold {len(self._ends) - 2} columns; got {len(columns)}")
@@ -71,7 +71,7 @@ class Weaver:
         data = np.concatenate([c.data[a:b] for c, a, b in zip(columns, first, last, strict=True)])
         sizes = edges[:, -1] - edges[:, 0]
         edges += (np.cumsum(sizes) - sizes - edges[:, 0])[:, None]
-        return TextArrays(*_weave(self._pieces, self._ends, data, edges, self._escape))
+        return TextArrays(*_format(self._pieces, self._ends, data, edges, self._escape))
 
 
 @kernel
@@ -172,7 +172,7 @@ def _copy_escaped(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[n
 
 
 @kernel
-def _weave(
+def _format(
     pieces: NDArray[np.uint8],
     ends: NDArray[np.int64],
     data: NDArray[np.uint8],

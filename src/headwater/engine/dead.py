@@ -105,16 +105,16 @@ def _looks_at_each_alone(flow: Flow, letters: Sequence[Letter]) -> bool:
     return all(flow.steps[name].state == "none" for name in first | reached)
 
 
-_Place = tuple[
+_Entrance = tuple[
     str, int
 ]  #: a step, and the number of the input by which it gets the records; -1 for what a source makes
 
 
 def _given(
     flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]
-) -> tuple[dict[_Place, Batch], dict[int, str]]:
+) -> tuple[dict[_Entrance, Batch], dict[int, str]]:
     """Return the records for each input, and why the others cannot be given to the flow."""
-    batches: dict[_Place, list[Batch]] = {}
+    batches: dict[_Entrance, list[Batch]] = {}
     kept: dict[int, str] = {}
     for letter in letters:
         try:
@@ -126,7 +126,7 @@ def _given(
     return {place: concat_batches(some) for place, some in batches.items()}, kept
 
 
-def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Place, Batch]:
+def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Entrance, Batch]:
     step = flow.steps.get(letter.step)
     if step is None:
         raise FlowError(f"flow {flow.name!r} has no step {letter.step!r} (any more)")
@@ -159,7 +159,7 @@ def _input(step: Step, record: Mapping[str, Any]) -> tuple[int, Schema]:
     return 0, step.inputs[0].schema
 
 
-def _only(flow: Flow, given: Mapping[_Place, Batch], moments: _Moments) -> Flow:
+def _only(flow: Flow, given: Mapping[_Entrance, Batch], moments: _Moments) -> Flow:
     """Return what of a flow the records reach, with them in place of all that would come there otherwise."""
     reached = set().union(*(flow.reached_from(name) for name, _ in given)) - {DEAD_LETTERS}
     reached -= flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()

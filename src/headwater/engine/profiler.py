@@ -89,7 +89,7 @@ class _Pass:
 
     def __init__(self, flow: Flow, sources: Samples, size: int) -> None:
         self.spent_s: dict[str, float] = defaultdict(float)
-        self.turns: dict[str, int] = defaultdict(int)
+        self.activations: dict[str, int] = defaultdict(int)
         self.taken: dict[str, int] = defaultdict(int)
         self.bytes_in: dict[str, int] = defaultdict(int)
         self.out: dict[tuple[str, str], int] = defaultdict(int)
@@ -111,7 +111,7 @@ class _Pass:
             for number, given in enumerate(step.inputs):
                 for batch in made[given.step, given.port]:
                     for part in _cut(batch, size):
-                        self.turns[step.name] += 1
+                        self.activations[step.name] += 1
                         self.taken[step.name] += part.length
                         self.bytes_in[step.name] += part.nbytes
                         start = time.perf_counter()
@@ -145,15 +145,15 @@ def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
     if step.is_source:
         out = max(1, last.out[step.name, "out"])
         return StepProfile(last.read_s[step.name], bytes_out=last.bytes_out[step.name] / out, form="io")
-    turns = np.array([run.turns[step.name] for run in runs], float)
+    activations = np.array([run.activations[step.name] for run in runs], float)
     taken = np.array([run.taken[step.name] for run in runs], float)
     spent = np.array([run.spent_s[step.name] for run in runs])
-    per_record, per_turn = _line(taken, turns, spent)
+    per_record, per_activation = _line(taken, activations, spent)
     n = max(1, last.taken[step.name])
     out_total = max(1, sum(last.out[step.name, port] for port in step.outputs))
     return StepProfile(
         time_s=per_record,
-        overhead_s=per_turn,
+        overhead_s=per_activation,
         selectivity={port: last.out[step.name, port] / n for port in step.outputs},
         bytes_in=last.bytes_in[step.name] / n,
         bytes_out=last.bytes_out[step.name] / out_total,
@@ -162,17 +162,17 @@ def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
     )
 
 
-def _line(taken: Array, turns: Array, spent: Array) -> tuple[float, float]:
-    """Fit spent = taken · per_record + turns · per_turn, neither below 0."""
+def _line(taken: Array, activations: Array, spent: Array) -> tuple[float, float]:
+    """Fit spent = taken · per_record + activations · per_activation, neither below 0."""
     if not taken.any():
         return 0.0, 0.0
-    solved, *_ = np.linalg.lstsq(np.stack([taken, turns], axis=1), spent, rcond=None)
-    per_record, per_turn = (float(value) for value in solved)
-    if per_turn < 0:
+    solved, *_ = np.linalg.lstsq(np.stack([taken, activations], axis=1), spent, rcond=None)
+    per_record, per_activation = (float(value) for value in solved)
+    if per_activation < 0:
         return float(spent.sum() / taken.sum()), 0.0
     if per_record < 0:
-        return 0.0, float(spent.sum() / turns.sum())
-    return per_record, per_turn
+        return 0.0, float(spent.sum() / activations.sum())
+    return per_record, per_activation
 
 
 def _cut(batch: Batch, size: int) -> list[Batch]:

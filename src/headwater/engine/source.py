@@ -47,7 +47,7 @@ _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see wheth
 _QUIET_S = 10.0  #: between two warnings of one source
 
 
-class _Place(NamedTuple):
+class _Progress(NamedTuple):
     """Where a reader was behind some records, and the dead letters of what it has rejected on the way there."""
 
     position: Any
@@ -75,7 +75,7 @@ class SourceThread:
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
         self.handed: Any = None  #: the reader's position behind the last records that were handed over, or shed
-        self._spilled_to: deque[_Place] = deque()  #: where the reader was behind each batch that is spilled
+        self._spilled_to: deque[_Progress] = deque()  #: where the reader was behind each batch that is spilled
         self._rejected: list[Batch] = []  #: dead letters of what was read since the last batch
         self._asked = self._barred = -1  #: the last checkpoint that was asked for, and that a barrier was sent for
         self._last = False  #: whether nothing is to be read after that barrier
@@ -176,7 +176,7 @@ class SourceThread:
                 if gathering is not None and linger.reads_on:
                     batch = gathering.gathered(batch, chunk, called_ns)
             self._note_dropped(reader)
-            place = _Place(position_of(read_from), self._rejected)
+            place = _Progress(position_of(read_from), self._rejected)
             self._rejected = []
             if batch is None:
                 self._pass(place)
@@ -207,7 +207,7 @@ class SourceThread:
         if self.run.checkpointer is None and not self.run.aborted:
             commit(reader, position)
 
-    def _emit(self, batch: Batch, place: _Place) -> None:
+    def _emit(self, batch: Batch, place: _Progress) -> None:
         """Hand a batch on, behind which the reader is at a place."""
         how = "block" if self._waits else self.run.options.when_full
         if how == "spill":
@@ -222,7 +222,7 @@ class SourceThread:
         else:
             self._spill_or_wait(batch, place)
 
-    def _hand_over(self, batch: Batch, place: _Place) -> bool:
+    def _hand_over(self, batch: Batch, place: _Progress) -> bool:
         """Send a batch on its way unless the source is held; once the run is aborted it stays here."""
         if self.run.aborted:
             return True
@@ -236,7 +236,7 @@ class SourceThread:
         self._come_to(place)
         return True
 
-    def _wait_and_hand_over(self, batch: Batch, place: _Place) -> None:
+    def _wait_and_hand_over(self, batch: Batch, place: _Progress) -> None:
         run, source = self.run, self.task.instance.index
         while not self._hand_over(batch, place):
             with run.lock:
@@ -271,7 +271,7 @@ class SourceThread:
         with self.run.lock:
             self.run.shed[reason] = self.run.shed.get(reason, 0) + count
 
-    def _spill_or_wait(self, batch: Batch, place: _Place) -> None:
+    def _spill_or_wait(self, batch: Batch, place: _Progress) -> None:
         """Spill a batch; while the disk has no room for it, wait for the flow and hand over what was spilled before it."""
         while not self.run.aborted:
             try:
@@ -318,14 +318,14 @@ class SourceThread:
     def _send_rejected(self, letter: Batch) -> None:
         self.run.deliver(self.task.reject(letter), time.perf_counter_ns(), now_ns())
 
-    def _pass(self, place: _Place) -> None:
+    def _pass(self, place: _Progress) -> None:
         """Take note that the reader has come to a place without a record; behind all that is spilled."""
         if self._spilled_to:
-            self._spilled_to.append(_Place(place.position, self._spilled_to.pop().rejected + place.rejected))
+            self._spilled_to.append(_Progress(place.position, self._spilled_to.pop().rejected + place.rejected))
         else:
             self._come_to(place)
 
-    def _come_to(self, place: _Place) -> None:
+    def _come_to(self, place: _Progress) -> None:
         """Take note that all up to a place was handed over, what was rejected on the way included."""
         for letter in place.rejected:
             self._send_rejected(letter)

@@ -346,7 +346,7 @@ def gathers(writer: Writer | None) -> bool:
 
 
 def keyed_write_of(writer: Writer | None) -> Callable[[Batch, str], Refused] | None:
-    """Return how to write a batch under a key, the same whenever it is sent again; None for a writer that has no such way."""
+    """Return how to write a batch under a key, the same whenever it is sent again; None where a writer has no such way."""
     keyed: Callable[[Batch, str], Refused] | None = getattr(writer, "write_keyed", None)
     return keyed
 

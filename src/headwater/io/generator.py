@@ -23,7 +23,7 @@ from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.clock import Clock, SteadyClock
 from headwater.io.memory import Items
 from headwater.io.open_loop import OpenLoop, RecordsFrom
-from headwater.io.paced import PacedSource
+from headwater.io.open_loop_source import OpenLoopSource
 from headwater.io.rates import Rate, rate_of
 from headwater.io.text_file import TextFile, content_of
 
@@ -34,13 +34,13 @@ _AHEAD = 16  # times what was asked for, at most: records that are due now do no
 _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
 
-class _AtRate(PacedSource):
-    """Records of certain columns at a certain pace."""
+class _AtRate(OpenLoopSource):
+    """Records of certain columns at a certain rate."""
 
-    def __init__(self, schema: Schema, pace: OpenLoop) -> None:
-        if pace.time is not None and schema.type_of(pace.time, what="time") != "time":
-            raise FlowError(f"time names a column of type time; {pace.time!r} is {schema[pace.time]}")
-        self._schema, self._pace = schema, pace
+    def __init__(self, schema: Schema, open_loop: OpenLoop) -> None:
+        if open_loop.time is not None and schema.type_of(open_loop.time, what="time") != "time":
+            raise FlowError(f"time names a column of type time; {open_loop.time!r} is {schema[open_loop.time]}")
+        self._schema, self._open_loop = schema, open_loop
 
     @property
     def schema(self) -> Schema:
@@ -48,14 +48,14 @@ class _AtRate(PacedSource):
         return self._schema
 
     @property
-    def pace(self) -> OpenLoop:
+    def open_loop(self) -> OpenLoop:
         """When records are due."""
-        return self._pace
+        return self._open_loop
 
     def at_rate(self, rate: Rate | float) -> Self:
         """Return the same records at another rate."""
         made = copy(self)
-        made._pace = replace(self._pace, rate=rate_of(rate))
+        made._open_loop = replace(self._open_loop, rate=rate_of(rate))
         return made
 
 
@@ -88,8 +88,8 @@ class Generate(_AtRate):
         clock: Clock | None = None,
     ) -> None:
         self.make = make
-        pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
-        super().__init__(Schema.of(schema), pace)
+        open_loop = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        super().__init__(Schema.of(schema), open_loop)
 
     def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
@@ -102,7 +102,7 @@ class Generate(_AtRate):
         return {} if own is None else {"identity": own}
 
     def __str__(self) -> str:
-        return f"generated at {self.pace.rate}"
+        return f"generated at {self.open_loop.rate}"
 
 
 class Replay(_AtRate):
@@ -130,8 +130,8 @@ class Replay(_AtRate):
         clock: Clock | None = None,
     ) -> None:
         self.records, self.loop = records, loop
-        pace = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
-        super().__init__(_schema_of(records) if isinstance(records, Batch) else records.schema, pace)
+        open_loop = OpenLoop(rate_of(rate), count, duration, time, tick, clock or SteadyClock())
+        super().__init__(_schema_of(records) if isinstance(records, Batch) else records.schema, open_loop)
 
     def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
@@ -160,7 +160,7 @@ class Replay(_AtRate):
         return place_of(self.records, writing=False)
 
     def __str__(self) -> str:
-        return f"{self.records} at {self.pace.rate}"
+        return f"{self.records} at {self.open_loop.rate}"
 
 
 class _Made:
@@ -168,7 +168,7 @@ class _Made:
 
     def __init__(self, source: Generate) -> None:
         self._make = source.make
-        time = source.pace.time
+        time = source.open_loop.time
         self._schema = source.schema.only(tuple(name for name in source.schema if name != time))
         self._first = 0
         self._block = Batch.none(self._schema)

@@ -59,11 +59,11 @@ class OpenLoopReader:
     """
 
     def __init__(
-        self, take: RecordsFrom, schema: Schema, pace: OpenLoop, position: int | None, most: int = maxsize
+        self, take: RecordsFrom, schema: Schema, open_loop: OpenLoop, position: int | None, most: int = maxsize
     ) -> None:
-        self._take, self._schema, self._pace = take, schema, pace
-        self._total = min(pace.total, most)
-        self._tick_ns = microseconds(pace.tick) * 1000
+        self._take, self._schema, self._open_loop = take, schema, open_loop
+        self._total = min(open_loop.total, most)
+        self._tick_ns = microseconds(open_loop.tick) * 1000
         self._next = _checked(position)
         self._started_ns: int | None = None
         self._looked_ns = 0  # when records were last looked for
@@ -91,8 +91,8 @@ class OpenLoopReader:
         stamps = self._stamps[at : at + count]
         stamps[:, EMITTED] = now
         columns = self._take(self._next, count).columns
-        if self._pace.time is not None:
-            columns[self._pace.time] = due[:count] // 1000
+        if self._open_loop.time is not None:
+            columns[self._open_loop.time] = due[:count] // 1000
         self._next += count
         return Batch(columns, count, stamps)
 
@@ -101,8 +101,8 @@ class OpenLoopReader:
 
     def _start(self) -> None:
         """Let the first record fall due; after a restart, take up the rate where it was."""
-        now = self._pace.clock.now_ns()
-        passed_s = float(self._pace.rate.when(np.array([self._next]))[0]) if self._next else 0.0
+        now = self._open_loop.clock.now_ns()
+        passed_s = float(self._open_loop.rate.when(np.array([self._next]))[0]) if self._next else 0.0
         self._started_ns = now - round(min(passed_s, _NEVER_S) * 1e9)
         self._looked_ns = now
 
@@ -118,14 +118,14 @@ class OpenLoopReader:
     def _look_ahead(self, count: int) -> None:
         assert self._started_ns is not None
         self._first = self._next
-        after_s = np.minimum(self._pace.rate.when(np.arange(self._next + 1, self._next + count + 1)), _NEVER_S)
+        after_s = np.minimum(self._open_loop.rate.when(np.arange(self._next + 1, self._next + count + 1)), _NEVER_S)
         self._due = self._started_ns + np.rint(after_s * 1e9).astype(np.int64)
         self._stamps = np.empty((count, 2), np.int64)
         self._stamps[:, CREATED] = self._due
 
     def _wait(self, due: Array, timeout_s: float) -> int:
         """Sleep until a tick is over and a record is due, or time is out; a backlog is not made to wait."""
-        clock = self._pace.clock
+        clock = self._open_loop.clock
         now = clock.now_ns()
         if due[-1] <= now:
             return now

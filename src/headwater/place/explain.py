@@ -130,7 +130,7 @@ def _faster(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
 
 
 def _drop(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
-    """Leave out one wish at a time."""
+    """Leave out one constraint at a time."""
     out = []
     for i in np.flatnonzero(problem.pinned >= 0).tolist():
         if problem.inputs[i]:  # a source is where its sensor is

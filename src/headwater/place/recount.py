@@ -1,7 +1,7 @@
 """The measures of a placement, counted once more: plain Python over the problem's own numbers.
 
 The verifier's half of the arithmetic. It reads the fields that a problem was given, nothing worked out from them, and
-shares no code with the scores, boards and programs that it judges. Slow, and meant to be read beside the formulas.
+shares no code with the scores, capacities and programs that it judges. Slow, and meant to be read beside the formulas.
 """
 
 from __future__ import annotations

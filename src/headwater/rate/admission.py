@@ -22,7 +22,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.profile import Demand, Profile
 from headwater.flow.steps import Kind, Read
 from headwater.io import Items, Replay
-from headwater.io.paced import PacedSource
+from headwater.io.open_loop_source import OpenLoopSource
 from headwater.rate import born, process
 from headwater.rate.admitted import Admitted
 from headwater.rate.chain import dry
@@ -245,8 +245,8 @@ def _for_ever(source: Source, found: list[Batch], rate_hz: float) -> Source:
     paced = at_rate(source, rate_hz)
     if paced is None:
         return Replay(concat_batches(found), rate_hz)
-    if isinstance(paced, PacedSource) and min(paced.pace.total, paced.most or 0) < maxsize:
-        return Replay(Items(concat_batches(found).rows(), source.schema), rate_hz, time=paced.pace.time)
+    if isinstance(paced, OpenLoopSource) and min(paced.open_loop.total, paced.most or 0) < maxsize:
+        return Replay(Items(concat_batches(found).rows(), source.schema), rate_hz, time=paced.open_loop.time)
     return paced
 
 

@@ -1,4 +1,4 @@
-"""A flow's steps one after the other in one thread, each turn timed: how the profiler runs a flow."""
+"""A flow's steps one after the other in one thread, each activation timed: how the profiler runs a flow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FULL_SPEED_HZ = 1e9
 
 
 @dataclass(slots=True)
-class Turn:
+class TimedActivation:
     """One activation of a step."""
 
     records: int
@@ -38,24 +38,24 @@ def dry(flow: Flow) -> Flow:
 
 
 class Chain:
-    """The tasks of a flow and, by step, the turns that they had."""
+    """The tasks of a flow and, by step, their activations."""
 
     def __init__(self, flow: Flow, sizes: Mapping[str, int] | None = None) -> None:
         graph = ExecutionGraph.of(flow)
         load_kernels(graph)
-        self.turns: dict[str, list[Turn]] = defaultdict(list)
+        self.activations: dict[str, list[TimedActivation]] = defaultdict(list)
         self._tasks = [Task(each, None if each.step.is_source else build(each.step)) for each in graph.instances]
         self._sizes = sizes or {}
 
     def push(self, source: str, batch: Batch) -> None:
-        """Send a source's records down to the sinks; a step has a turn for each batch, cut to its size if it has one."""
+        """Send a source's records down to the sinks; a step is activated for each batch, cut to its size if it has one."""
         first = next(task for task in self._tasks if task.name == source)
         first.took(batch.length)
         waiting = deque(first.emit(batch))
         while waiting:
             delivery = waiting.popleft()
             for part in self._cut(delivery):
-                waiting.extend(self._turn(self._tasks[delivery.to], part))
+                waiting.extend(self._activate(self._tasks[delivery.to], part))
 
     def _cut(self, delivery: Delivery) -> list[Delivery]:
         batch, size = delivery.batch, self._sizes.get(self._tasks[delivery.to].name)
@@ -64,12 +64,12 @@ class Chain:
         cuts = [batch.slice(at, min(at + size, batch.length)) for at in range(0, batch.length, size)]
         return [delivery._replace(batch=part, size=part.length) for part in cuts]
 
-    def _turn(self, task: Task, delivery: Delivery) -> list[Delivery]:
+    def _activate(self, task: Task, delivery: Delivery) -> list[Delivery]:
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         made, _ = task.run([delivery.entry(time.perf_counter_ns(), 0)])
         cpu_s, wall_s = time.thread_time() - cpu_s, time.perf_counter() - wall_s
         records = 0 if delivery.batch is None else delivery.batch.length
-        self.turns[task.name].append(Turn(records, cpu_s, wall_s))
+        self.activations[task.name].append(TimedActivation(records, cpu_s, wall_s))
         return made
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Feed:
         self._reader: Reader | None = None
         self._at = 0
 
-    def take(self, count: int) -> tuple[Batch, Turn, bool]:
+    def take(self, count: int) -> tuple[Batch, TimedActivation, bool]:
         """Return so many records or fewer, what they cost, and whether these are the first again."""
         if self._source is None:
             return self._sample(count)
@@ -107,14 +107,14 @@ class Feed:
         if batch is None:
             self.close()
             return self._sample(count)
-        return batch, Turn(batch.length, cpu_s, cpu_s), again
+        return batch, TimedActivation(batch.length, cpu_s, cpu_s), again
 
-    def _sample(self, count: int) -> tuple[Batch, Turn, bool]:
+    def _sample(self, count: int) -> tuple[Batch, TimedActivation, bool]:
         start = self._at if self._at + count <= self._samples.length else 0
         self._at = min(start + count, self._samples.length)
         batch = self._samples.slice(start, self._at)
         cost_s = batch.length * self._cost_s
-        return batch, Turn(batch.length, cost_s, cost_s), start == 0
+        return batch, TimedActivation(batch.length, cost_s, cost_s), start == 0
 
     def close(self) -> None:
         """Close the reader."""

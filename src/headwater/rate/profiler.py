@@ -20,7 +20,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Demand, Profile, StepDemand
 from headwater.io import Discard, Generate
-from headwater.rate.chain import Chain, Feed, Turn, dry
+from headwater.rate.chain import Chain, Feed, TimedActivation, dry
 from headwater.rate.estimate import tick_of
 
 RECORDS = 3_000
@@ -75,14 +75,20 @@ def _batches(flow: Flow, samples: Samples) -> dict[str, int]:
     """Return b of every step, the smallest batch at which 70 % of an invocation's time goes to its records."""
     timed = [(size, _invoked(flow, samples, dict.fromkeys(flow.steps, size))) for size in _HOT]
     (few, short), (many, long) = (
-        (size, {name: _median([t.cpu_s for t in turns if t.records == size]) for name, turns in by_step.items()})
+        (
+            size,
+            {
+                name: _median([t.cpu_s for t in activations if t.records == size])
+                for name, activations in by_step.items()
+            },
+        )
         for size, by_step in timed
     )
     found = {}
     for name in long:
         per_record = max(0.0, long[name] - short.get(name, 0.0)) / (many - few)
-        per_turn = max(0.0, short.get(name, 0.0) - few * per_record)
-        wanted = _EFFICIENT / (1 - _EFFICIENT) * per_turn / per_record if per_record else _LARGEST_BATCH
+        per_invocation = max(0.0, short.get(name, 0.0) - few * per_record)
+        wanted = _EFFICIENT / (1 - _EFFICIENT) * per_invocation / per_record if per_record else _LARGEST_BATCH
         found[name] = max(1, min(_LARGEST_BATCH, math.ceil(wanted)))
     return found
 
@@ -91,26 +97,26 @@ def _median(values: list[float]) -> float:
     return float(np.median(values)) if values else 0.0
 
 
-def _invoked(flow: Flow, samples: Samples, batches: Mapping[str, int]) -> dict[str, list[Turn]]:
-    """Run the samples with each step's own batch; return its turns, but for the first, which warm up."""
+def _invoked(flow: Flow, samples: Samples, batches: Mapping[str, int]) -> dict[str, list[TimedActivation]]:
+    """Run the samples with each step's own batch; return its activations, but for the first, which warm up."""
     chain = Chain(flow, batches)
     for source, (found, _) in samples.items():
         for batch in found:
             chain.push(source, batch)
     chain.close()
-    return {name: turns[len(turns) // 4 :] for name, turns in chain.turns.items()}
+    return {name: activations[len(activations) // 4 :] for name, activations in chain.activations.items()}
 
 
-def _limits(turns: list[Turn]) -> tuple[float, float]:
-    """Return s and tmax: fewer cores stretch the part of a turn that computes, until the turn takes 20 % longer.
+def _limits(activations: list[TimedActivation]) -> tuple[float, float]:
+    """Return s and tmax: fewer cores stretch the part of an activation that computes, until that takes 20 % longer.
 
-    Reckoned, which needs no quota, from the turn's processor time, which one turn in twenty may exceed, and from what it
-    waits, which is what nearly all turns do: the others' waiting is for a processor that someone else had.
+    Reckoned, which needs no quota, from its processor time, which one in twenty may exceed, and from what it
+    waits, which is what nearly all activations do: the others' waiting is for a processor that someone else had.
     """
-    if not turns:
+    if not activations:
         return 0.0, 0.0
-    cpu_s = float(np.percentile([turn.cpu_s for turn in turns], 95))
-    waits_s = max(0.0, float(np.percentile([turn.wall_s - turn.cpu_s for turn in turns], 10)))
+    cpu_s = float(np.percentile([each.cpu_s for each in activations], 95))
+    waits_s = max(0.0, float(np.percentile([each.wall_s - each.cpu_s for each in activations], 10)))
     computing = cpu_s / (cpu_s + waits_s) if cpu_s else 1.0
     return computing / (computing + _SLOWER - 1), _SLOWER * (cpu_s + waits_s)
 
@@ -139,12 +145,14 @@ def _ticked(
             if again and tick:
                 chain.close()
                 chain = Chain(flow)  # event time would go back
-            chain.turns.clear()
+            chain.activations.clear()
             chain.push(source, batch)
             if tick >= ticks // 5:
                 spent[source].append((read.records, read.cpu_s))
-                for name, turns in chain.turns.items():
-                    spent[name].append((sum(turn.records for turn in turns), sum(turn.cpu_s for turn in turns)))
+                for name, activations in chain.activations.items():
+                    spent[name].append(
+                        (sum(each.records for each in activations), sum(each.cpu_s for each in activations))
+                    )
         due_s = max(due_s + tick_s, time.monotonic())
         time.sleep(max(0.0, due_s - time.monotonic()))
     chain.close()
@@ -153,11 +161,11 @@ def _ticked(
     return {name: _mean(each, (ticks - ticks // 5)) for name, each in spent.items()}
 
 
-def _mean(turns: list[tuple[int, float]], ticks: int) -> tuple[float, float]:
+def _mean(activations: list[tuple[int, float]], ticks: int) -> tuple[float, float]:
     """Return mean records and seconds of a tick; the few dearest count as the dearest of the others do."""
-    cpu_s = np.array([each for _, each in turns])
+    cpu_s = np.array([each for _, each in activations])
     cpu_s = np.minimum(cpu_s, np.percentile(cpu_s, 97))
-    return sum(records for records, _ in turns) / ticks, float(cpu_s.sum()) / ticks
+    return sum(records for records, _ in activations) / ticks, float(cpu_s.sum()) / ticks
 
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 settings   what can be chosen for a flow, in a file beside it; folder is which flows there are
 lifecycle  when a flow is started, stopped, and started again; pure
-service    does what lifecycles decide: starts processes, hears what they say; served is a flow, with its samples in a history
+service    does what lifecycles decide: starts processes, hears what they say
+served     a flow, with what is known of it; history has its samples
 following  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it
 home       the state folder: the lock, the token, where the server listens; known to `headwater status`

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from headwater.errors import RunError, one_line
-from headwater.serve.messages import Answer, Order, Over, Statement, Assignment, line, statement
+from headwater.serve.messages import Answer, Assignment, Order, Over, Statement, line, statement
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,9 @@ _LISTEN_S = 5.0  #: how long the last words of a process that is gone are waited
 class Child:
     """A process in a session of its own, with a line to it and its output kept."""
 
-    def __init__(self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]
+    ) -> None:
         """Start it; `hear` is called with what it says, `gone` when its line is cut, each by another thread."""
         self.name = name
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)

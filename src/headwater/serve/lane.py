@@ -24,6 +24,7 @@ from headwater.io.lock import FILE, Lock
 from headwater.metrics import Sample
 from headwater.serve.lifecycle import ABORT_S
 from headwater.serve.messages import (
+    Assignment,
     Imports,
     Measured,
     Metrics,
@@ -31,12 +32,11 @@ from headwater.serve.messages import (
     Over,
     Running,
     Statement,
-    Assignment,
     Waits,
+    instruction,
     line,
     raw,
     shown,
-    instruction,
 )
 from headwater.web.prometheus import families_of
 

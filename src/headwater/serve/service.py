@@ -32,7 +32,7 @@ from headwater.serve.lifecycle import (
     Tick,
     Want,
 )
-from headwater.serve.messages import Imports, Measured, Metrics, Order, Over, Running, Statement, Assignment, Waits
+from headwater.serve.messages import Assignment, Imports, Measured, Metrics, Order, Over, Running, Statement, Waits
 from headwater.serve.notify import Notifier
 from headwater.serve.served import Served
 from headwater.serve.settings import Settings, read_settings, settings_beside

@@ -15,7 +15,6 @@ from kept_flow import flow, held
 from waiting import wait_until
 
 
-
 def saved(run):
     return run.report().extra["checkpoints"]["complete"]
 

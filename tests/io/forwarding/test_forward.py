@@ -19,6 +19,7 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.io.log import Reader
 from ports import free_port
+from waiting import wait_until
 
 SCHEMA = Schema.of({"n": int})
 
@@ -289,7 +290,6 @@ PROGRAM = """
 import json, sys, urllib.request
 from headwater import Flow, engine, io
 from headwater.data.batch import Batch
-from waiting import wait_until
 
 class Web:
     "Posts each batch as JSON."

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headwater.data.column import Column, Text
-from headwater.data.text_format import Weaver, decimal_texts
+from headwater.data.text_format import TextFormat, decimal_texts
 from headwater_bench.riot.datasets import Dataset, dataset
 
 
@@ -66,7 +66,7 @@ def messages(of: GeneratedStream, start: int, count: int) -> Text:
     pieces += [before[:-1] + '],"bt":', "}"]
     texts = [_text(columns[entry.name], of.decimals) for entry in fields]
     texts.append(_text(columns["time_ms"], 0))
-    return Text(*Weaver([piece.encode() for piece in pieces], escape=False).weave(texts))
+    return Text(*TextFormat([piece.encode() for piece in pieces], escape=False).format(texts))
 
 
 def _text(column: Any, decimals: int) -> Text:

@@ -11,7 +11,7 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Text, concat
 from headwater.data.schema import Schema
-from headwater.data.text_format import Weaver
+from headwater.data.text_format import TextFormat
 from headwater.errors import InputError, ModelError
 from headwater.models.model import Model, save
 from headwater.operators import DEAD, Operator, Output
@@ -137,14 +137,14 @@ class LabelRows(_OverRows):
 
     def __init__(self, dataset: Dataset, step: str = "annotate") -> None:
         super().__init__(dataset, step)
-        self._weaver = Weaver([b"", b",", b"\n"], escape=False)
+        self._format = TextFormat([b"", b",", b"\n"], escape=False)
         self._classes = Text.of(CLASSES)
 
     def one(self, raw: bytes, rowend: int) -> bytes:
         """Return the rows with their labels."""
         lines = lines_of(raw)
         features, _ = self.features(lines)
-        return self._weaver.weave([lines, self._classes.take(quartile_classes(features[-1]))]).data.tobytes()
+        return self._format.format([lines, self._classes.take(quartile_classes(features[-1]))]).data.tobytes()
 
     def finished(self, batch: Batch, made: list[bytes]) -> Batch:
         """Return the records with labelled rows."""

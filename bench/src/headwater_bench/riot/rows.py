@@ -9,7 +9,7 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Nullable, Text, nullable, parts
 from headwater.data.keys import KeyIndex
-from headwater.data.text_format import Weaver, decimal_texts, float32_texts
+from headwater.data.text_format import TextFormat, decimal_texts, float32_texts
 from headwater.errors import SnapshotError
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import Select, dead_letters
@@ -107,7 +107,7 @@ class WriteSenml:
             before = f'","u":"{unit}","n":"{name}"}},'
         pieces += [before[:-1] + '],"bt":"', '"}']
         self._names = [name for name, _, _ in self._entries()]
-        self._weaver = Weaver([piece.encode() for piece in pieces], escape=True)
+        self._format = TextFormat([piece.encode() for piece in pieces], escape=True)
 
     def _entries(self) -> list[tuple[str, str, str]]:
         known = [(entry.name, entry.unit, entry.kind) for entry in self._dataset.fields]
@@ -117,7 +117,7 @@ class WriteSenml:
         """Return the messages."""
         texts = _as_texts([batch[name] for name in self._names])
         texts.append(Text(*decimal_texts(batch["timestamp"].astype(np.float64), 0)))
-        return {"senml": Text(*self._weaver.weave(texts))}
+        return {"senml": Text(*self._format.format(texts))}
 
 
 def _as_texts(columns: list[Column]) -> list[Text]:

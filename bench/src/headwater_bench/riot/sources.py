@@ -19,7 +19,7 @@ from headwater.io import Generate
 from headwater.io.files import explained
 from headwater.io.lines import Lines
 from headwater.io.open_loop import OpenLoop, RecordsFrom
-from headwater.io.paced import PacedSource
+from headwater.io.open_loop_source import OpenLoopSource
 from headwater.io.rates import Rate, rate_of
 from headwater.io.text_file import TextFile
 
@@ -66,7 +66,7 @@ def generated(
     return repeated(messages(stream(name, seed), 0, prepared), rate, count=count, duration=duration)
 
 
-class Messages(PacedSource):
+class Messages(OpenLoopSource):
     """Generated messages of a data set without end; at another rate, or from a file instead, if asked."""
 
     def __init__(self, name: str, rate: Rate | float = 1000, *, seed: int = 1) -> None:
@@ -78,7 +78,7 @@ class Messages(PacedSource):
         return MESSAGES
 
     @property
-    def pace(self) -> OpenLoop:
+    def open_loop(self) -> OpenLoop:
         """When messages are due."""
         return OpenLoop(rate_of(self.rate))
 

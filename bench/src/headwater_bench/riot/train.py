@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.data.column import Array, Text
 from headwater.data.schema import Schema
-from headwater.data.text_format import Weaver, decimal_texts
+from headwater.data.text_format import TextFormat, decimal_texts
 from headwater.flow import Flow
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Resume, Sink, Source
@@ -131,4 +131,4 @@ def generated_table(dataset: Dataset, rows: int = _TABLE_ROWS, seed: int = 1) ->
         else:
             texts.append(Text(*decimal_texts(column.astype(float), 5)))  # type: ignore[union-attr]
     pieces = [b"", *[b","] * (len(texts) - 1), b"\n"]
-    return Table(Weaver(pieces, escape=False).weave(texts).data.tobytes())
+    return Table(TextFormat(pieces, escape=False).format(texts).data.tobytes())

@@ -314,7 +314,9 @@ class Interpreter:
         stage = self._a.stages[token.pos]
         token.deadline = NEVER
         if token.first is None:
-            self._tokens.begin(token, time)  # time is counted from the first thing that happens, here the absence itself
+            self._tokens.begin(
+                token, time
+            )  # time is counted from the first thing that happens, here the absence itself
         if isinstance(stage, Pair) and stage.op == "and" and token.count == 0:
             token.passed = True
             self._tokens.stay(token)

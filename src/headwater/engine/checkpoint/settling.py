@@ -53,7 +53,9 @@ class _Settling:
         self._say_who_has_ended()
         at_work = [each for each in self._graph.instances if not each.step.is_source and not each.step.is_sink]
         with np.errstate(all="ignore"):
-            while any(self._waiting.get(each.index) for each in at_work):  # dead letters go against the order of the flow
+            while any(
+                self._waiting.get(each.index) for each in at_work
+            ):  # dead letters go against the order of the flow
                 for instance in at_work:
                     self._do_what_is_left(instance)
         tasks = {name: self._rested(name) for name in self._flow.steps if name in self._saved or self._is_reached(name)}

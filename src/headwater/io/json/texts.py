@@ -8,7 +8,7 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.column import Column, Nullable, Text, parts
 from headwater.data.schema import Schema
-from headwater.data.text_format import Weaver
+from headwater.data.text_format import TextFormat
 from headwater.io.records import json_lines, short_floats
 
 _encode = msgspec.json.Encoder().encode
@@ -33,14 +33,14 @@ class JsonTexts:
             quote = b'"' if kind == "text" else b""
             pieces.append(before + _encode(name) + b":" + quote)
             before = quote + b","
-        self._weaver = Weaver([*pieces, before[:-1] + b"}"], escape=True)
+        self._format = TextFormat([*pieces, before[:-1] + b"}"], escape=True)
 
     def of(self, batch: Batch) -> Text:
         """Return a text for each record; raises InputError if one has no JSON form."""
         if not self._plain or not batch.length or any(map(_lacks_texts, batch.columns.values())):
             return Text.of_bytes(json_lines(batch, self._schema))
         texts = [_texts(batch[name], kind == "float32") for name, kind in self._schema.fields]
-        return Text(*self._weaver.weave(texts))
+        return Text(*self._format.format(texts))
 
 
 def _lacks_texts(column: Column) -> bool:

@@ -14,7 +14,7 @@ from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Text, parts
 from headwater.data.jit import kernel
 from headwater.data.schema import Schema
-from headwater.data.text_format import Weaver
+from headwater.data.text_format import TextFormat
 from headwater.errors import FlowError
 from headwater.flow.endpoints import Refused
 
@@ -55,7 +55,7 @@ class Topic:
         if len(plain.encode()) > _LONGEST:
             raise FlowError(f"topic {_short(plain)} has {len(plain.encode()):,} bytes; at most {_LONGEST:,} fit")
         plains = [piece.plain.encode() for piece in self.pieces]
-        self._weaver = Weaver(plains if self.pieces[-1].column is None else [*plains, b""], escape=False)
+        self._format = TextFormat(plains if self.pieces[-1].column is None else [*plains, b""], escape=False)
         self._same = Text.of([plain])
 
     def of(self, batch: Batch) -> tuple[Text, Refused]:
@@ -65,7 +65,7 @@ class Topic:
         if not batch.length:
             return Text.of([]), {}
         columns = [_texts(batch[name]) for name in self.columns]
-        topics = Text(*self._weaver.weave(columns))
+        topics = Text(*self._format.format(columns))
         lengths = topics.lengths()
         doubtful = (lengths == 0) | (lengths > _LONGEST)
         if not self.pieces[0].plain:

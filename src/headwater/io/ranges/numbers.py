@@ -18,7 +18,7 @@ from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges, Wanted
 from headwater.io.clock import SteadyClock
 from headwater.io.open_loop import RecordsFrom
-from headwater.io.paced import PacedSource
+from headwater.io.open_loop_source import OpenLoopSource
 from headwater.io.text_file import ignore
 
 _RECORDS = 2**14  # in a batch
@@ -28,9 +28,9 @@ _NEVER_S = 1e9
 class NumberRanges(Ranges):
     """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
 
-    def __init__(self, source: PacedSource, wanted: Wanted) -> None:
+    def __init__(self, source: OpenLoopSource, wanted: Wanted) -> None:
         self.source, self.sizes, self._at_once, self._together = source, wanted.sizes, wanted.at_once, wanted.together
-        self.quick_to_cut = isinstance(source.pace.clock, SteadyClock)  # any other is of one process
+        self.quick_to_cut = isinstance(source.open_loop.clock, SteadyClock)  # any other is of one process
         self._key = uuid4().hex
         self._total = 0
         self._since_ns: int | None = None
@@ -39,7 +39,7 @@ class NumberRanges(Ranges):
 
     def start(self) -> Offset:
         """Return the first record; nothing is due yet."""
-        self._total = min(self.source.pace.total, self._most())
+        self._total = min(self.source.open_loop.total, self._most())
         if self._at_once and self._total == maxsize:
             raise RunError(f"{self.source} has no end, so not all of it can be read; say for how long, or how many")
         return {"number": 0, "since_ns": 0, "ended": self._total == 0}
@@ -72,7 +72,7 @@ class NumberRanges(Ranges):
             self._since_ns = self._begun(at, now)
         due = self._total
         if not self._at_once:
-            due = min(self._total, floor(self.source.pace.rate.due((now - self._since_ns) / 1e9)))
+            due = min(self._total, floor(self.source.open_loop.rate.due((now - self._since_ns) / 1e9)))
         number = min(due, at["number"] + self.sizes.batch_records)
         if number <= at["number"]:
             # who takes over from another run may come when all was read, and has yet to say that it is the end
@@ -81,14 +81,14 @@ class NumberRanges(Ranges):
 
     def _now_ns(self) -> int:
         """Return the moment: by this run's own clock, or by one that processes on several machines have."""
-        return self.source.pace.clock.now_ns() if self._together else time.time_ns()
+        return self.source.open_loop.clock.now_ns() if self._together else time.time_ns()
 
     def wait(self, at: Offset, timeout_s: float) -> None:
         """Sleep until the next record is due, and for a tick."""
         if self._since_ns is None or timeout_s <= 0:
             return
         due_s = float(self._due_s(np.array([at["number"] + 1]))[0]) - (self._now_ns() - self._since_ns) / 1e9
-        self.source.pace.clock.sleep(min(timeout_s, max(due_s, microseconds(self.source.pace.tick) / 1e6)))
+        self.source.open_loop.clock.sleep(min(timeout_s, max(due_s, microseconds(self.source.open_loop.tick) / 1e6)))
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return ranges of numbers of equal size."""
@@ -113,8 +113,8 @@ class NumberRanges(Ranges):
             stamps[:, EMITTED] = self._now_ns()
             stamps[:, CREATED] = stamps[:, EMITTED] if self._at_once else due_ns
             columns = dict(made.columns)
-            if self.source.pace.time is not None:
-                columns[self.source.pace.time] = due_ns // 1000
+            if self.source.open_loop.time is not None:
+                columns[self.source.open_loop.time] = due_ns // 1000
             yield Batch(columns, count, stamps)
 
     def _begun(self, at: Offset, now: int) -> int:
@@ -125,7 +125,7 @@ class NumberRanges(Ranges):
         return now - round(self._due_s(np.array([due]))[0] * 1e9) if due else now
 
     def _due_s(self, numbers: Array) -> Array:
-        due_s: Array = np.minimum(self.source.pace.rate.when(numbers), _NEVER_S)
+        due_s: Array = np.minimum(self.source.open_loop.rate.when(numbers), _NEVER_S)
         return due_s
 
     def _taken(self, reject: Reject, *, fresh: bool) -> RecordsFrom:

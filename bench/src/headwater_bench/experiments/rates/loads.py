@@ -19,7 +19,7 @@ from headwater.flow import Flow
 from headwater.flow.endpoints import Delivery, Reject
 from headwater.flow.identity import Identity
 from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
-from headwater.io.paced import PacedSource
+from headwater.io.open_loop_source import OpenLoopSource
 from headwater.io.rates import Pieces
 from headwater_bench.riot.etl import INSTANCES as ETL
 from headwater_bench.riot.etl import etl
@@ -38,7 +38,7 @@ _S = 1_000_000_000
 _PREPARED_HZ = 20_000  #: messages made beforehand are those of some seconds at this rate
 
 
-class Offered(PacedSource):
+class Offered(OpenLoopSource):
     """Messages that fall due at a rate from the first read on; a reader that is opened later finds what it has missed."""
 
     def __init__(self, rates: Sequence[tuple[float, float]]) -> None:
@@ -51,7 +51,7 @@ class Offered(PacedSource):
         return MESSAGES
 
     @property
-    def pace(self) -> OpenLoop:
+    def open_loop(self) -> OpenLoop:
         """When messages are due."""
         return OpenLoop(self.rate)
 
@@ -76,7 +76,7 @@ class Offered(PacedSource):
 
 class _Reader(OpenLoopReader):
     def __init__(self, source: Offered, take: RecordsFrom, position: int | None, most: int) -> None:
-        super().__init__(take, source.schema, source.pace, position, most)
+        super().__init__(take, source.schema, source.open_loop, position, most)
         self._source = source
 
     def _start(self) -> None:

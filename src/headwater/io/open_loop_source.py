@@ -11,7 +11,7 @@ from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
 
 
-class PacedSource(ABC):
+class OpenLoopSource(ABC):
     """Makes any records by their numbers: in the order of the clock, or ranges of them in other processes."""
 
     resume: Resume = "position"  # the number of the next record
@@ -23,7 +23,7 @@ class PacedSource(ABC):
 
     @property
     @abstractmethod
-    def pace(self) -> OpenLoop:
+    def open_loop(self) -> OpenLoop:
         """When records are due."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class PacedSource(ABC):
     def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
         """Start handing out records, or go on after the first `position` of them."""
         take, most = self.numbered(reject)
-        return OpenLoopReader(take, self.schema, self.pace, position, most)
+        return OpenLoopReader(take, self.schema, self.open_loop, position, most)
 
     def ranges(self, wanted: Wanted) -> Ranges | None:
         """Return the records in ranges of their numbers."""

@@ -59,7 +59,7 @@ class Layout:
         return (self.lasts if index.back else self.firsts)[attribute.ref or ""][0] + index.offset
 
 
-def attempts(automaton: Automaton, layout: Layout) -> Comparisons | None:
+def nfa(automaton: Automaton, layout: Layout) -> Comparisons | None:
     """Return the tables of a chain, or None when only the interpreter can run it.
 
     That is one with `every` inside, a condition that is no comparison with one earlier record, or a very long sequence.
@@ -140,7 +140,7 @@ def _longer(array: Array, room: int) -> Array:
     return np.concatenate([array, np.full(room - len(array), -1, np.int64)])
 
 
-class AttemptMatcher(PooledMatcher):
+class NfaMatcher(PooledMatcher):
     """At most `cap` attempts that have taken something, over all keys; the one that began first is evicted first."""
 
     _columns = (k.POS, k.KEY, k.BORN)
