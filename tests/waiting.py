@@ -1,5 +1,6 @@
 """Waiting for what is sure to come, however busy the machine is."""
 
+import os
 import time
 
 
@@ -10,3 +11,12 @@ def wait_until(condition, what="it", seconds=300):
         assert time.monotonic() < end, f"{what} did not come within {seconds} s"
         time.sleep(0.005)
     return found
+
+
+def gone(pid):
+    """Say whether there is no such process any more."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False

@@ -1,40 +1,16 @@
 """What every runner on this machine must do with every flow."""
 
-from collections import Counter, defaultdict
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from alike import as_multiset, by_key, order_matters, straight
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow import Batch
-from headwater.flow.steps import Process, WindowAggregate
 from strategies import build, flows, options, records
 
 RUNNERS = ["engine", "threads"]
-
-
-def as_multiset(rows):
-    return Counter(tuple(row.items()) for row in rows)
-
-
-def straight(made):
-    """Whether every step has one instance and one input, so that the whole order is known."""
-    return all(step.parallel == 1 and len(step.inputs) < 2 for step in made.flow.steps.values())
-
-
-def by_key(rows):
-    kept = defaultdict(list)
-    for row in rows:
-        kept[row["key"]].append((row["n"], row["x"]))
-    return kept
-
-
-def order_matters(made):
-    """Whether a step's results depend on the order in which several senders reach it."""
-    stateful = any(isinstance(s.kind, Process | WindowAggregate) for s in made.flow.steps.values())
-    return stateful and not straight(made)
 
 
 @settings(max_examples=150)
@@ -53,9 +29,9 @@ def test_no_record_is_lost_or_doubled(plan, rows, chosen, sources):
     assert report.dead_letters == 0
     for name, sink in made.sinks.items():
         wanted, got = expected.sinks[name].records, sink.records
-        if not order_matters(made):
+        if not order_matters(made.flow):
             assert as_multiset(got) == as_multiset(wanted)
-        if straight(made):
+        if straight(made.flow):
             assert got == wanted
         assert report.last.records_out[name] == len(got)
 

@@ -2,10 +2,12 @@
 
 import resource
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from headwater.errors import InputError
 
 sys.path.append(str(Path(__file__).parent))  # for io_strategies and broker
 
@@ -45,6 +47,21 @@ def make_clock():
 @pytest.fixture
 def rejected():
     return Rejected()
+
+
+@pytest.fixture
+def opened():
+    """Open readers and writers that are closed after the test, whatever came of it."""
+    everything = []
+
+    def open_one(endpoint, given):
+        everything.append(endpoint.open(given))
+        return everything[-1]
+
+    yield open_one
+    for endpoint in everything:
+        with suppress(InputError):  # undelivered records are some tests' very point
+            endpoint.close()
 
 
 @contextmanager

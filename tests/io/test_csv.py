@@ -5,6 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import rows_of
 
 from headwater import Flow, engine
 from headwater.data.batch import Batch
@@ -22,13 +23,7 @@ def path(tmp_path):
 
 
 def read(source, reject, limit=50):
-    reader = source.open(reject)
-    rows = []
-    while (batch := reader.read(limit, 1)) is not None:
-        assert len(batch) <= limit
-        rows += batch.rows()
-    reader.close()
-    return rows
+    return rows_of(source.open(reject), limit)
 
 
 @pytest.mark.parametrize(

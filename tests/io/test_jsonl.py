@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import rows_of
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
@@ -23,13 +24,7 @@ def path(tmp_path):
 
 
 def read(path, reject, schema=SCHEMA, limit=50):
-    reader = JsonLines(path, schema).open(reject)
-    rows = []
-    while (batch := reader.read(limit, 1)) is not None:
-        assert len(batch) <= limit
-        rows += batch.rows()
-    reader.close()
-    return rows
+    return rows_of(JsonLines(path, schema).open(reject), limit)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import gc
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -40,21 +39,6 @@ def link(broker):
     link = Link(broker.port).mend()
     yield link
     link.cut()
-
-
-@pytest.fixture
-def opened():
-    """Open readers and writers that are closed after the test, whatever came of it."""
-    everything = []
-
-    def open_one(endpoint, given):
-        everything.append(endpoint.open(given))
-        return everything[-1]
-
-    yield open_one
-    for endpoint in everything:
-        with suppress(InputError):  # undelivered records are some tests' very point
-            endpoint.close()
 
 
 def subscribed(opened, broker, topic, reject=pytest.fail, **options):

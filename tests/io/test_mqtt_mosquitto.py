@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -44,20 +43,6 @@ def another(tmp_path):
 @pytest.fixture
 def topic():
     return f"mosquitto/{next(names)}"
-
-
-@pytest.fixture
-def opened():
-    everything = []
-
-    def open_one(endpoint, given):
-        everything.append(endpoint.open(given))
-        return everything[-1]
-
-    yield open_one
-    for endpoint in everything:
-        with suppress(InputError):
-            endpoint.close()
 
 
 def reading(opened, broker, topic, **options):

@@ -1,6 +1,5 @@
 """Sinks in parts that are prepared first: after a kill the run says which part counts, and each record is there once."""
 
-import csv
 import json
 import os
 import random
@@ -19,6 +18,7 @@ from headwater.io.transactions import journal, ledger_of, transaction_of
 from headwater.io.transactions import sqlite as sqlite_parts
 from headwater.io.transactions import table as table_parts
 from headwater.io.transactions.spool import Spool
+from numbers_in import csv_numbers, json_numbers, sqlite_numbers
 
 SCHEMA = Schema.of({"n": int, "city": str})
 PARTS = 25
@@ -26,22 +26,6 @@ PARTS = 25
 
 def of(numbers):
     return Batch.of({"n": list(numbers), "city": [f"c{n % 3}" for n in numbers]}, SCHEMA)
-
-
-def json_numbers(path):
-    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
-
-
-def csv_numbers(path):
-    with path.open() as file:
-        return [int(row["n"]) for row in csv.DictReader(file)]
-
-
-def sqlite_numbers(path):
-    connection = sqlite3.connect(path)
-    found = [n for (n,) in connection.execute("SELECT n FROM t")]
-    connection.close()
-    return found
 
 
 def table_numbers(path):

@@ -1,9 +1,6 @@
 """Sinks hold each record once, however often and wherever writing was cut off."""
 
-import csv
-import json
 import random
-import sqlite3
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -15,6 +12,7 @@ from headwater.io.transactions.journal import Journal
 from headwater.io.transactions.table import TableParts
 from headwater.spark.sinks import guarantee, open_sink
 from headwater_bench.riot.in_order import InOrder
+from numbers_in import csv_numbers, json_numbers, sqlite_numbers
 
 SCHEMA = Schema.of({"n": int, "city": str})
 BATCHES = 12
@@ -34,19 +32,6 @@ def step_for(sink, name="out/1"):
     flow = Flow("f")
     flow.read("in", io.Items([], SCHEMA)).write(name, sink)
     return flow.steps[name]
-
-
-def json_numbers(path):
-    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
-
-
-def csv_numbers(path):
-    with path.open() as file:
-        return [int(row["n"]) for row in csv.DictReader(file)]
-
-
-def sqlite_numbers(path):
-    return [n for (n,) in sqlite3.connect(path).execute("SELECT n FROM t")]
 
 
 def table_numbers(path):
@@ -121,28 +106,26 @@ def test_each_record_is_there_once_however_often_the_process_was_killed(tmp_path
     assert sorted(numbers(tmp_path / "out")) == list(range(BATCHES * 20))
 
 
-@pytest.mark.parametrize("kind", ["json lines", "csv", "parquet"])
-def test_a_new_checkpoint_begins_a_file_anew(tmp_path, kind):
+def numbers_after_two_checkpoints(folder, kind):
+    """Write the same numbers with two checkpoints; return what is there then."""
     make, numbers = KINDS[kind]
     for run in ("a", "b"):
-        sink = open_sink(step_for(make(tmp_path / "out")), tmp_path / run)
+        sink = open_sink(step_for(make(folder / "out")), folder / run)
         assert begun(sink, 0)
         sink.write(of([1, 2]))
         sink.commit(0)
         sink.close()
-    assert numbers(tmp_path / "out") == [1, 2]
+    return numbers(folder / "out")
+
+
+@pytest.mark.parametrize("kind", ["json lines", "csv", "parquet"])
+def test_a_new_checkpoint_begins_a_file_anew(tmp_path, kind):
+    assert numbers_after_two_checkpoints(tmp_path, kind) == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "table"])
 def test_a_new_checkpoint_adds_to_a_table(tmp_path, kind):
-    make, numbers = KINDS[kind]
-    for run in ("a", "b"):
-        sink = open_sink(step_for(make(tmp_path / "out")), tmp_path / run)
-        assert begun(sink, 0)
-        sink.write(of([1, 2]))
-        sink.commit(0)
-        sink.close()
-    assert sorted(numbers(tmp_path / "out")) == [1, 1, 2, 2]
+    assert sorted(numbers_after_two_checkpoints(tmp_path, kind)) == [1, 1, 2, 2]
 
 
 def test_a_reader_never_sees_files_of_a_micro_batch_that_is_not_committed(tmp_path):

@@ -78,13 +78,19 @@ def flow(folder, make, parallel, rate, sink):
     return made
 
 
-@pytest.mark.parametrize("make", [windows, joined, scanned, upstream, queried])
-def test_instances_may_change_after_a_stop(tmp_path, make):
+def undisturbed(folder, make):
+    """Write the inputs; return what one run to the end makes of them."""
     for n in range(2):
         lines = (f'{{"k":{i % 7},"x":{i},"t":{(i + n) * 1_000_000}}}\n' for i in range(RECORDS))
-        (tmp_path / f"{n}.jsonl").write_text("".join(lines))
+        (folder / f"{n}.jsonl").write_text("".join(lines))
     whole = io.Collect()
-    engine.run(flow(tmp_path, make, 1, 1e9, whole))
+    engine.run(flow(folder, make, 1, 1e9, whole))
+    return whole
+
+
+@pytest.mark.parametrize("make", [windows, joined, scanned, upstream, queried])
+def test_instances_may_change_after_a_stop(tmp_path, make):
+    whole = undisturbed(tmp_path, make)
     out = tmp_path / "out.jsonl"
     for parallel in (1, 3, 2, 4):
         seconds = 0.15 if parallel != 4 else None
@@ -99,11 +105,7 @@ def test_instances_may_change_after_a_stop(tmp_path, make):
 @pytest.mark.parametrize("make", [windows, joined, queried])
 def test_instances_may_change_after_a_kill(tmp_path, make):
     """They have come differently far when they are saved; what was on its way to them brings them to one moment."""
-    for n in range(2):
-        lines = (f'{{"k":{i % 7},"x":{i},"t":{(i + n) * 1_000_000}}}\n' for i in range(RECORDS))
-        (tmp_path / f"{n}.jsonl").write_text("".join(lines))
-    whole = io.Collect()
-    engine.run(flow(tmp_path, make, 1, 1e9, whole))
+    whole = undisturbed(tmp_path, make)
     out = tmp_path / "out.jsonl"
     for parallel in (1, 3, 2):
 

@@ -14,6 +14,7 @@ import pytest
 import headwater
 from headwater import Flow, col, engine, io
 from headwater.errors import RunError
+from waiting import gone
 
 
 def endless(step=None, sink=None):
@@ -32,14 +33,6 @@ def until(run, condition):
         if condition(run.sample()):
             return
     raise AssertionError("an endless source has ended")
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def test_stopping_drains_all_lanes():

@@ -3,18 +3,18 @@
 import os
 import sqlite3
 import threading
-from collections import Counter, defaultdict
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alike import as_multiset, by_key, order_matters, straight
 from headwater import Batch, Count, Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.data.jit import service
 from headwater.engine.lanes.layout import laid_out
 from headwater.errors import FlowError, InputError, RunError
-from headwater.flow.steps import Input, Process, WindowAggregate, Write
+from headwater.flow.steps import Input, Write
 from headwater.operators import Operator
 from headwater.steps import BlockAverage
 from strategies import build, flows, records
@@ -25,17 +25,6 @@ READINGS = {"n": int, "key": str, "x": float, "at": "time"}
 def readings(count=3000, keys=7):
     rows = ({"n": n, "key": f"k{n * n % keys}", "x": n * 0.5, "at": n * 10_000} for n in range(count))
     return io.Items(list(rows), READINGS)
-
-
-def by_key(rows, key="key"):
-    kept = defaultdict(list)
-    for row in rows:
-        kept[row[key]].append(tuple(row.items()))
-    return dict(kept)
-
-
-def as_multiset(rows):
-    return Counter(tuple(row.items()) for row in rows)
 
 
 def both(make, **options):
@@ -356,13 +345,10 @@ def test_generated_flows_give_the_same(plan, rows, sources, chunk, lanes):
     engine.run(expected.flow, workers=1)
     report = engine.run(made.flow, lanes=lanes, chunk=chunk)
     assert report.left == report.dead_letters == 0
-    steps = made.flow.steps.values()
-    straight = all(step.parallel == 1 and len(step.inputs) < 2 for step in steps)
-    stateful = any(isinstance(step.kind, Process | WindowAggregate) for step in steps)
     for name, sink in made.sinks.items():
-        if straight or not stateful:
+        if not order_matters(made.flow):
             assert as_multiset(sink.records) == as_multiset(expected.sinks[name].records)
-        if straight:
+        if straight(made.flow):
             assert by_key(sink.records) == by_key(expected.sinks[name].records)
         assert report.last.records_out[name] == len(sink.records)
 

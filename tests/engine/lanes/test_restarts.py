@@ -12,7 +12,7 @@ import pytest
 from headwater import engine
 from headwater.errors import RunError
 from kept_flow import flow, held
-from waiting import wait_until
+from waiting import gone, wait_until
 
 
 def saved(run):
@@ -51,14 +51,6 @@ def test_lanes_that_are_killed_start_again_from_the_last_checkpoint(tmp_path, un
     assert "was killed by SIGKILL; all lanes start again from the last checkpoint" in caplog.text
     assert not run._children or all(gone(child.pid) for child in run._children)
     assert gone(run._nursery.pid)
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def test_lanes_of_which_one_dies_before_the_first_checkpoint_begin_anew(tmp_path, undisturbed):
