@@ -4,8 +4,9 @@ import os
 import random
 import signal
 import time
-import traceback
 from contextlib import contextmanager
+
+from headwater_bench.kills.children import end_after
 
 PATIENCE_S = 120
 
@@ -19,7 +20,7 @@ def killed_until(complete, run, *, kills=5, longest_s=0.3, seed=1, ends=False):
     while True:
         child = os.fork()
         if child == 0:
-            _child(run)
+            end_after(run)
         if done < kills:
             time.sleep(0.05 + chance.random() * longest_s)
         else:
@@ -38,21 +39,12 @@ def cut_off(run, life_s):
     """Run in a child that is killed after so long, its lanes with it; return whether it had come to its end before."""
     child = os.fork()
     if child == 0:
-        _child(run)
+        end_after(run)
     time.sleep(life_s)
     status = _killed(child)
     if os.WIFEXITED(status):
         assert os.WEXITSTATUS(status) == 0, "a run went wrong: see its traceback"
     return os.WIFEXITED(status)
-
-
-def _child(run):
-    try:
-        run()
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
 
 
 def _wait_for(complete, child, *, ends):
@@ -77,7 +69,7 @@ def running(run):
     """Run in a child, and kill it without warning at the end of the block."""
     child = os.fork()
     if child == 0:
-        _child(run)
+        end_after(run)
     try:
         yield
     finally:
@@ -89,5 +81,5 @@ def kills_itself(run):
     """Run in a child that kills itself amid of it."""
     child = os.fork()
     if child == 0:
-        _child(run)
+        end_after(run)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run came to its end: see its traceback"

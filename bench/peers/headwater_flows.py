@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
 from typing import Any
+
+from load import WARM_S, options
 
 from headwater import engine
 from headwater.data.column import Text
@@ -17,7 +18,6 @@ from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import repeated
 from headwater_bench.riot.stats import stats
 
-_WARM_S = 1.0  #: of a run that are not measured
 #: Larger turns than the engine's own 50 records, as the peers too take a thousand at a time where that helps them.
 _OPTIONS: dict[str, Any] = {"take": 4000, "chunk": 4000, "queue_records": 100_000}
 _RESULTS = {"etl": 2, "stats": 3, "pred": 2}  #: that each message gives
@@ -42,7 +42,7 @@ def measure(
     )  # compiles what is not compiled yet
     flow = build(name, repeated(texts, rate), notes, {}, tall=tall)
     running = engine.start(flow, seconds=60.0, **_OPTIONS)
-    time.sleep(_WARM_S)
+    time.sleep(WARM_S)
     first, cpu_s = running.sample(), time.process_time()
     time.sleep(seconds)
     last, cpu_s = running.sample(), time.process_time() - cpu_s
@@ -78,16 +78,9 @@ def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path)
 
 def main() -> None:
     """Read the command line, run, and print one JSON document."""
-    options = argparse.ArgumentParser()
-    options.add_argument("flow", choices=["etl", "stats", "pred"])
-    options.add_argument("--messages", type=Path, required=True)
-    options.add_argument("--notes", type=Path, required=True)
-    options.add_argument("--rate", type=float, default=1000.0)
-    options.add_argument("--seconds", type=float, default=2.0)
-    options.add_argument("--check", type=Path)
-    options.add_argument("--tall", action="store_true", help="a record for each observation")
-    options.add_argument("--steps", action="store_true", help="only say what each step does per second")
-    given = options.parse_args()
+    asked = options()
+    asked.add_argument("--tall", action="store_true", help="a record for each observation")
+    given = asked.parse_args()
     texts = Text.of_bytes(given.messages.read_bytes().splitlines())
     notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
     if given.check is not None:

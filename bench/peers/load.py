@@ -93,8 +93,8 @@ def sensors_of(messages: list[bytes]) -> list[str]:
     return sorted({parse((0, message))[2] for message in messages})
 
 
-def main(run: Callable[[Load], tuple[list[Taken], float]], steps: Callable[[Load], dict[str, float]]) -> None:
-    """Read the command line, run, and print one JSON document."""
+def options() -> argparse.ArgumentParser:
+    """Return what can be asked for on the command line."""
     options = argparse.ArgumentParser()
     options.add_argument("flow", choices=["etl", "stats", "pred"])
     options.add_argument("--messages", type=Path, required=True)
@@ -103,7 +103,12 @@ def main(run: Callable[[Load], tuple[list[Taken], float]], steps: Callable[[Load
     options.add_argument("--seconds", type=float, default=2.0)
     options.add_argument("--check", type=Path)
     options.add_argument("--steps", action="store_true", help="only say what each step does per second")
-    given = options.parse_args()
+    return options
+
+
+def main(run: Callable[[Load], tuple[list[Taken], float]], steps: Callable[[Load], dict[str, float]]) -> None:
+    """Read the command line, run, and print one JSON document."""
+    given = options().parse_args()
     messages = given.messages.read_bytes().splitlines()
     notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
     load = Load(given.flow, messages, notes, given.rate, given.seconds, given.check)

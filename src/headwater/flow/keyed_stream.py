@@ -159,8 +159,4 @@ class KeyedStream:
         *,
         time: str | None = None,
     ) -> Stream:
-        stream = self.stream
-        inputs = (stream._input(self.keys, self.of),)
-        stream.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
-        carried = time or (stream.time if stream.time in outputs["out"] else None)
-        return Stream(stream.flow, name, time=carried)
+        return self.stream._add(name, kind, outputs, parallel, on_error, time=time, keys=self.keys, of=self.of)

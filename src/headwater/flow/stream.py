@@ -258,8 +258,11 @@ class Stream:
         on_error: OnError,
         *,
         time: str | None = None,
+        keys: tuple[str, ...] = (),
+        of: tuple[str, ...] = (),
     ) -> Stream:
-        self.flow.add(name, kind, inputs=(self._input(),), outputs=outputs, parallel=parallel, on_error=on_error)
+        inputs = (self._input(keys, of),)
+        self.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
         carried = time or (self.time if self.time in outputs["out"] else None)
         return Stream(self.flow, name, time=carried)
 

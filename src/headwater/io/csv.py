@@ -47,29 +47,16 @@ class Csv(WritableTextFile):
         append: bool = False,
         follow: bool = False,
     ) -> None:
-        if follow and str(path) == "-":
-            raise FlowError("standard input is followed as it is; leave out follow")
+        super().__init__(path, schema, append=append, follow=follow)
         if len(delimiter) != 1 or delimiter in '"\r\n':
             raise FlowError(f"a CSV delimiter is one character, such as ',' or ';'; got {delimiter!r}")
-        self.path, self.header, self.delimiter, self.append, self.follow = path, header, delimiter, append, follow
-        self._schema = None if schema is None else Schema.of(schema)
-        self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
+        self.header, self.delimiter = header, delimiter
 
-    @property
-    def schema(self) -> Schema:
-        """The columns, as given or as guessed from the first rows."""
-        if self._schema is None:
-            lines = Lines(self.path)
-            names, _, rows = self._head(lines)
-            fitting = [row for row in rows if len(row) == len(names)]
-            columns = list(zip(*fitting, strict=True)) or [()] * len(names)
-            kinds = map(guessed_from_texts, columns)
-            self._schema = Schema.of(dict(zip(names, kinds, strict=True)))
-            if lines.once:
-                self._peeked = lines
-            else:
-                lines.close()
-        return self._schema
+    def _guessed(self, lines: Lines) -> Schema:
+        names, _, rows = self._head(lines)
+        fitting = [row for row in rows if len(row) == len(names)]
+        columns = list(zip(*fitting, strict=True)) or [()] * len(names)
+        return Schema.of(dict(zip(names, map(guessed_from_texts, columns), strict=True)))
 
     @overload
     def open(self, given: Reject, position: Any = None, end: int | None = None) -> CsvReader: ...

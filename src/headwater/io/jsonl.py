@@ -36,24 +36,10 @@ class JsonLines(WritableTextFile):
     def __init__(
         self, path: str | Path, schema: Fields | None = None, *, append: bool = False, follow: bool = False
     ) -> None:
-        if follow and str(path) == "-":
-            raise FlowError("standard input is followed as it is; leave out follow")
-        self.path, self.append, self.follow = path, append, follow
-        self._schema = None if schema is None else Schema.of(schema)
-        self._peeked: Lines | None = None  # a pipe or standard input that the guess has read from
+        super().__init__(path, schema, append=append, follow=follow)
 
-    @property
-    def schema(self) -> Schema:
-        """The columns, as given or as guessed from the first lines."""
-        if self._schema is None:
-            lines = Lines(self.path)
-            first = lines.peek(_GUESS_FROM)
-            if lines.once:
-                self._peeked = lines
-            else:
-                lines.close()
-            self._schema = guessed_columns(first, self.path)
-        return self._schema
+    def _guessed(self, lines: Lines) -> Schema:
+        return guessed_columns(lines.peek(_GUESS_FROM), self.path)
 
     @overload
     def open(self, given: Reject, position: Any = None, end: int | None = None) -> JsonLinesReader: ...

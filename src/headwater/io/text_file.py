@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from headwater.data.schema import Schema
+from headwater.data.schema import Fields, Schema
+from headwater.errors import FlowError
 from headwater.flow.endpoints import Delivery, Ledger, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import Ranges, Wanted
 from headwater.io.files import explained
+from headwater.io.lines import Lines
 
 if TYPE_CHECKING:
     from headwater.io.transactions.line_file import LinesWriter
@@ -73,6 +75,29 @@ class TextFile(ABC):
 
 class WritableTextFile(TextFile):
     """A file of lines that is written too: with a schema, `open` starts that."""
+
+    def __init__(self, path: str | Path, schema: Fields | None, *, append: bool, follow: bool) -> None:
+        if follow and str(path) == "-":
+            raise FlowError("standard input is followed as it is; leave out follow")
+        self.path, self.append, self.follow = path, append, follow
+        self._schema = None if schema is None else Schema.of(schema)
+        self._peeked: Lines | None = None  #: a pipe or standard input that the guess has read from
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as given or as guessed from what the file begins with."""
+        if self._schema is None:
+            lines = Lines(self.path)
+            self._schema = self._guessed(lines)
+            if lines.once:
+                self._peeked = lines
+            else:
+                lines.close()
+        return self._schema
+
+    @abstractmethod
+    def _guessed(self, lines: Lines) -> Schema:
+        """Guess the columns from the first lines, which are only looked at."""
 
     @abstractmethod
     def appended(self, schema: Schema) -> LinesWriter:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwater.errors import RunError
+from headwater_bench.servers import free_port, wait_for
 
 _PATIENCE_S = 20.0
 
@@ -19,37 +18,27 @@ _PATIENCE_S = 20.0
 @contextmanager
 def broker() -> Iterator[str]:
     """Run a broker on a free port of this machine; yields its URL."""
-    port = _free_port()
+    port = free_port()
     found = shutil.which("mosquitto")
     command = (
         [found, "-p", str(port)] if found else [sys.executable, "-m", "headwater_bench.experiments.broker", str(port)]
     )
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _await(port, process)
+        _wait_for(port, process)
         yield f"mqtt://bench@127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(_PATIENCE_S)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _await(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            raise RunError("the MQTT broker ended at once; is mosquitto or amqtt installed? --sink null needs none")
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=0.2).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RunError(f"the MQTT broker did not answer on port {port} within {_PATIENCE_S:.0f} s")
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    try:
+        wait_for(port, process)
+    except AssertionError as error:
+        raise RunError(
+            f"there is no MQTT broker: {error}; is mosquitto or amqtt installed? --sink null needs none"
+        ) from None
 
 
 async def _serve(port: int) -> None:

@@ -31,7 +31,7 @@ def asked(work: Callable[[], Any]) -> Any:
             while data:
                 data = data[os.write(writing, data) :]
 
-        _end_after(answer)
+        end_after(answer)
     os.close(writing)
     with open(reading, "rb") as file:
         data = file.read()
@@ -48,7 +48,7 @@ def beside(work: Callable[[], None] | None) -> Iterator[Callable[[], bool]]:
         return
     child = os.fork()
     if child == 0:
-        _end_after(work)
+        end_after(work)
     try:
         yield lambda: is_over(child)
     except BaseException:
@@ -83,7 +83,8 @@ def is_over(child: int, within_s: float = 0.0) -> bool:
     return True
 
 
-def _end_after(work: Callable[[], None]) -> None:
+def end_after(work: Callable[[], None]) -> None:
+    """Do something in a process that was forked for it, and end the process."""
     try:
         work()
     except BaseException:

@@ -171,11 +171,16 @@ class Checkpointer:
             self._write(number, results)
             self._final = number
         if self._final is not None:
-            unseen = self._commit([task for task in run.tasks if task.operator is not None], self._final)
-            for source in run.sources:
-                source.commit(self._final)
-            if unseen:
-                raise RunError(f"{unseen}; it is safe in the checkpoint, and there once the flow is run again with it")
+            self._commit_last(self._final)
+
+    def _commit_last(self, number: int) -> None:
+        """Let sinks and senders have the last checkpoint; no thread of the run is left."""
+        run = self._run
+        unseen = self._commit([task for task in run.tasks if task.operator is not None], number)
+        for source in run.sources:
+            source.commit(number)
+        if unseen:
+            raise RunError(f"{unseen}; it is safe in the checkpoint, and there once the flow is run again with it")
 
     def close(self) -> None:
         """Let others have the folder."""

@@ -170,13 +170,8 @@ class LaneCheckpointer(Checkpointer):
         while self._final is None and not run.aborted:
             if not self.step():
                 self._wait()
-        if self._final is None:
-            return
-        unseen = self._commit([task for task in run.tasks if task.operator is not None], self._final)
-        for source in run.sources:
-            source.commit(self._final)
-        if unseen:
-            raise RunError(f"{unseen}; it is safe in the checkpoint, and there once the flow is run again with it")
+        if self._final is not None:
+            self._commit_last(self._final)
 
     def close(self) -> None:
         """Leave the folder to who decides."""
