@@ -13,15 +13,15 @@ RECORDS, KEYS, MOST = 1500, 5, 500
 
 def numbered(state, record):
     state = (state or 0) + 1
-    return state, {"n": record["n"], "tank": record["tank"], "place": state}
+    return state, {"n": record["n"], "tank": record["tank"], "place": state, "about": {"unit": f"u{record['n'] % 2}"}}
 
 
 def written(servers, source, topic, sizes=None, **options):
     """Write a topic from a file, by a flow that is keyed by tank."""
     flow = Flow("writing")
     made = flow.read("lines", source).key_by("tank")
-    counted = made.process("count", numbered, out={"n": int, "tank": str, "place": int})
-    counted.write("out", io.Kafka(servers, topic, **options))
+    counted = made.process("count", numbered, out={"n": int, "tank": str, "place": int, "about": "any"})
+    counted.write("out", io.Kafka(servers, topic, headers="about", **options))
     spark.run(flow, sizes=sizes)
 
 
@@ -37,7 +37,8 @@ def held(running, servers, topic):
 def read(servers, topic, out):
     """Read what a topic holds now, in micro-batches of a few hundred records."""
     flow = Flow("reading")
-    source = io.Kafka(servers, topic, {"n": int, "tank": str, "place": int})
+    fields = {"n": int, "tank": str, "place": int}
+    source = io.Kafka(servers, topic, fields, key_column="key", headers="about")
     flow.read("topic", source).write("out", io.JsonLines(out))
     return spark.run(flow, available_now=True, sizes=Sizes(parallel=2, batch_records=MOST)).to_json()
 

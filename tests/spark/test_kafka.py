@@ -35,6 +35,7 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
     by_key = defaultdict(list)
     for partition, key, record in told["keyed"]:
         assert key == record["tank"]
+        assert "about" not in record
         by_key[key].append((partition, record["place"], record["n"]))
     assert len(by_key) == KEYS
     for number, key in enumerate(sorted(by_key)):
@@ -48,6 +49,7 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
     assert report["spark"]["batches"] >= RECORDS // MOST
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(line["n"] for line in lines) == list(range(RECORDS))
+    assert all(line["key"] == line["tank"] and line["about"] == {"unit": f"u{line['n'] % 2}"} for line in lines)
     for key in by_key:
         places = [line["place"] for line in lines if line["tank"] == key]
         assert places == sorted(places)

@@ -23,9 +23,9 @@ class Kafka:
 
     A value is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is, for the one text column
     of `schema`. Reading begins with the earliest record that is there, or with what comes from now on (`start="latest"`),
-    and after a restart where it was. `options` are the client's own, such as `{"kafka.security.protocol": "SSL"}`. On the
-    engine, `key_column` adds each record's key as text, and `group` names a consumer group to which offsets are committed
-    behind checkpoints, for tools that watch how far it is; the checkpoint itself keeps them.
+    and after a restart where it was. `options` are the client's own, such as `{"kafka.security.protocol": "SSL"}`.
+    `key_column` adds each record's key as text. On the engine, `group` names a consumer group to which offsets are
+    committed behind checkpoints, for tools that watch how far it is; the checkpoint itself keeps them.
 
     When written, each record has a key, by which Kafka chooses its partition, so that records of one key stay in order:
     the columns `key`, or on Spark those of the last `key_by` before, where records still have them; `key=()` writes none.
@@ -34,7 +34,7 @@ class Kafka:
     record once. While the cluster is away records wait beside the checkpoint. On Spark records may be there twice after
     a kill.
 
-    `headers`, on the engine, is a column of objects, such as `{"unit": "cm"}`: a record's headers, apart from its value.
+    `headers` is a column of objects, such as `{"unit": "cm"}`: a record's headers, apart from its value.
     """
 
     resume: Resume = "position"
@@ -112,10 +112,8 @@ class Kafka:
 
     def check_on_spark(self) -> None:
         """Raise for what only the engine can do."""
-        given = {"key_column": self.key_column, "headers": self.headers, "group": self.group}
-        for name, value in given.items():
-            if value is not None:
-                raise FlowError(f"{name} of {self} is for the engine; on Spark leave it out")
+        if self.group is not None:
+            raise FlowError(f"group of {self} is for the engine; on Spark leave it out")
 
     def __str__(self) -> str:
         return f"kafka://{shown(self.servers)}/{self.topic}"

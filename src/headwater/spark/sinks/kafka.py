@@ -13,6 +13,8 @@ from headwater.io.sifting import sifted
 from headwater.io.transactions.journal import Journal
 from headwater.spark.sources.kafka import connected
 
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
 
 class KafkaWriting:
     """How Spark writes a topic."""
@@ -41,6 +43,7 @@ class KafkaSink(NumberedWriter):
         self._journal = Journal.of(ledger)
         self._keys: list[bytes | None] = []
         self._values: list[bytes] = []
+        self._headers: list[list[tuple[str, bytes]] | None] = []
 
     @property
     def committed(self) -> int:
@@ -49,13 +52,16 @@ class KafkaSink(NumberedWriter):
 
     def rollback(self) -> None:
         """Forget what was not sent."""
-        self._keys, self._values = [], []
+        self._keys, self._values, self._headers = [], [], []
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        (values, keys), _, refused = sifted(batch, lambda batch: (self._form.values(batch), self._form.keys(batch)))
+        (values, keys, headers), _, refused = sifted(
+            batch, lambda batch: (self._form.values(batch), self._form.keys(batch), self._form.headers(batch))
+        )
         self._values += values
         self._keys += keys
+        self._headers += headers
         return refused
 
     def commit(self, number: int) -> None:
@@ -65,11 +71,18 @@ class KafkaSink(NumberedWriter):
         if self._values:
             spark = session()
             columns = {"key": pa.array(self._keys, pa.binary()), "value": pa.array(self._values, pa.binary())}
+            if self._sink.headers is not None:
+                columns["headers"] = pa.array([_named(each) for each in self._headers], _HEADERS)
             rows = spark.createDataFrame(pa.table(columns)).coalesce(1)
-            writer = rows.write.format("kafka").options(topic=self._sink.topic, **self._sink.options)
+            options = {"topic": self._sink.topic, "includeHeaders": "true", **self._sink.options}
+            writer = rows.write.format("kafka").options(**options)
             connected(spark, writer.save)
         self._journal.commit(number)
         self.rollback()
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _named(headers: list[tuple[str, bytes]] | None) -> list[dict[str, str | bytes]] | None:
+    return None if headers is None else [{"key": name, "value": value} for name, value in headers]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwater.data.batch import Batch, stamped
-from headwater.data.column import Text
+from headwater.data.column import Column, Text, column_of
 from headwater.errors import FlowError, RunError
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Sizes
@@ -63,6 +63,7 @@ class KafkaReading:
             "subscribe": source.topic,
             "startingOffsets": self._start,
             "maxOffsetsPerTrigger": str(sizes.batch_records),
+            "includeHeaders": str(source.headers is not None).lower(),
             **source.options,
         }
         values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
@@ -92,9 +93,10 @@ def rows_from(
     spark: SparkSession, values: DataFrame, step: str, source: Kafka, prefix: Prefix, control: SourceControl
 ) -> DataFrame:
     """Return the rows of what the connector has read."""
-    read = values.select("topic", "partition", "offset", "value", "timestamp").mapInArrow(
-        _reader(step, source, prefix), ROW
-    )
+    columns = ["topic", "partition", "offset", "value", "timestamp"]
+    columns += ["key"] if source.key_column is not None else []
+    columns += ["headers"] if source.headers is not None else []
+    read = values.select(*columns).mapInArrow(_reader(step, source, prefix), ROW)
     return with_end(spark, read, step, prefix, control)
 
 
@@ -151,7 +153,7 @@ def _reader(step: str, source: Kafka, prefix: Prefix) -> Callable[[Iterator[Any]
 
 def records(step: str, source: Kafka, tables: Iterator[Any]) -> Iterator[tuple[int, Batch]]:
     """Make batches of the values of Arrow tables, and dead letters of what is no record."""
-    decoder = None if source.payload == "text" else JsonDecoder(source.schema)
+    decoder = None if source.payload == "text" else JsonDecoder(source.fields)
     for table in tables:
         letters: list[tuple[str, str]] = []
         batch = _batch(table, source, decoder, lambda text, error, to=letters: to.append((text, error)))  # type: ignore[misc]
@@ -170,13 +172,34 @@ def _batch(table: Any, source: Kafka, decoder: JsonDecoder | None, reject: Rejec
 
     if decoder is None:
         kept = [number for number, value in enumerate(values) if _is_text(number, value, refuse)]
-        columns: dict[str, Any] = {text_column(source.schema, ()): Text.of_bytes([values[number] for number in kept])}
+        columns: dict[str, Any] = {text_column(source.fields, ()): Text.of_bytes([values[number] for number in kept])}
     else:
         decoded = decoder.kept(values, refuse)
         kept = [number for number, _ in decoded]
         columns = decoder.batch_of([record for _, record in decoded]).columns
+    columns |= _beside(table, source, kept)
+    columns = {name: columns[name] for name in source.schema}
     arrived = table.column("timestamp").cast("int64").to_numpy(zero_copy_only=False)  # microseconds
     return Batch(columns, len(kept), stamped(len(kept), arrived[kept].astype(np.int64) * 1000))
+
+
+def _beside(table: Any, source: Kafka, kept: list[int]) -> dict[str, Column]:
+    """Return what records have beside their values: a key, and headers."""
+    found: dict[str, Column] = {}
+    if source.key_column is not None:
+        keys = table.column("key").to_pylist()
+        texts = [None if keys[row] is None else keys[row].decode(errors="replace") for row in kept]
+        found[source.key_column] = column_of(texts, "text", name=source.key_column)
+    if source.headers is not None:
+        said = table.column("headers").to_pylist()
+        found[source.headers] = column_of([_headers(said[row]) for row in kept], "any", name=source.headers)
+    return found
+
+
+def _headers(said: list[dict[str, Any]] | None) -> dict[str, str | None] | None:
+    if not said:
+        return None
+    return {each["key"]: None if each["value"] is None else each["value"].decode(errors="replace") for each in said}
 
 
 def _is_text(number: int, value: bytes, refuse: Callable[[int, bytes, str], None]) -> bool:
