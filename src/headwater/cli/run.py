@@ -75,6 +75,9 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="on Spark: about how long a micro-batch takes when much waits, such as 2s")
+    ] = None,
     backfill: Annotated[
         list[str] | None,
         typer.Option(
@@ -137,7 +140,7 @@ def run(
     for option, count in (("workers", workers), ("queue-records", queue_records), ("queue-mb", queue_mb)):
         if count is not None and count < 1:
             raise RunError(f"--{option} is a whole number above 0; got {count}")
-    durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within))
+    durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within), ("target", target))
     for option, text in durations:
         if text is not None and text != LINGER:
             microseconds_of(f"--{option}", text)
@@ -164,7 +167,7 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     settings = parsed_settings(conf or [])
-    sparks: dict[str, Any] = {"master": master, "conf": conf or None, "backfill": backfill}
+    sparks: dict[str, Any] = {"master": master, "conf": conf or None, "target": target, "backfill": backfill}
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
     _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
@@ -174,6 +177,7 @@ def run(
             "for": duration,
             "conf": conf or None,
             "checkpoint": checkpoint,
+            "target": target,
             "backfill": backfill,
             "live": show or None,
             "prometheus": prometheus,
@@ -198,6 +202,8 @@ def run(
     if contract is not None and on == "engine":
         leave_to_lane()
     if on == _SPARK:
+        if contract is not None and target is not None:
+            raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
         of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": checkpoint}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
@@ -215,7 +221,7 @@ def run(
             from headwater import spark
 
             with progress("starting Spark"):
-                running = spark.start(chosen, **of_spark, seconds=seconds)
+                running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
             running = promised_run(

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.data.column import Array
 from headwater.errors import RunError
-from headwater.flow.duration import above_zero
+from headwater.flow.duration import above_zero, microseconds_of
 from headwater.flow.ranges import Sizes
 
 
@@ -29,6 +29,9 @@ class SparkOptions:
     sizes: Sizes | None = None
     #: how often a micro-batch begins, at most; at once after the last one by default
     every: str = "0 seconds"
+    #: about how long a micro-batch should take where more waits than it may read, such as `2 s`: it then reads less, up to
+    #: `sizes`; None always reads as much as `sizes` allow
+    target: str | None = None
     #: stop reading after this long; None reads to the end
     seconds: float | None = None
     #: take what is there now and end, even if a source could bring more
@@ -41,5 +44,7 @@ class SparkOptions:
     def __post_init__(self) -> None:
         for name in ("seconds", "sample_s"):
             above_zero(name, getattr(self, name))
+        if self.target is not None:
+            microseconds_of("target", self.target)
         if self.buckets is not None and (not isinstance(self.buckets, int) or self.buckets < 1):
             raise RunError(f"buckets must be a whole number of at least 1; got {self.buckets!r}")

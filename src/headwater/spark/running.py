@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
+from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import EventTime, Read
 from headwater.metrics import Report, Sample
@@ -109,6 +110,8 @@ class SparkRun:
         self.layout.stagings = self._sinks.stagings()
         self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)
         shipped = broadcast(spark, self.layout)
+        target = self.options.target
+        target_s = None if target is None else microseconds_of("target", target) / 1e6
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read):
                 self._feeds[step.name] = sources.open_source(
@@ -122,6 +125,7 @@ class SparkRun:
                     columns=columns_used(self.flow, step.name),
                     prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
                     begin=None if taken is None else taken.offsets[step.name],
+                    target_s=target_s,
                 )
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))

@@ -15,6 +15,7 @@ from headwater.io.receiving import Receiver
 from headwater.spark.native import NativeSource, reads
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.logged import LoggedRanges
+from headwater.spark.sources.pace import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,13 +89,14 @@ def open_source(
     sizes: Sizes | None = None,
     columns: tuple[str, ...] | None = None,
     begin: Offset | None = None,
+    target_s: float | None = None,
 ) -> Feed:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
     `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
     generated records are not waited for, and any other source ends when it has nothing for the moment. Where `columns`
     says which ones are used, a source that can leaves the others alone. A query that is new begins at `begin`, if that is
-    given: where another runner has left the source.
+    given: where another runner has left the source. `target_s` is how long a micro-batch should take where more waits.
     """
     from headwater.spark.sources.data_source import plain, rows_of
 
@@ -116,7 +118,8 @@ def open_source(
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
     first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
-    return Feed(rows_of(spark, step, ranges, begin or first, prefix, control), control, receiver, temporary)
+    pace = None if target_s is None else Pace(target_s)
+    return Feed(rows_of(spark, step, ranges, begin or first, prefix, control, pace), control, receiver, temporary)
 
 
 def check(source: Source) -> None:

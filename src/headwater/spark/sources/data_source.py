@@ -20,6 +20,7 @@ from headwater.operators.operator import DEAD, rejected
 from headwater.spark.broadcast import received, send
 from headwater.spark.envelope import ROW, Row
 from headwater.spark.sources.control import EndRequest, SourceControl
+from headwater.spark.sources.pace import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,13 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.i
 
 
 def rows_of(
-    spark: SparkSession, step: str, ranges: Ranges, begin: Offset, prefix: Prefix, control: SourceControl
+    spark: SparkSession,
+    step: str,
+    ranges: Ranges,
+    begin: Offset,
+    prefix: Prefix,
+    control: SourceControl,
+    pace: Pace | None = None,
 ) -> DataFrame:
     """Return the rows of a source that begins at an offset; once `control` says so, it counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
@@ -55,7 +62,7 @@ def rows_of(
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, sent, begin, control)
+            return FrameReader(step, sent, begin, control, pace)
 
     spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
@@ -64,8 +71,8 @@ def rows_of(
 class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
     """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
 
-    def __init__(self, step: str, sent: Path, begin: Offset, control: SourceControl) -> None:
-        self._step, self._sent, self._begin, self._control = step, sent, begin, control
+    def __init__(self, step: str, sent: Path, begin: Offset, control: SourceControl, pace: Pace | None) -> None:
+        self._step, self._sent, self._begin, self._control, self._pace = step, sent, begin, control, pace
         self._has_begun = False
 
     def _received(self) -> tuple[Ranges, Prefix]:
@@ -94,7 +101,7 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _advanced(self, start: Offset, told: EndRequest | None) -> Offset:
         if told is None:
-            return self._ranges.advance(start)
+            return self._ranges.advance(start) if self._pace is None else self._pace.advance(self._ranges, start)
         return start if told.pause else self._ranges.finish(start, told.until_ns)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:

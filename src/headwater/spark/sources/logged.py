@@ -17,7 +17,7 @@ class LoggedRanges(Ranges):
     """The log of a source. With `broadcast`, records travel in the tasks, for executors that do not see the folder."""
 
     def __init__(self, folder: Path, sizes: Sizes, *, broadcast: bool) -> None:
-        self._folder, self._sizes, self._ship = folder, sizes, broadcast
+        self._folder, self.sizes, self._ship = folder, sizes, broadcast
 
     def start(self) -> Offset:
         """Return the first entry."""
@@ -25,7 +25,7 @@ class LoggedRanges(Ranges):
 
     def advance(self, at: Offset) -> Offset:
         """Return how far the log is safe on disk, at most a micro-batch further."""
-        found = entries(self._folder, at["position"], most_bytes=self._sizes.batch_bytes)
+        found = entries(self._folder, at["position"], most_bytes=self.sizes.batch_bytes)
         if not found:
             return at
         return {"position": found[-1].position + 1, "ended": last_of(found[-1].data).ended}
@@ -38,7 +38,7 @@ class LoggedRanges(Ranges):
         """Return the ranges of entries between two places."""
         found = entries(self._folder, start["position"], end["position"])
         size = sum(entry.nbytes for entry in found)
-        share = -(-size // self._sizes.pieces(size, self._sizes.piece_bytes))
+        share = -(-size // self.sizes.pieces(size, self.sizes.piece_bytes))
         pieces: list[list[Entry]] = []
         room = 0
         for entry in found:
