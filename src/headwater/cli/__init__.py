@@ -57,6 +57,7 @@ _COMMANDS = {
     "supervisor": "Keep the ledger of promised rates for this machine, until stopped; root does, in a service.",
     "checkpoint": "List the checkpoints of the engine in a folder: how far each source was read, and what each step keeps.",
     "takeover": "Turn a checkpoint of the engine into one that Spark goes on from, or the other way round.",
+    "spark": "Hand flows to a Spark cluster.",
     "doctor": "Say what is installed and works, and how to mend what does not.",
 }
 

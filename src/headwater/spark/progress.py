@@ -9,6 +9,7 @@ import numpy as np
 
 from headwater.data.timestamps import moments_as_text
 from headwater.metrics import Sample
+from headwater.spark.advice import advice
 from headwater.spark.stages import Layout
 
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ def cause_in(message: str) -> str:
     ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
     if ours:
         return str(ours[-1]).strip()
-    if "No space left on device" in message:
-        return (
-            "the disk is full: free some space where the checkpoint is and where Spark keeps its own (spark.local.dir)"
-        )
+    known = advice(message)
+    if known is not None:
+        return known
     python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
     if not python:
         return message.strip().splitlines()[0]

@@ -1,0 +1,122 @@
+"""Packs a flow for `spark-submit`: a program for the driver, the flow's own modules, and the command that starts it all.
+
+Nothing here starts Spark, or needs it to be installed where the command is only looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from headwater.errors import RunError
+
+_ENVIRONMENT = "environment"  #: the folder as which executors find what was packed
+_MAIN = '''\
+"""Made by `headwater spark submit`: runs flow {name} where spark-submit starts it."""
+
+import json
+
+from headwater.cli.locate import find_flow
+from headwater.spark import run
+
+report = run(find_flow({target!r}), **json.loads({options!r}))
+print(json.dumps(report.to_json()))
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What `spark-submit` is given."""
+
+    command: list[str]
+    main: Path  #: the program for the driver
+    modules: Path | None  #: the flow's own, packed; None where they are installed
+
+
+def packed(
+    flow: str,
+    name: str,
+    folder: Path,
+    *,
+    master: str,
+    deploy_mode: str = "client",
+    checkpoint: str | None = None,
+    environment: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Submission:
+    """Write what is needed into a folder; `flow` is as on the command line, `name` what it calls itself."""
+    if deploy_mode not in ("client", "cluster"):
+        raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
+    if environment is not None and not environment.is_file():
+        raise RunError(f"there is no file {str(environment)!r}; make it with venv-pack -o {environment}")
+    folder.mkdir(parents=True, exist_ok=True)
+    target, modules = _shipped(flow, folder)
+    given = {key: value for key, value in {"checkpoint": checkpoint, **(options or {})}.items() if value is not None}
+    main = folder / "main.py"
+    main.write_text(_MAIN.format(name=name, target=target, options=json.dumps(given)))
+    command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
+    if modules is not None:
+        command += ["--py-files", str(modules)]
+    chosen = {**_of_environment(environment, master, deploy_mode), **(settings or {})}
+    if environment is not None:
+        command += ["--archives", f"{environment}#{_ENVIRONMENT}"]
+    for key, value in chosen.items():
+        command += ["--conf", f"{key}={value}"]
+    return Submission([*command, str(main)], main, modules)
+
+
+def _shipped(flow: str, folder: Path) -> tuple[str, Path | None]:
+    """Return how the driver's program names the flow, and its modules in a file; none of what is installed."""
+    head, _, attribute = flow.rpartition(":")
+    path = Path(head or flow)
+    if path.suffix == ".py":
+        root, files = path.resolve().parent, [path.resolve()]
+        target = f"{path.stem}:{attribute if head else 'flow'}"
+    else:
+        module = sys.modules.get(head)
+        file = getattr(module, "__file__", None)
+        if file is None or Path(file).resolve().is_relative_to(sysconfig.get_path("purelib")):
+            return flow, None
+        root = Path(file).resolve().parents[head.count(".") + (Path(file).name == "__init__.py")]
+        top = root / head.split(".")[0]
+        files = sorted(top.rglob("*.py")) if top.is_dir() else [top.with_suffix(".py")]
+        if not all(each.is_file() for each in files):
+            return flow, None
+        target = flow
+    packed_modules = folder / "modules.zip"
+    with ZipFile(packed_modules, "w") as archive:
+        for each in files:
+            archive.write(each, each.relative_to(root))
+    return target, packed_modules
+
+
+def _of_environment(environment: Path | None, master: str, deploy_mode: str) -> dict[str, str]:
+    """Return the settings by which driver and executors use the Python that was packed."""
+    if environment is None:
+        return {}
+    python = f"./{_ENVIRONMENT}/bin/python"
+    found = {"spark.pyspark.python": python}
+    if deploy_mode == "client":
+        found["spark.pyspark.driver.python"] = sys.executable
+    elif master.startswith("yarn"):
+        found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = python
+    return found
+
+
+def _spark_submit() -> str:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return str(Path(home) / "bin" / "spark-submit")
+    try:
+        from pyspark.find_spark_home import _find_spark_home
+    except ImportError:
+        return "spark-submit"
+    return str(Path(_find_spark_home()) / "bin" / "spark-submit")
