@@ -24,6 +24,15 @@ def figure(rows: int, columns: int, width: float, height: float) -> Any:
     return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
 
 
+def decades(axis: Any) -> None:
+    """Give the axis of a logarithmic scale few and short labels: 10k, 30k, 100k."""
+    from matplotlib.ticker import EngFormatter, LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 3)))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.minorticks_off()
+
+
 def throughput_latency(points: list[tuple[str, str, float, float, float, float]], path: Path) -> None:
     """Draw p99 over throughput, and balance over load, for each topology: the paper's figures 7 and 8."""
     topologies = list(dict.fromkeys(point[0] for point in points))

@@ -98,7 +98,7 @@ def run(
     return answer
 
 
-def calibrated(workers: int) -> dict[str, sim.Costs]:
+def calibrated(workers: int, tries: int = _TRIES) -> dict[str, sim.Costs]:
     """Measure what an activation costs each runner here beside the steps' work, and a cheap step that runs inline.
 
     Processor time counts, since a busy machine stretches the clock but not that. Threads also lose time by waiting for
@@ -110,7 +110,7 @@ def calibrated(workers: int) -> dict[str, sim.Costs]:
     turns = Topology("turns", "chain", (cost_s,) * 4)
     took = {name: _Spent() for name in ("engine", "threads", "few inline", "many inline")}
     few, many = (Topology("inline", "chain", (cost_s, *(0.1e-6,) * n)) for n in (4, 20))
-    for _ in range(_TRIES):
+    for _ in range(tries):
         took["engine"].add(turns, "engine", workers, steps=4)
         took["threads"].add(turns, "threads", workers, steps=4)
         took["few inline"].add(few, "engine", 1, steps=1)

@@ -218,7 +218,8 @@ class _Bench:
 
     def warm_up(self) -> None:
         """Run for a moment, and wait until what is needed is compiled."""
-        engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5)
+        # where kernels keep the lock, they are compiled while records wait
+        engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5, hang="10 min")
         wait_until_compiled()
 
 

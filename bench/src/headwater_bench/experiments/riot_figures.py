@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater_bench.experiments.plots import figure
+from headwater_bench.experiments.plots import decades, figure
 from headwater_bench.experiments.riot import KERNELS, is_of_sweep
 from headwater_bench.experiments.trial import BOUND_MS, CONFIGS, Trial, sustained_hz
 
@@ -86,6 +86,7 @@ def _rates(
             axis.set(
                 title=f"{flow}, kernels {way} the lock", xlabel=x_label, ylabel=y_label, yscale=scale, xscale="log"
             )
+            decades(axis.xaxis)
             if y == "p99_ms":
                 axis.axhline(BOUND_MS, color="#bbbbbb", linestyle=":", linewidth=1)
     axes[0][0].legend(fontsize=7)
@@ -145,5 +146,5 @@ def _sustained(
                 axis.plot(range(len(values)), kept, label=f"{config}, {way} the lock", **look)
                 axis.set_xticks(range(len(values)), [f"{value:,}" for value in values])
         axis.set(title=flow, xlabel=label, ylabel=f"messages/s at p99 ≤ {BOUND_MS:g} ms", ylim=(0, None))
-    axes[0][0].legend(fontsize=7)
+    axes[0][0].legend(fontsize=7, handlelength=3.5)
     fig.savefig(path, dpi=110)
