@@ -41,7 +41,7 @@ def test_the_loop_closes_twice_and_each_new_model_lowers_the_error(spark, tmp_pa
     monkeypatch.setattr(loop, "LEARN_ROWS", 400)
     monkeypatch.setattr(loop, "WATCH_S", 2.0)
     monkeypatch.setattr(loop, "PATIENCE_S", 1200.0)
-    answer = loop.run(tmp_path, rate=200.0)
+    answer = loop.run(tmp_path, rate=100.0)
     assert answer["complete"]
     published, first, changed, second = (phase["rmse"] for phase in answer["phases"])
     assert first < published / 3
