@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater import Flow, col, engine, io
+from headwater.deploy.takeover import take_over
 from headwater.errors import InputError
 from headwater_bench.servers.kafka import JARS, broker
 from killed import killed_until
@@ -133,6 +134,21 @@ def test_a_topic_is_read_once_by_runs_that_are_killed(servers, topic, tmp_path):
     told = consumer.committed([TopicPartition(topic, partition) for partition in range(3)], timeout=PATIENCE_S)
     consumer.close()
     assert sum(max(0, each.offset) for each in told) == count + 100
+
+
+def test_a_checkpoint_that_goes_to_spark_and_back_has_the_offsets_of_every_partition(servers, topic, tmp_path):
+    out, there, back = tmp_path / "out.jsonl", tmp_path / "there", tmp_path / "back"
+    fill(servers, topic, range(500))
+    flow = reading(servers, topic, out)
+    run_until(flow, lambda: len(lines(out)) == 500, checkpoint=tmp_path / "checkpoint")
+    fill(servers, topic, range(500, 800))
+    taken = take_over(flow, tmp_path / "checkpoint", there)
+    offsets = taken.positions["in"]
+    assert isinstance(offsets, dict)
+    assert sum(offsets.values()) == 500
+    take_over(flow, there, back)
+    run_until(flow, lambda: len(lines(out)) >= 800, checkpoint=back)
+    assert sorted(row["n"] for row in lines(out)) == list(range(800))
 
 
 def test_what_is_no_record_is_a_dead_letter_with_its_place(servers, topic, tmp_path):

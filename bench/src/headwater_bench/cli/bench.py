@@ -337,15 +337,46 @@ def checkpoint(
 
 
 @app.command()
+def outages(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="for which each server is away [default: 60]")] = None,
+    case: Annotated[list[str] | None, typer.Option(help="part of a case's name: only those; several")] = None,
+    postgres: Annotated[
+        str | None,
+        typer.Option(help="URL of a PostgreSQL database [default: a server of our own, where it is installed]"),
+    ] = None,
+) -> None:
+    """Brokers, databases and servers that are away for a while: nothing is lost, and what waits is bounded and counted."""
+    _report("outages", quick, output, as_json, seconds=seconds, case=case, postgres=postgres)
+
+
+@app.command()
+def hours(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    hours: Annotated[float | None, typer.Option(help="of event time [default: 2]")] = None,
+    hz: Annotated[int | None, typer.Option(help="records in a second of it [default: 20000]")] = None,
+    seconds: Annotated[float | None, typer.Option(help="until it is stopped and goes on [default: 15]")] = None,
+) -> None:
+    """Hours of event time with checkpoints: memory, threads, files and the checkpoint's folder stay as they are."""
+    _report("hours", quick, output, as_json, hours=hours, hz=hz, seconds=seconds)
+
+
+@app.command()
 def faults(
     quick: Quick = False,
     output: Output = None,
     as_json: JSON = False,
     seeds: Annotated[int | None, typer.Option(help="how many seeds [default: 100000]")] = None,
+    first: Annotated[int | None, typer.Option(help="the first of them [default: 0]")] = None,
     seed: Annotated[int | None, typer.Option(help="only this one, again")] = None,
+    jobs: Annotated[int | None, typer.Option(help="in so many processes [default: one for each processor]")] = None,
 ) -> None:
     """Checkpoints, the log and bridges on disks and links that fail, by a seeded schedule: is the end as if nothing had?"""
-    _report("faults", quick, output, as_json, seeds=seeds, seed=seed)
+    _report("faults", quick, output, as_json, seeds=seeds, first=first, seed=seed, jobs=jobs)
 
 
 @app.command()

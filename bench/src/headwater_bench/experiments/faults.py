@@ -29,15 +29,25 @@ _Outcome = tuple[Counter[str], list[dict[str, Any]]]  #: what happened, and the 
 
 
 def run(
-    quick: bool = False, output: Path | None = None, *, seeds: int | None = None, seed: int | None = None
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    seeds: int | None = None,
+    first: int = 0,
+    seed: int | None = None,
+    jobs: int | None = None,
 ) -> dict[str, Any]:
-    """Run many seeds, or one again; raises AssertionError with the first that show a violation."""
-    chosen = range(seed, seed + 1) if seed is not None else range(seeds or (QUICK if quick else ALL))
+    """Run many seeds, or one again; raises AssertionError with the first that show a violation.
+
+    Seeds go from `first` on, and are spread over so many processes: `jobs`, or as many as there are processors.
+    """
+    count = seeds or (QUICK if quick else ALL)
+    chosen = range(seed, seed + 1) if seed is not None else range(first, first + count)
     counts: Counter[str] = Counter()
     violations: list[dict[str, Any]] = []
     began_s = time.perf_counter()
     pieces = [chosen[at : at + _PIECE] for at in range(0, len(chosen), _PIECE)]
-    for counted, found in _spread(pieces):
+    for counted, found in _spread(pieces, jobs or len(os.sched_getaffinity(0))):
         counts += counted
         violations += found
     if output is not None:
@@ -54,13 +64,12 @@ def run(
     }
 
 
-def _spread(pieces: list[range]) -> Iterator[_Outcome]:
-    """Run the seeds on all processors; a few of them here, where a debugger can follow."""
-    cores = len(os.sched_getaffinity(0))
-    if len(pieces) == 1 or cores == 1:
+def _spread(pieces: list[range], jobs: int) -> Iterator[_Outcome]:
+    """Run the seeds in processes; a few of them here, where a debugger can follow."""
+    if len(pieces) == 1 or jobs == 1:
         yield from map(_tried, pieces)
         return
-    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("forkserver")) as pool:
         yield from pool.map(_tried, pieces)
 
 
