@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from headwater import Flow, Tumbling, agg, col, engine, io
 from headwater.deploy import Cut
 from headwater.deploy.bridge.inlet import Inlet
 from headwater.deploy.bridge.links import Links
-from headwater.deploy.bridge.outlet import Outlet, Room
+from headwater.deploy.bridge.outlet import Outlet
+from headwater.deploy.bridge.room import Room
 from headwater.deploy.certificates import Identity, issue
 from headwater.errors import InputError, RunError
 from ports import free_port
@@ -194,3 +196,40 @@ def test_kills_of_either_end_lose_nothing_and_bring_nothing_twice(tmp_path, cert
         processes = {who: started(tmp_path, who, port, certificates) for who in processes}
     assert kills >= 3
     assert [json.loads(line)["n"] for line in lines] == list(range(4000))
+
+
+def test_who_calls_before_the_other_end_is_there_is_kept_waiting(barn, cloud):
+    sent, found = Flow("sent"), io.Collect()
+    outlet = Outlet("early", barn, ("127.0.0.1", cloud.port), peer="cloud")
+    sent.read("r", io.Items(ROWS[:100], SCHEMA)).write("out", outlet)
+    sending = engine.start(sent)
+    wait_until(lambda: any(each._unheard for each in list(cloud._connections)))
+    dialed = list(cloud._connections)
+    received = Flow("received")
+    received.read("r", Inlet("early", sent.steps["r"].outputs["out"], cloud)).write("in", found)
+    engine.run(received)
+    assert sending.wait(60) is not None
+    assert len(found.records) == 100
+    assert len(dialed) == 1  # by the first connection: nobody had to call again
+
+
+def test_a_sender_leaves_once_the_other_site_is_known_to_be_through(barn, tmp_path):
+    through = []
+    flow = Flow("sent")
+    outlet = Outlet("last", barn, linger_s=float("inf"), is_through=lambda: bool(through))
+    flow.read("r", io.Items(ROWS[:10], SCHEMA)).write("out", outlet)
+    sending = engine.start(flow, checkpoint=tmp_path / "sender", every="50 ms")
+    assert sending.done.wait(60)
+    assert sending._closed is False
+    waits = threading.Thread(target=sending.wait, daemon=True)
+    waits.start()
+    through.append(True)  # its last word, that it has all, was lost with the link
+    waits.join(60)
+    assert not waits.is_alive()
+
+
+def wait_until(met):
+    until_s = time.monotonic() + 60
+    while not met():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)

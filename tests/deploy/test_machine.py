@@ -13,6 +13,7 @@ from headwater.deploy.control.messages import (
     Hello,
     Install,
     PartState,
+    Prepare,
     Report,
     Unfit,
     packed,
@@ -28,6 +29,7 @@ from headwater.deploy.coordinator.events import (
     Joined,
     Keep,
     Left,
+    Ready,
     Recut,
     Say,
     Stop,
@@ -36,7 +38,7 @@ from headwater.deploy.coordinator.events import (
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.part import Sealed
-from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Take, Unpack
+from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Take, Unpack, Warm
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 
@@ -53,8 +55,8 @@ def hello(name, *, version=__version__, host="127.0.0.1"):
     return Hello(name, version, PROTOCOL, host, 2.0, 2**30)
 
 
-def report(*parts, heard=0):
-    return Report(list(parts), 0.1, 0.0, 10**9, heard)
+def report(*parts, heard=0, prepared=()):
+    return Report(list(parts), 0.1, 0.0, 10**9, heard, prepared=list(prepared))
 
 
 def test_nothing_is_started_before_every_site_has_its_part():
@@ -149,6 +151,7 @@ class World:
         self.chance = random.Random(seed)
         self.disk = msgspec.json.encode(Kept())
         self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
+        self.warm = {name: {} for name in self.parts}  # the processes that each agent has made ready
         self.heard, self.cuts = {}, []
         self.start()
         self.agents = {name: Agent({}) for name in self.parts}
@@ -161,8 +164,11 @@ class World:
         for command in self.machine.handle(event):
             if isinstance(command, Keep):
                 self.disk = msgspec.json.encode(self.machine.kept)
+            elif isinstance(command, Ready):
+                self.say(command.site, Prepare(command.deployed.id, SEALED))
             elif isinstance(command, Hand):
-                self.say(command.site, Install(command.deployed.id, SEALED, dict(command.checkpoint), command.after))
+                sealed = None if command.prepared else SEALED
+                self.say(command.site, Install(command.deployed.id, sealed, dict(command.checkpoint), command.after))
             elif isinstance(command, Cut):
                 self.cuts.append(Recut(command.deployed.moving.id, {}))
             else:
@@ -185,7 +191,10 @@ class World:
     def report(self, site):
         if site in self.lines:
             told = [PartState(id, "running" if on else "stopped", port=1) for id, on in self.parts[site].items()]
-            self.handle(Heard(site, report(*told, heard=self.heard[site])))
+            for id, phase in self.warm[site].items():
+                self.warm[site][id] = self.chance.choice(["warm", "warm", "cold"]) if phase == "warming" else phase
+            ready = [PartState(id, phase, port=1) for id, phase in self.warm[site].items()]
+            self.handle(Heard(site, report(*told, heard=self.heard[site], prepared=ready)))
 
     def deliver(self, site):
         if self.lines.get(site):
@@ -196,13 +205,18 @@ class World:
 
     def do(self, site, deed):
         match deed:
-            case Unpack(id):
+            case Warm(id):
+                self.warm[site][id] = "warming"
+                self.agents[site].prepares(id)
+            case Unpack(id, sealed):
+                assert sealed is not None or id in self.warm[site], "installed what is not there"
+                self.warm[site].pop(id, None)
                 self.parts[site][id] = False
                 self.agents[site].has(id)
-            case Take(id):
+            case Take(id, move):
                 assert not self.parts[site][id], "taken while it runs"
                 if site in self.lines:
-                    self.handle(Heard(site, Fetched(id, {})))
+                    self.handle(Heard(site, Fetched(id, {}, move)))
             case Start(id):
                 deployed = self.machine.kept.deployed
                 if id == deployed.id:
@@ -213,13 +227,15 @@ class World:
             case StopPart(id):
                 self.parts[site][id] = False
             case Remove(id):
-                assert not self.parts[site].pop(id) or self.machine.kept.forgotten
+                self.warm[site].pop(id, None)
+                assert not self.parts[site].pop(id, False) or self.machine.kept.forgotten
             case Locate():
                 pass
 
     def crash_agent(self, site):
         self.cut(site)
         self.agents[site] = Agent(self.parts[site])
+        self.warm[site] = {}  # its processes end with it
 
     def cut_anew(self, site):
         if self.cuts:
@@ -242,6 +258,11 @@ class World:
         needed = self.machine.kept.deployed.needed
         found = {tuple(id for id, runs in self.parts[site].items() if runs) for site in needed}
         return next(iter(found))[0] if len(found) == 1 and next(iter(found)) else None
+
+    def is_settled(self):
+        """Say whether nothing is being moved, and all sites that should run something do."""
+        deployed = self.machine.kept.deployed
+        return deployed.moving is None and self.running() == deployed.id
 
     def settle(self, met):
         for _ in range(3000):
@@ -286,11 +307,11 @@ def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
             world.step(faults=True)
         if world.chance.random() < 0.3 and world.machine.kept.deployed.moving is not None:
             world.handle(Undo(world.machine.kept.deployed.moving.id, "it took too long"))
-    assert world.settle(lambda: world.running() == world.machine.kept.deployed.id)
+    assert world.settle(world.is_settled)
     final = world.machine.kept.deployed
-    assert final.moving is None
     assert world.settle(lambda: all(set(has) <= {final.id} for has in world.parts.values()))
     assert {site for site, has in world.parts.items() if has} == set(final.needed)
+    assert world.settle(lambda: not any(world.warm.values()))
 
 
 def test_a_part_that_a_site_does_not_take_ends_the_move_and_the_flow_goes_on():
@@ -309,3 +330,67 @@ def test_a_move_needs_all_its_sites():
     machine = Coordinator(Kept(deployed=deployed(phase="running")))
     with pytest.raises(RunError, match="sites 'barn', 'cloud', 'office' are not here"):
         machine.handle(Begin(move(2, random.Random(0))))
+
+
+def at_three_sites(*, running="tanks-1"):
+    """Return a coordinator whose flow runs at three sites, all of which have reported."""
+    machine = Coordinator(Kept(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
+    for name in ("barn", "cloud", "office"):
+        machine.handle(Joined(name, hello(name)))
+        machine.handle(Heard(name, report(PartState(running, "running", port=4000))))
+    return machine
+
+
+def wants(commands):
+    return [each.message.running for each in commands if isinstance(each, Say) and hasattr(each.message, "running")]
+
+
+def test_the_old_parts_run_until_every_new_one_has_a_process_that_waits():
+    machine = at_three_sites()
+    sites = {"levels": "barn", "means": "barn", "archive": "office"}
+    commands = machine.handle(Begin(Move(id="tanks-2", sites=sites, joined=[], listens=[])))
+    assert [each.site for each in commands if isinstance(each, Ready)] == ["barn", "office"]
+    assert wants(commands) == []
+    running = PartState("tanks-1", "running", port=4000)
+    warming, warm = PartState("tanks-2", "warming"), PartState("tanks-2", "warm", port=4001)
+    assert wants(machine.handle(Heard("barn", report(running, heard=1, prepared=[warm])))) == []
+    assert wants(machine.handle(Heard("office", report(running, heard=1, prepared=[warming])))) == []
+    *kept, barn, cloud, office = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    assert kept == [Keep()]
+    assert wants([barn, cloud, office]) == [False, False, False]
+
+
+def test_a_checkpoint_that_was_asked_for_by_a_move_before_is_of_no_use():
+    machine = at_three_sites()
+    for number in (2, 3):
+        id = f"tanks-{number}"
+        machine.handle(Begin(Move(id=id, sites=machine.kept.deployed.sites | {"means": "barn"}, joined=[], listens=[])))
+        for name in ("barn", "office"):
+            machine.handle(Heard(name, report(PartState("tanks-1", "running"), prepared=[PartState(id, "warm")])))
+        if number == 2:
+            machine.handle(Undo("tanks-2", "it took too long"))
+    stopped = PartState("tanks-1", "stopped")
+    for move in ("tanks-2", "tanks-3"):
+        commands = []
+        for name in ("barn", "cloud", "office"):
+            heard = machine.sites[name].words
+            commands += machine.handle(Heard(name, Fetched("tanks-1", {"of": move.encode()}, move)))
+            commands += machine.handle(Heard(name, report(stopped, heard=heard)))
+        cuts = [each.taken for each in commands if isinstance(each, Cut)]
+        assert cuts == (
+            [] if move == "tanks-2" else [{name: {"of": b"tanks-3"} for name in ("barn", "cloud", "office")}]
+        )
+
+
+def test_those_who_send_are_told_who_is_through():
+    machine = at_three_sites()
+    commands = machine.handle(Heard("office", report(PartState("tanks-1", "ended"))))
+    told = {each.site: (each.message.running, each.message.ended) for each in commands if isinstance(each, Say)}
+    assert told == {"barn": (True, ["office"]), "cloud": (True, ["office"]), "office": (False, ["office"])}
+
+
+def test_a_clock_that_is_off_by_an_hour_is_told():
+    machine = at_three_sites()
+    machine.handle(Heard("cloud", report(PartState("tanks-1", "running")), clock_s=3600.0))
+    whys = {site["name"]: site["why"] for site in machine.describe()["sites"]}
+    assert whys == {"barn": "", "cloud": "its clock is off by -3,600 s", "office": ""}

@@ -3,14 +3,17 @@
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import pytest
 
 from headwater import Flow, Tumbling, agg, col, engine, io
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.deploy import Cut, Inlet, Links, Outlet
+from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.luggage import bring_notes, packed, unpacked
-from headwater.deploy.recut import check_move, recut
+from headwater.deploy.recut import check_move, movable, recut
+from headwater.engine.checkpoint.store import Store
 from headwater.errors import PlacementError
 
 SITES = ("barn", "cloud", "office")
@@ -85,8 +88,8 @@ def lines(folder):
     }
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, seed):
+@pytest.mark.parametrize(("seed", "anywhere"), [(0, False), (1, False), (2, False), (3, False), (4, True), (5, True)])
+def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, seed, anywhere):
     chance, hurry = random.Random(seed), tmp_path / "hurry"
     (tmp_path / "one").mkdir()
     (tmp_path / "many").mkdir()
@@ -94,12 +97,14 @@ def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, seed):
     engine.run(flow_of(tmp_path / "one", hurry))
     hurry.unlink()
     flow = flow_of(tmp_path / "many", hurry)
+    flow.steps["r"].kind.source.anywhere = anywhere
+    stay = {name: site for name, site in STAY.items() if not (anywhere and name in ("r", "t"))}
     links = {site: Links(("127.0.0.1", 0)) for site in SITES}
     try:
         before = None
         for generation in range(4):
-            placed = {name: chance.choice(SITES) for name in MOVE}
-            sites = {name: STAY.get(name) or placed.get(name, "office") for name in flow.steps}
+            placed = {name: chance.choice(SITES) for name in (*MOVE, "r", "t")}
+            sites = {name: stay.get(name) or placed.get(name, "office") for name in flow.steps}
             homes = {site: tmp_path / f"{generation}" / site for site in SITES}
             if before is not None:
                 move(flow, before, sites, tmp_path / "taken" / str(generation), homes)
@@ -116,7 +121,7 @@ def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, seed):
                     assert all(pool.map(lambda run: run.wait(60), runs.values()))
             else:
                 until = time.monotonic() + 30
-                source, seen = runs["barn"], chance.randrange(100, 900)
+                source, seen = runs[sites["r"]], chance.randrange(100, 900)
                 while source.sample().steps["r"].records_out < seen and time.monotonic() < until:
                     time.sleep(0.01)
                 for site in chance.sample(sorted(runs), len(runs)):
@@ -152,9 +157,38 @@ def test_sources_and_sinks_stay(tmp_path):
         check_move(flow, sites, {**sites, "out": "cloud"})
     with pytest.raises(PlacementError, match="step 'r' of flow 'counted' is a source"):
         check_move(flow, sites, {**sites, "r": "cloud"})
+    flow.steps["r"].kind.source.anywhere = True
+    check_move(flow, sites, {**sites, "r": "cloud"})
+    assert "r" in movable(flow, sites, "barn")
 
 
 def test_a_file_of_a_checkpoint_stays_in_its_folder(tmp_path):
     with pytest.raises(ValueError, match="is not within the folder of a checkpoint"):
         unpacked({"../evil": b""}, tmp_path / "folder")
     assert not (tmp_path / "evil").exists()
+
+
+def test_what_was_written_to_a_bridge_behind_a_checkpoint_that_does_not_know_it_is_not_on_its_way(tmp_path):
+    hurry, links = tmp_path / "hurry", {site: Links(("127.0.0.1", 0)) for site in SITES}
+    flow = flow_of(tmp_path, hurry)
+    sites = [{name: at if name in MOVE else STAY.get(name, "office") for name in flow.steps} for at in SITES]
+    homes = [{site: tmp_path / str(n) / site for site in SITES} for n in range(3)]
+    try:
+        cut = Cut(flow, sites[0])
+        ends = Ends(links, 0)
+        runs = [engine.start(cut.part(site, ends), checkpoint=homes[0][site], every="50 ms") for site in cut.sites]
+        for run in runs:
+            run.stop()
+        assert all(run.wait(60) is not None for run in runs)
+    finally:
+        for each in links.values():
+            each.close()
+    move(flow, (sites[0], homes[0]), sites[1], tmp_path / "first", homes[1])
+    crossing = next(each for each in Cut(flow, sites[1]).crossings if each.origin == "barn")
+    log = homes[1]["barn"] / "sinks" / quote(crossing.outlet, safe=" ") / "bridge"
+    buffer = LogBuffer(log, after=-1)  # the part has begun, and was killed before its first checkpoint was complete
+    buffer.append(b"whatever it had sent", records=1)
+    buffer.mark(7)
+    buffer.close()
+    move(flow, (sites[1], homes[1]), sites[2], tmp_path / "second", homes[2])
+    assert Store(homes[2]["barn"]).latest() is not None

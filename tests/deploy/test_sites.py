@@ -338,6 +338,8 @@ def test_wrong_things_are_told(commands, tmp_path):
     commands.start("deploy", plan, "--listen", listen, "--within", "600s")
     said = commands.run("site", "--name", "attic", "--token", "attic", "--join", listen, code=2)
     assert "the net of flow 'plant' has no site 'attic'; its sites are" in " ".join(said.split())
+    said = commands.run("deploy", plan, "--state", "second", "--listen", listen, code=2)
+    assert f"the coordinator cannot listen at {listen}" in " ".join(said.split())
     stranger = commands.start("site", "--name", "paint hall", "--token", "stranger", "--join", listen)
     told = "is the token of this coordinator?"
     wait_for(lambda: told in stranger.log.read_text(), commands, "a word about the token")

@@ -49,7 +49,7 @@ _COMMANDS = {
         "Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends."
     ),
     "move": "Move steps of the flow that is deployed to another site, with their state; nothing is lost or comes twice.",
-    "drain": "Move every step of a site elsewhere, but for sources and sinks, which stay; see `headwater move`.",
+    "drain": "Move every step of a site elsewhere that can be; sinks stay, and most sources. See `headwater move`.",
     "stop": (
         "Stop the flow that is deployed at sites, each part with a checkpoint; `headwater deploy` goes on from there."
     ),

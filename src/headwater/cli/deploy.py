@@ -56,7 +56,9 @@ def deploy(
     output: Annotated[
         Path | None, typer.Option(help="a folder at each site for files that are written in place of all sinks")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="replay the records of sources at so many per second")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="replay the records of sources once, at so many per second")
+    ] = None,
     every: Annotated[
         str, typer.Option(help="how often parts make a checkpoint: records wait as long at each bridge")
     ] = "250 ms",

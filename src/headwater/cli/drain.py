@@ -17,7 +17,7 @@ from headwater.errors import RunError
 
 
 def drain(
-    site: Annotated[str, typer.Argument(help="the site that is to run nothing but its sources and sinks")],
+    site: Annotated[str, typer.Argument(help="the site that is to run nothing but what cannot be elsewhere")],
     to: Annotated[str, typer.Option(help="the site that takes its steps [default: the policy chooses]")] = "",
     again: Annotated[
         bool, typer.Option("--open", help="let the policy use the site again that it was told to leave")
@@ -26,7 +26,7 @@ def drain(
     within: Within = "60s",
     as_json: JSON = False,
 ) -> None:
-    """Move every step of a site elsewhere, but for sources and sinks, which stay; see `headwater move`.
+    """Move every step of a site elsewhere that can be; sinks stay, and most sources. See `headwater move`.
 
     Without --to the policy of the flow chooses where to, and leaves the site alone until `--open`.
     """

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from headwater.flow.steps import Write
 from headwater.io.lock import Lock
 from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
-from headwater.serve.lane import Lane, Line, ended_with_server, graph_of
+from headwater.serve.lane import Lane, Line, ended_with_server, graph_of, warmed
 from headwater.serve.messages import Answer, Assignment, raw, shown
 from headwater.serve.settings import Settings
 
@@ -37,8 +38,14 @@ def main() -> None:
     task = to_server.hear()
     if not isinstance(task, Assignment):
         return
+    made: Flow | None = None
+    if task.what == "warm":
+        found = warmed(to_server, partial(_prepared, task))
+        if found is None:
+            return
+        made, task = found
     if task.what == "run":
-        code = Lane(to_server, task).live(_made, _begin)
+        code = Lane(to_server, task).live(_made if made is None else lambda _: made, _begin)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed}[task.what]
@@ -98,6 +105,16 @@ def _made(task: Assignment) -> Flow:
     if "lanes" in task.settings.options:
         keep_freed()
     return _flow(task)
+
+
+def _prepared(task: Assignment) -> Flow:
+    """Make a flow that is to run soon, and load what it will need; nothing that is kept of it is looked at."""
+    from headwater.engine.dead import keeping
+    from headwater.engine.warm import load_ahead
+
+    flow = _made(task)
+    load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
+    return flow
 
 
 def _begin(task: Assignment, flow: Flow) -> Any:

@@ -29,7 +29,8 @@ def move(
 ) -> None:
     """Move steps of the flow that is deployed to another site, with their state; nothing is lost or comes twice.
 
-    All parts stop with a checkpoint, the flow is cut anew, and all go on: for that long, records wait at their sources.
+    While the flow runs, a process is made ready for every new part. Then all parts stop with a checkpoint, the flow is cut
+    anew, and all go on: for that moment, records wait at their sources.
     """
     *names, site = steps
     if not names:
@@ -55,4 +56,5 @@ def moved(folder: StateFolder, wish: Ask, within: str, *, as_json: bool) -> None
         raise RunError(f"the move came to nothing, and the flow goes on as it was: {last['why']}")
     if not as_json:
         print_sites(document)
-        typer.echo(f"all parts were at work again after {last['gap_s']:.2f} s")
+        waited = "" if last["gap_s"] is None else f" after {1000 * last['gap_s']:,.0f} ms"
+        typer.echo(f"all parts were at work again{waited}")

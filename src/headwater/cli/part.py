@@ -21,7 +21,10 @@ def flow_of(file: str) -> Flow:
     identity = site.identity()
     part = read_part(folder, site.name, identity.authority)
     whole = whole_flow(part, folder)
-    return Cut(whole, part.sites).part(part.site, Joined(part, folder, identity, site.listen))
+    joined = Joined(part, folder, identity, site.listen, site.uplink)
+    made = Cut(whole, part.sites).part(part.site, joined)
+    joined.open()
+    return made
 
 
 def flow_deployed(deployed: Deployed, folder: Path) -> Flow:
@@ -41,4 +44,4 @@ def whole_flow(part: Part, folder: Path) -> Flow:
     else:
         flow = find_flow(part.flow)
     output = None if part.output is None else Path(part.output)
-    return rewired(flow, inputs=part.inputs, output=output, rate=part.rate, may_come=True)
+    return rewired(flow, inputs=part.inputs, output=output, rate=part.rate, may_come=True, loop=False)

@@ -21,10 +21,12 @@ def rewired(
     output: Path | None = None,
     rate: float | None = None,
     may_come: bool = False,
+    loop: bool = True,
 ) -> Flow:
     """Return the flow with its sources and sinks replaced as the options say.
 
-    A file that is to be read and is not there is an error, unless it `may_come` later.
+    A file that is to be read and is not there is an error, unless it `may_come` later. With `loop`, a source that is
+    replayed at a rate starts over at its end.
     """
     kinds: dict[str, Kind] = {}
     for given in inputs or []:
@@ -36,7 +38,7 @@ def rewired(
         for name, step in flow.steps.items():
             kind = kinds.get(name, step.kind)
             if isinstance(kind, Read):
-                kinds[name] = Read(_at_rate(kind.source, rate))
+                kinds[name] = Read(_at_rate(kind.source, rate, loop))
     if output is not None:
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -49,13 +51,13 @@ def rewired(
     return flow.replaced(kinds) if kinds else flow
 
 
-def _at_rate(source: Source, rate: float) -> Source:
+def _at_rate(source: Source, rate: float, loop: bool) -> Source:
     """Return the same records at another rate: by what makes them, or replayed."""
     if isinstance(source, Mqtt | Kafka | Webhook) or getattr(source, "follow", False):
         raise FlowError(
             f"--rate replays what a source holds, and {source} has no end; leave it out, or give --input FILE"
         )
-    return at_rate(source, rate) or Replay(source, rate)
+    return at_rate(source, rate) or Replay(source, rate, loop=loop)
 
 
 def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:

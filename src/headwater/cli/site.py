@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
+import os
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ import typer
 from headwater.cli.address import address_of
 from headwater.cli.serve import run_until_stopped
 from headwater.cli.sites import STATE, Coordinators
+from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.certificates import Identity
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.site.folder import SiteFolder
@@ -64,6 +65,14 @@ def site(
     cores: Annotated[
         str | None, typer.Option(metavar=_FIGURE, help="cores that it lends [default: those of the machine]")
     ] = None,
+    uplink: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,…",
+            help="how bridges may use the way to other sites: rate=500 kB/s, hours=22:00-06:00, first=STREAM+STREAM, "
+            "room=1 GB, full=hold|drop oldest|drop lowest",
+        ),
+    ] = "",
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
     leash: Annotated[bool, typer.Option(hidden=True, help="stop when standard input ends")] = False,
 ) -> None:
@@ -82,7 +91,8 @@ def site(
     said = {"--price": price, "--carbon": carbon, "--cores": cores}
     quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in said.items()))
     folder = _folder(name, token, state)
-    folder.settle(_name(folder, name, token), listening)
+    Uplink.read(uplink)
+    folder.settle(_name(folder, name, token), listening, uplink)
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
         logging.getLogger("headwater.serve").setLevel(logging.INFO)
@@ -118,7 +128,8 @@ def _leash() -> threading.Event:
     gone = threading.Event()
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 2**12):  # not by sys.stdin, whose lock would break the end of the process
+            pass
         gone.set()
 
     threading.Thread(target=wait, name="leash", daemon=True).start()

@@ -115,7 +115,7 @@ def wanted(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -
 
 
 def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
-    return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True)
+    return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True, loop=False)
 
 
 def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Wanted:

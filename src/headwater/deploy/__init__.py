@@ -16,7 +16,8 @@ coordinator/    hands each site its part, and knows how all of them fare
 from headwater.deploy.bridge.inlet import Inlet
 from headwater.deploy.bridge.links import Links
 from headwater.deploy.bridge.memory import MemoryEnds
-from headwater.deploy.bridge.outlet import Outlet, Room
+from headwater.deploy.bridge.outlet import Outlet
+from headwater.deploy.bridge.room import Room
 from headwater.deploy.certificates import Identity, issue, tls_name
 from headwater.deploy.cut import Crossing, Cut, Ends
 

@@ -10,13 +10,14 @@ import msgspec
 from headwater.deploy.bridge.inlet import Inlet
 from headwater.deploy.bridge.links import Address, Dial, End, Links
 from headwater.deploy.bridge.outlet import Outlet
+from headwater.deploy.bridge.uplink import Meter, Uplink
 from headwater.deploy.certificates import Identity, tls_name
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.deploy.ports import free_port
 from headwater.errors import InputError, RunError
 
-_ADDRESSES, _PORT = "addresses.json", "port"
+_ADDRESSES, _ENDED, _PORT = "addresses.json", "ended.json", "port"
 _PORTS = 64  #: that are tried from the first on
 
 
@@ -27,14 +28,24 @@ class Joined:
     the agent to tell, and taken again by a later process.
     """
 
-    def __init__(self, part: Part, folder: Path, identity: Identity, listen: Address | None) -> None:
+    def __init__(
+        self, part: Part, folder: Path, identity: Identity, listen: Address | None, uplink: Uplink | None = None
+    ) -> None:
         self._part, self._folder, self._identity, self._listen = part, folder, identity, listen
+        self._uplink = uplink or Uplink()
         self._links: Links | None = None
 
     def outlet(self, crossing: Crossing) -> Outlet:
         """Return the end that sends; once the stream has ended it stays until the other site has all of it."""
         given = self._dialed(crossing.origin, crossing.target)
-        return Outlet(self._bridge(crossing), self, *given, peer=tls_name(crossing.target), linger_s=float("inf"))
+        return Outlet(
+            *(self._bridge(crossing), self, *given),
+            peer=tls_name(crossing.target),
+            room=self._uplink.room_of(crossing.stream),
+            priority=self._uplink.priority(crossing.stream),
+            linger_s=float("inf"),
+            is_through=lambda: crossing.target in read_ended(self._folder),
+        )
 
     def inlet(self, crossing: Crossing) -> Inlet:
         """Return the end that receives."""
@@ -52,10 +63,15 @@ class Joined:
 
     # -- the connections --------------------------------------------------------------------------------------------------
 
-    def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
-        """Connect an end."""
+    def open(self) -> None:
+        """Take the port at which others reach this part, before anything crosses: who dials too early is kept waiting."""
         if self._links is None:
             self._links = self._made()
+
+    def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
+        """Connect an end."""
+        self.open()
+        assert self._links is not None
         self._links.attach(end, dial, name=name)
 
     def detach(self, end: End) -> None:
@@ -65,8 +81,9 @@ class Joined:
 
     def _made(self) -> Links:
         server, client = self._identity.server(), self._identity.client()
+        meter = None if self._uplink == Uplink() else Meter(self._uplink)
         if self._listen is None or self._part.site not in self._part.listens:
-            return Links(server=server, client=client)
+            return Links(server=server, client=client, meter=meter)
         host, first = self._listen
         known = read_port(self._folder)
         wanted = [known] if known else []
@@ -74,7 +91,7 @@ class Joined:
         refused: InputError | None = None
         for port in wanted:
             try:
-                links = Links((host, port), server=server, client=client)
+                links = Links((host, port), server=server, client=client, meter=meter)
             except InputError as error:
                 refused = error
                 continue
@@ -101,6 +118,19 @@ def read_addresses(folder: Path) -> dict[str, Address]:
 def note_addresses(folder: Path, addresses: dict[str, Address]) -> None:
     """Note where other sites are; a part's process sees it at its next attempt to connect."""
     _write(folder / _ADDRESSES, msgspec.json.encode(addresses))
+
+
+def read_ended(folder: Path) -> list[str]:
+    """Return the sites whose parts have come to their end, as the agent last noted it."""
+    try:
+        return msgspec.json.decode((folder / _ENDED).read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
+        return []
+
+
+def note_ended(folder: Path, sites: list[str]) -> None:
+    """Note whose parts have come to their end: a word of theirs that they have all may never come any more."""
+    _write(folder / _ENDED, msgspec.json.encode(sites))
 
 
 def read_port(folder: Path) -> int | None:

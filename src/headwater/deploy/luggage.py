@@ -20,8 +20,8 @@ def packed(checkpoint: Path) -> dict[str, bytes]:
     return {str(path.relative_to(checkpoint)): path.read_bytes() for path in paths if path.is_file()}
 
 
-def unpacked(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write such files into a folder, safe on disk when this returns."""
+def unpacked(files: Mapping[str, bytes], folder: Path, *, safe: bool = True) -> None:
+    """Write such files into a folder; `safe` on disk when this returns, unless they are for a moment alone."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = folder / name
@@ -30,8 +30,9 @@ def unpacked(files: Mapping[str, bytes], folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as to:
             to.write(content)
-            to.flush()
-            os.fsync(to.fileno())
+            if safe:
+                to.flush()
+                os.fsync(to.fileno())
 
 
 def bring_notes(old: Path, new: Path) -> None:

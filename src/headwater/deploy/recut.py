@@ -1,8 +1,9 @@
 """A flow cut anew while nothing of it runs: the checkpoints of its old parts become those of its new ones.
 
 Each step takes its state along. What was on its way over a bridge, in the sender's log and not in the receiver's checkpoint,
-is put into the queues of the steps that were to read it; the new bridges begin empty. Sources and sinks stay at their sites:
-what they have noted there holds for the number of the last checkpoint at that site, which is kept.
+is put into the queues of the steps that were to read it; the new bridges begin empty. Sinks stay at their sites, and so do
+sources that are there alone: what they have noted there holds for the number of the last checkpoint at that site, which is
+kept.
 """
 
 from __future__ import annotations
@@ -19,23 +20,42 @@ from headwater.deploy.cut import Crossing, Cut
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed
+from headwater.flow.endpoints import may_move
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.steps import Input
+from headwater.flow.steps import Input, Read, Step
+from headwater.io.log.disk import SystemDisk
 from headwater.operators import build
 from headwater.operators.operator import spread
 
 
+class _Passing(SystemDisk):
+    """A disk for what is read, packed and removed a moment later: records wait meanwhile, and a crash begins anew."""
+
+    def fsync(self, fd: int) -> None:
+        """Leave it to the system."""
+
+    def fsync_dir(self, folder: str) -> None:
+        """Leave it to the system."""
+
+
 def check_move(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raise PlacementError for a move that cannot be: of a source or a sink, or to a cut that cannot be."""
-    stay = [name for name, step in flow.steps.items() if step.is_source or step.is_sink]
-    moved = [name for name in stay if before[name] != after[name]]
+    moved = [name for name, step in flow.steps.items() if _stays(step) and before[name] != after[name]]
     if moved:
-        what = "source" if flow.steps[moved[0]].is_source else "sink"
-        raise PlacementError(
-            f"step '{moved[0]}' of flow '{flow.name}' is a {what}, which stays at site '{before[moved[0]]}': what it has "
-            "read or written there is known there alone. Stop the flow, and deploy another plan"
-        )
+        name, at = moved[0], before[moved[0]]
+        if flow.steps[name].is_sink:
+            why = f"a sink, which stays at site '{at}': what it has written is noted there"
+        else:
+            why = (
+                f"a source, which stays at site '{at}': what it reads may be there alone. One that goes on by a position, "
+                "and whose address is reached from every site, may say so: anywhere = True"
+            )
+        raise PlacementError(f"step '{name}' of flow '{flow.name}' is {why}. Stop the flow to deploy another plan")
     Cut(flow, after)
+
+
+def _stays(step: Step) -> bool:
+    return step.is_sink or (isinstance(step.kind, Read) and not may_move(step.kind.source))
 
 
 def recut(
@@ -47,12 +67,12 @@ def recut(
 ) -> None:
     """Write the checkpoints from which the parts of a new cut go on.
 
-    `kept` are copies of the checkpoint folders of the sites that ran a part, `into` new folders for those that will. Where
-    nothing was kept, nothing is written: such a part begins anew.
+    `kept` are copies of the checkpoint folders of the sites that ran a part, `into` new folders for those that will: to be
+    made safe where they go, since here they are not. Where nothing was kept, nothing is written: such a part begins anew.
     """
     check_move(flow, before, after)
     old, new = Cut(flow, before), Cut(flow, after)
-    found = {site: Store(kept[site]).latest() for site in old.sites if site in kept}
+    found = {site: Store(kept[site], _Passing()).latest() for site in old.sites if site in kept}
     for crossing in old.crossings:
         _deliver(old, crossing, _under_way(crossing, kept, found), found)
     for site in new.sites:
@@ -66,10 +86,10 @@ def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str,
     """Return what was sent for good, and is not in the receiver's checkpoint: records, and words about event time."""
     sender, receiver = found.get(crossing.origin), found.get(crossing.target)
     folder = kept[crossing.origin] / "sinks" / quote(crossing.outlet, safe=" ") / "bridge"
-    if sender is None or not folder.is_dir():
-        return []
+    if sender is None or crossing.outlet not in sender.content["steps"] or not folder.is_dir():
+        return []  # of what was written since a checkpoint that knows no such bridge nothing counts
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
-    buffer = LogBuffer(folder, after=sender.number)
+    buffer = LogBuffer(folder, after=sender.number, disk=_Passing())
     try:
         start = max(buffer.released, positions[0]["next"] if positions and positions[0] else 0)
         messages, _ = buffer.read(start, buffer.part_end, 2**62)
@@ -135,7 +155,7 @@ def _write(old: Cut, new: Cut, site: str, found: Mapping[str, Checkpoint | None]
         return
     made = max(each.content["made"] for each in found.values() if each is not None)
     head = {"version": VERSION, "flow": old.flow.name, "made": made}
-    Store(into).write(0 if here is None else here.number, head | content, states)
+    Store(into, _Passing()).write(0 if here is None else here.number, head | content, states)
 
 
 def _own(old: Cut, here: Checkpoint | None) -> list[str]:
@@ -158,9 +178,8 @@ def _whole(flow: Flow, name: str, saved: Mapping[str, Any]) -> bytes:
 
 
 def movable(flow: Flow, before: Mapping[str, str], site: str) -> list[str]:
-    """Return the steps of a site that can be elsewhere: all but its sources and sinks."""
-    steps = flow.steps.values()
-    return [step.name for step in steps if before[step.name] == site and not (step.is_source or step.is_sink)]
+    """Return the steps of a site that can be elsewhere: all but its sinks, and sources that are there alone."""
+    return [step.name for step in flow.steps.values() if before[step.name] == site and not _stays(step)]
 
 
 def moved(flow: Flow, before: Mapping[str, str], names: list[str], site: str) -> dict[str, str]:

@@ -178,6 +178,10 @@ class EngineRun(ABC):
     def stop(self) -> None:
         """Stop reading; what is in the queues is still processed."""
         self.stopping.set()
+        for source in self.sources:
+            source.let_go()
+        if self.checkpointer is not None:
+            self.checkpointer.look_now()
 
     def abort(self) -> None:
         """Stop at once; what is in the queues stays there and is counted as left."""

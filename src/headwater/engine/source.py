@@ -23,6 +23,7 @@ from headwater.flow.endpoints import (
     dropped_by,
     is_inner,
     leave_halves,
+    let_go,
     opened,
     position_of,
     resume_of,
@@ -109,6 +110,12 @@ class SourceThread:
         except Exception as error:  # of a source of somebody's own
             name = self.task.name
             raise RunError(f"source {name!r} cannot be opened: {error_text(error)}", step=name) from error
+
+    def let_go(self) -> None:
+        """Have a read that waits for records return; any thread may call it."""
+        reader = self._reader
+        if reader is not None:
+            let_go(reader)
 
     def close(self) -> None:
         """Close the reader and remove what was spilled."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.column import Text
 from headwater.data.jit.used import Used
+from headwater.flow.flow import Flow
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import partitions
@@ -31,3 +34,11 @@ def load_kernels(graph: ExecutionGraph) -> None:
                     partitions([nothing[key] for key in given.keys], 2)
     if has_text:
         Text.of([""]).take(np.zeros(1, np.int64))
+
+
+def load_ahead(flow: Flow) -> None:
+    """Load what a run of a flow is sure to need, in the process that will run it, before there is anything to run."""
+    import_module("headwater.engine.checkpoint")
+    graph = ExecutionGraph.of(flow)
+    kernels_of(graph).load()
+    load_kernels(graph)

@@ -16,12 +16,14 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `other_than(before)` | how it differs from what it was, where more of it may have come since |
 | `inner` | true where it reads what another part of the same run makes: it ends by itself, and is never shed or spilled |
 | `claims(writing=False)` | the `Place` that it reads, see `headwater.flow.places` |
+| `anywhere` | true where it is the same from every site, so that it may move: its address is reached from all of them |
 
 | a reader may have | which says |
 |---|---|
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `take_no_more()` | that it takes nothing from its sender once it is told that it is read no more, before it is closed |
 | `take_barrier()` | of an `inner` source: the checkpoint whose barrier it has come to, and whether it is the last |
+| `let_go()` | that a `read` which waits for records returns at once; called by another thread, when the run stops |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
@@ -226,6 +228,11 @@ def resume_of(source: Source) -> Resume:
     return cast(Resume, _declared(source, "resume", _RESUMES, "beginning"))
 
 
+def may_move(source: Source) -> bool:
+    """Tell whether a source can go on at another site: it is the same from there, and a position says where."""
+    return getattr(source, "anywhere", False) is True and resume_of(source) == "position"
+
+
 def delivery_of(sink: Sink) -> Delivery:
     """Return what a sink promises of records that come again; one that says nothing promises nothing."""
     return cast(Delivery, _declared(sink, "delivery", _DELIVERIES, "neither"))
@@ -319,6 +326,13 @@ def leave_halves(reader: Reader) -> None:
 def take_no_more(reader: Reader) -> None:
     """Let a reader know that it is read no more, so that nobody who sends to it waits for the end of the run."""
     told = getattr(reader, "take_no_more", None)
+    if told is not None:
+        told()
+
+
+def let_go(reader: Reader) -> None:
+    """Have a reader that waits for records return from it, so that a run need not wait for it to stop."""
+    told = getattr(reader, "let_go", None)
     if told is not None:
         told()
 

@@ -75,6 +75,8 @@ class Generate(_AtRate):
     [{'x': 0.0}, {'x': 0.5}, {'x': 1.0}]
     """
 
+    anywhere = True  # a number is all that it takes to go on
+
     def __init__(
         self,
         make: Make,

@@ -40,6 +40,7 @@ class Child:
         """Start it; `hear` is called with what it says, `gone` when its line is cut, each by another thread."""
         self.name = name
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.hung_up = False  #: its line is cut: it is about to end
         self.last_words: Over | None = None
         ours, theirs = socket.socketpair()
         try:
@@ -114,6 +115,7 @@ class Child:
                     hear(message)
         except (OSError, msgspec.DecodeError) as error:
             log.warning("%s: its process cannot be understood: %s", self.name, error)
+        self.hung_up = True
         gone()
 
     def _read_log(self) -> None:

@@ -62,6 +62,11 @@ def take_files(files: list[str], flow: Path, home: Path) -> None:
         os.close(lock)
 
 
+def leave_files(home: Path) -> None:
+    """Let others have the files of a flow that has stopped; it takes them again when it starts."""
+    (home / _NOTE).unlink(missing_ok=True)
+
+
 def twice(file: str, owner: str) -> str:
     """Say why a flow may not write a file."""
     return (

@@ -33,6 +33,7 @@ from headwater.serve.messages import (
     Running,
     Statement,
     Waits,
+    Warm,
     instruction,
     line,
     raw,
@@ -96,6 +97,19 @@ def ended_with_server(to_server: Line) -> Iterator[None]:
     finally:
         done.set()
         watches.join()
+
+
+def warmed(to_server: Line, make: Callable[[], Flow]) -> tuple[Flow, Assignment] | None:
+    """Make a flow before it is to run, and wait for the task to run it; None if that never comes, or it cannot be made."""
+    try:
+        with ended_with_server(to_server):
+            made = make()
+    except HeadwaterError as error:
+        to_server.say(Warm(shown(str(error))))
+        return None
+    to_server.say(Warm())
+    task = to_server.hear()
+    return (made, task) if isinstance(task, Assignment) else None
 
 
 class Lane:

@@ -13,7 +13,7 @@ from headwater.serve.settings import Settings
 class Assignment(msgspec.Struct, tag="assignment"):
     """What a process is for; the first that it is told."""
 
-    what: Literal["run", "check", "replay"]
+    what: Literal["run", "warm", "check", "replay"]
     file: str
     home: str  #: the folder of what is kept of the flow
     settings: Settings
@@ -26,6 +26,12 @@ class Order(msgspec.Struct, tag="order"):
     """What a process is told to do: stop, give up at once, or tell its metrics."""
 
     what: Literal["stop", "abort", "metrics"]
+
+
+class Warm(msgspec.Struct, tag="warm"):
+    """The flow is made, and waits for the task to run it; `why` it could not be made."""
+
+    why: str | None = None
 
 
 class Running(msgspec.Struct, tag="running"):
@@ -75,7 +81,7 @@ class Answer(msgspec.Struct, tag="answer"):
 
 
 Instruction = Assignment | Order
-Statement = Running | Waits | Imports | Measured | Metrics | Over | Answer
+Statement = Warm | Running | Waits | Imports | Measured | Metrics | Over | Answer
 
 _instructions = msgspec.json.Decoder(Instruction)
 _statements = msgspec.json.Decoder(Statement)

@@ -6,8 +6,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from headwater.errors import FlowError, HeadwaterError, RunError
@@ -36,12 +37,13 @@ from headwater.serve.messages import Assignment, Imports, Measured, Metrics, Ord
 from headwater.serve.notify import Notifier
 from headwater.serve.served import Served
 from headwater.serve.settings import Settings, read_settings, settings_beside
+from headwater.serve.warmed import Nursery
 from headwater.web.prometheus import Family, exposition
 
 log = logging.getLogger(__name__)
 
 SCAN_S = 1.0  #: how often the folder is looked at
-_TURN_S = 0.1
+_TURN_S, _LEAVING_S = 0.1, 0.002  #: between two looks at all processes, and while one is about to end
 _HUNG_S = 30.0  #: a loop that has not turned for so long hangs
 _READY_S = 30.0  #: whoever waits for all flows to have begun waits no longer than this: one may hang
 CHECK_S, REPLAY_S, SCRAPE_S = 60.0, 300.0, 2.0
@@ -62,6 +64,8 @@ class Service:
         self.given_up: list[str] = []  #: flows that did not stop in time
         self._notifier, self._stop_within_s = notifier, stop_within_s
         self._flows: dict[str, Served] = {}
+        self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
+        self.nursery = Nursery(lambda: self.changed())  #: processes of flows that are to run soon
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self._checks = threading.Semaphore(_CHECKS)
@@ -83,6 +87,7 @@ class Service:
             self._shut = True
             for served in list(self._flows.values()):
                 self._handle(served, Shut(now))
+        self.nursery.end_all()
 
     def kill_all(self) -> None:
         """End every process at once, whatever it does; takes no lock."""
@@ -205,6 +210,18 @@ class Service:
             self._handle(served, Restart() if what == "restart" else Want(what == "start"))
             return served.status(time.monotonic())
 
+    def warm(self, name: str, file: Path) -> None:
+        """Have a process ready that has made the flow of a file, for when a flow of that name is started."""
+        home = str(self.home.of_flow(name).path)
+        self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
+
+    def wait_stopped(self, name: str, within_s: float) -> bool:
+        """Wait until nothing is at work for a flow; say whether that came in time."""
+        with self._news:
+            return self._news.wait_for(
+                lambda: name not in self._flows or self._flows[name].child is None, timeout=within_s
+            )
+
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
         with self._known(name) as served:
@@ -268,7 +285,7 @@ class Service:
                     self.ended.set()
                     self._news.notify_all()
                 else:
-                    self._news.wait(_TURN_S)
+                    self._news.wait(_LEAVING_S if self._is_one_leaving() else _TURN_S)
 
     def _tell_ready(self) -> None:
         if not self._told_ready and self.ready:
@@ -344,6 +361,7 @@ class Service:
             served.news += 1
             self._tell(served, before)
             self._news.notify_all()
+            self.changed()
         for command in commands:
             self._do(served, command)
 
@@ -391,10 +409,25 @@ class Service:
             served.lifecycle.import_within_s = served.settings.import_within
             served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
             task = Assignment("run", *self._place(served), served.settings)
-            name = served.file.name
-            served.child = Child(name, task, lambda said: self._hear(served, said), lambda: None)
+            served.child = self._child(served, task)
         except HeadwaterError as error:
             self._handle(served, Ended("refused", str(error)))
+
+    def _child(self, served: Served, task: Assignment) -> Child:
+        """Return a process that runs a flow: the one that waits for that, or a new one."""
+
+        def hear(said: Statement) -> None:
+            self._hear(served, said)
+
+        name = served.file.name
+        return self.nursery.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
+
+    def _look_now(self) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _is_one_leaving(self) -> bool:
+        return any(served.child is not None and served.child.hung_up for served in self._flows.values())
 
     def _check(self, served: Served, print: str) -> None:
         """See whether a changed file could take over; by a thread of its own."""

@@ -23,7 +23,9 @@ class Inbound:
         self.machine = Receiving(bridge, window=window, life=life, next=next)
         self._changed = threading.Condition()
         self.arrivals = Arrivals(next, ended=ended)
+        self.priority = 0
         self._why: str | None = None
+        self._let_go = False  #: nobody is to wait here any more
         self.wake: Callable[[], None] = lambda: None  #: called when there may be something to tell the sender
 
     # -- for the flow -------------------------------------------------------------------------------------------------
@@ -35,13 +37,19 @@ class Inbound:
         """
         with self._changed:
             arrivals, before = self.arrivals, self.arrivals.taken_bytes
-            self._changed.wait_for(lambda: len(arrivals) or arrivals.ended or self._why, timeout_s)
+            self._changed.wait_for(lambda: len(arrivals) or arrivals.ended or self._why or self._let_go, timeout_s)
             batch = arrivals.take(limit)
             if batch is NOTHING and self._why:
                 raise ValueError(self._why)
             self.machine.taken(arrivals.taken_bytes - before)
         self.wake()
         return batch
+
+    def let_go(self) -> None:
+        """Have whoever waits for records return."""
+        with self._changed:
+            self._let_go = True
+            self._changed.notify_all()
 
     def commit(self, number: int) -> None:
         """Take note that all before a number is safe."""
@@ -65,7 +73,7 @@ class Inbound:
                 self._changed.notify()
         return answers
 
-    def next(self) -> list[Message]:
+    def next(self, most_bytes: int | None = None) -> list[Message]:
         """Return what the sender should know by now."""
         with self._changed:
             return self.machine.due()

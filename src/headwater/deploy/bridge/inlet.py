@@ -74,6 +74,10 @@ class InletReader:
         except ValueError as why:
             raise InputError(str(why)) from None
 
+    def let_go(self) -> None:
+        """Have a read that waits for records return."""
+        self._inbound.let_go()
+
     def commit(self, position: dict[str, Any]) -> None:
         """Let the sender forget what is safe here."""
         self._inbound.commit(position["next"])

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from headwater.deploy.bridge.messages import Hello, Message, Parser, Refuse, encoded
 from headwater.deploy.bridge.protocol import PING_S, RefusedError
+from headwater.deploy.bridge.uplink import Meter
 from headwater.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 _GREET_S = 5.0  #: for a connection to be made, and for the other end to say who it is
 _FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
 _QUIET_S = 30.0  #: between two warnings about one bridge
+_UNHEARD = 16  #: messages to an end that is not there yet: who calls says hello, and that it is there
 _HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
 
 Address = tuple[str, int]  #: host and port
@@ -35,6 +37,7 @@ class End(Protocol):
     """An end of a bridge: what `Outbound` and `Inbound` have for the network."""
 
     machine: Any
+    priority: int  #: of what a sender has
     wake: Callable[[], None]
 
     def connected(self, now_s: float) -> list[Message]:
@@ -43,8 +46,8 @@ class End(Protocol):
     def heard(self, message: Message, now_s: float) -> list[Message]:
         """Take a message; return what to answer."""
 
-    def next(self) -> list[Message]:
-        """Return what there is to say."""
+    def next(self, most_bytes: int | None = None) -> list[Message]:
+        """Return what there is to say, about so many bytes."""
 
 
 class Attaching(Protocol):
@@ -60,7 +63,8 @@ class Attaching(Protocol):
 class Links:
     """All connections of a process. `server` and `client` are the TLS contexts; without them nothing is encrypted.
 
-    `listen` is where other sites reach this one, as (host, port); a port of 0 is chosen by the system, see `port`.
+    `listen` is where other sites reach this one, as (host, port); a port of 0 is chosen by the system, see `port`. A `meter`
+    says when more may be sent.
     """
 
     def __init__(
@@ -69,8 +73,10 @@ class Links:
         *,
         server: ssl.SSLContext | None = None,
         client: ssl.SSLContext | None = None,
+        meter: Meter | None = None,
     ) -> None:
-        self._server_tls, self._client_tls = server, client
+        self._server_tls, self._client_tls, self._meter = server, client, meter
+        self._pumping: asyncio.TimerHandle | None = None
         self._ends: dict[tuple[str, str], _Attached] = {}  #: by bridge and role
         self._connections: set[_Connection] = set()
         self._loop = asyncio.new_event_loop()
@@ -125,6 +131,8 @@ class Links:
     async def _attach(self, end: End, dial: Dial | None, name: str | None) -> None:
         attached = _Attached(self._loop, end)
         self._ends[end.machine.bridge, end.machine.role] = attached
+        for connection in list(self._connections):
+            connection.meet_late()
         if dial is not None:
             attached.task = self._loop.create_task(self._keep_dialing(attached, dial, name))
 
@@ -177,6 +185,26 @@ class Links:
             )
         return connection
 
+    def pump(self) -> bool:
+        """Send what the uplink takes, the most important first; say whether there is an uplink to be heeded at all."""
+        meter = self._meter
+        if meter is None:
+            return False
+        while (wait_s := meter.wait_s(time.monotonic())) == 0.0:
+            senders = [each for each in self._ends.values() if each.end.machine.role == "sender"]
+            senders.sort(key=lambda each: each.end.priority, reverse=True)
+            size = next((size for each in senders if (size := each.send(meter.most_bytes))), 0)
+            if not size:
+                return True
+            meter.sent(size, time.monotonic())
+        if self._pumping is None:
+            self._pumping = self._loop.call_later(wait_s, self._pump_again)
+        return True
+
+    def _pump_again(self) -> None:
+        self._pumping = None
+        self.pump()
+
     def find(self, hello: Hello) -> _Attached | None:
         """Return the end that somebody who calls wants to talk to."""
         return self._ends.get((hello.bridge, "receiver" if hello.role == "sender" else "sender"))
@@ -206,6 +234,10 @@ class _Attached:
         if self.connection is not None:
             self.connection.push()
 
+    def send(self, most_bytes: int | None) -> int:
+        """Send what comes next, about so many bytes; return how many it was."""
+        return 0 if self.connection is None else self.connection.send_next(most_bytes)
+
     def refuse(self, why: str) -> None:
         """Take note that the two ends can never agree."""
         self.is_over = True
@@ -223,6 +255,7 @@ class _Connection(asyncio.Protocol):
         self._parser = Parser()
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        self._unheard: list[Message] = []  #: said before the end was there that is meant
         self.has_heard = False  #: whether the other end has said anything
         self._timer: asyncio.TimerHandle | None = None
         self.closed = asyncio.Event()
@@ -253,9 +286,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             for message in self._parser.feed(data):
-                if self._attached is None and not self._introduced(message):
-                    return
-                if not self._heard(message):
+                if not (self._introduced(message) if self._attached is None else self._heard(message)):
                     return
         except (InputError, ValueError) as error:
             log.warning("a bridge connection is closed: %s", error)
@@ -264,15 +295,24 @@ class _Connection(asyncio.Protocol):
         self.push()
 
     def _introduced(self, message: Message) -> bool:
-        found = self._links.find(message) if isinstance(message, Hello) else None
-        if found is None:
-            # its part may not have started yet: who calls tries again
+        """Find the end that is meant; return whether more may follow. One that is not there is waited for a while."""
+        if len(self._unheard) >= _UNHEARD or not (self._unheard or isinstance(message, Hello)):
             self.hang_up()
             return False
+        self._unheard.append(message)
+        return self.meet_late()
+
+    def meet_late(self) -> bool:
+        """Begin with the end that somebody has called, if it is there by now; return whether more may follow."""
+        first = self._unheard[0] if self._unheard else None
+        found = self._links.find(first) if isinstance(first, Hello) and self._transport is not None else None
+        if found is None:
+            return True
         if self._timer is not None:
             self._timer.cancel()
+        said, self._unheard = self._unheard, []
         self._begin(found)
-        return True
+        return all(self._heard(message) for message in said)
 
     def _heard(self, message: Message) -> bool:
         """Take a message; return whether more may follow."""
@@ -295,16 +335,25 @@ class _Connection(asyncio.Protocol):
         while self._transport is not None and not self._paused and self._attached is not None:
             if self._attached.connection is not self:
                 return
-            messages = self._attached.end.next()
-            if not messages:
+            if self._attached.end.machine.role == "sender" and self._links.pump():
                 return
-            self._say(messages)
+            if not self.send_next(None):
+                return
 
-    def _say(self, messages: list[Message]) -> None:
-        if messages and self._transport is not None:
-            self._transport.write(b"".join(piece for message in messages for piece in encoded(message)))
-            if self._attached is not None:
-                self._attached.end.machine.said(time.monotonic())
+    def send_next(self, most_bytes: int | None) -> int:
+        """Say what comes next, if the network takes it; return how many bytes that was."""
+        if self._transport is None or self._paused or self._attached is None:
+            return 0
+        return self._say(self._attached.end.next(most_bytes))
+
+    def _say(self, messages: list[Message]) -> int:
+        if not messages or self._transport is None:
+            return 0
+        data = b"".join(piece for message in messages for piece in encoded(message))
+        self._transport.write(data)
+        if self._attached is not None:
+            self._attached.end.machine.said(time.monotonic())
+        return len(data)
 
     def pause_writing(self) -> None:
         """Wait: the network does not take more."""

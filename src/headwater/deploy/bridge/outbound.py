@@ -32,7 +32,7 @@ class Outbound:
     """
 
     def __init__(self, bridge: str, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0) -> None:
-        self._buffer, self._parts, self._limit, self._priority = buffer, parts, limit_bytes, priority
+        self._buffer, self._parts, self._limit, self.priority = buffer, parts, limit_bytes, priority
         self._lock = threading.RLock()
         self._pending: list[Batch] = []
         self._pending_bytes = 0
@@ -123,8 +123,8 @@ class Outbound:
         self._tell_throttle()
         return answers
 
-    def next(self) -> list[Message]:
-        """Return messages to be sent now, about as many bytes as the network takes at once."""
+    def next(self, most_bytes: int | None = None) -> list[Message]:
+        """Return messages to be sent now, about so many bytes, or as many as the network takes at once."""
         with self._lock:
             if not self._parts:
                 self._gathered()
@@ -132,7 +132,9 @@ class Outbound:
             found: list[Message] = []
             while not found and (wants := self.machine.wants):
                 start = self.machine.next
-                kept, reached = self._buffer.read(start, self.machine.end, min(wants, _SEND_BYTES))
+                kept, reached = self._buffer.read(
+                    start, self.machine.end, min(wants, _SEND_BYTES if most_bytes is None else most_bytes)
+                )
                 found += [self.machine.send(*each) for each in kept]
                 self.machine.skip(reached)  # not every number has a message
                 if self.machine.next == start:
@@ -147,7 +149,7 @@ class Outbound:
                 message = concat_batches(group)
                 frame = pack(message)
                 try:
-                    self._buffer.append(frame, records=message.length, priority=self._priority)
+                    self._buffer.append(frame, records=message.length, priority=self.priority)
                 except InputError as error:
                     self._pending = [batch for rest in waiting[at:] for batch in rest]
                     self._pending_bytes = sum(batch.nbytes for batch in self._pending)

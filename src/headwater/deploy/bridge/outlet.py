@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,14 @@ from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
 from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound
+from headwater.deploy.bridge.room import Room
 from headwater.errors import InputError, RunError
 from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
-from headwater.io.log import Bounds
-from headwater.io.log.bounds import WhenFull
 from headwater.io.sifting import sifted
 
 log = logging.getLogger(__name__)
 
 LINGER_S = 30.0  #: for which the end of a stream waits until the other site has all of it
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How much a sender may keep for a site that does not take it, and what happens at that bound.
-
-    `hold` holds the sources that feed it; the others drop what is oldest, or of the least priority, and count it.
-    """
-
-    nbytes: int = 10**9
-    age_s: float | None = None
-    full: WhenFull = "hold"
-
-    def bounds(self) -> Bounds:
-        """Return the bounds of the log: where sources are held, it takes what was on its way already."""
-        return Bounds(None if self.full == "hold" else self.nbytes, self.age_s, self.full)
 
 
 class Outlet:
@@ -63,7 +45,10 @@ class Outlet:
         priority: int = 0,
         linger_s: float = LINGER_S,
         peer: str | None = None,
+        is_through: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_through` says whether the other site has come to its end, and so has all: its last word may have been lost."""
+        self._is_through = is_through
         self.bridge, self._links, self._dial, self._folder = bridge, links, dial, folder
         self._room, self._priority, self.linger_s, self._peer = room or Room(), priority, linger_s, peer
 
@@ -90,7 +75,7 @@ class Outlet:
     def leave(self, outbound: Outbound, *, ended: bool) -> bool:
         """Hang up; where the stream has ended, once the other site has all of it. False if it has not in time."""
         until_s = time.monotonic() + (self.linger_s if ended else 0.0)
-        while not (done := outbound.is_done()) and time.monotonic() < until_s:
+        while not (done := outbound.is_done() or self._is_through()) and time.monotonic() < until_s:
             time.sleep(0.01)
         self._links.detach(outbound)
         outbound.close()

@@ -83,6 +83,7 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     free_bytes: int  #: on the disk of its state
     heard: int = 0  #: the last `Want` of this connection that is done
     resources: Resources | None = None
+    prepared: list[PartState] = []  #: parts that will be installed; their phases are those of `Warmth`
 
 
 class Unfit(msgspec.Struct, frozen=True, tag="unfit"):
@@ -102,19 +103,27 @@ class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
     why: str
 
 
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """A part that will be installed soon: it is checked, and a process made ready for it; what runs goes on."""
+
+    id: str
+    sealed: Sealed
+
+
 class Install(msgspec.Struct, frozen=True, tag="install"):
     """A part to be kept, not to be started yet; one of a flow that was cut anew goes on from a checkpoint."""
 
     id: str
-    sealed: Sealed
+    sealed: Sealed | None  #: None for one that was prepared
     checkpoint: dict[str, bytes] = {}
     after: str = ""  #: the part before it, whose sources and sinks it takes over
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """The coordinator wants the checkpoint of a part that has stopped."""
+    """The coordinator wants the checkpoint of a part that was told to stop, once it has."""
 
     id: str
+    move: str = ""  #: for which: one that was asked for before is of no use
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
@@ -122,14 +131,16 @@ class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
 
     id: str
     files: dict[str, bytes]
+    move: str = ""
 
 
 class Want(msgspec.Struct, frozen=True, tag="want"):
-    """What should be of a part that is kept: that it runs, and where the other sites are."""
+    """What should be of a part that is kept: that it runs, and what is known of the other sites."""
 
     id: str
     running: bool
     addresses: dict[str, tuple[str, int]] = {}
+    ended: list[str] = []  #: the sites whose parts are through: they have all that was sent to them
     word: int = 0  #: counts them, so that a report from before this one is known as such
 
 
@@ -158,7 +169,22 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     why: str | None = None
 
 
-Message = Hello | Report | Unfit | Welcome | Refuse | Install | Fetch | Fetched | Want | Forget | Ping | Ask | Answer
+Message = (
+    Hello
+    | Report
+    | Unfit
+    | Welcome
+    | Refuse
+    | Prepare
+    | Install
+    | Fetch
+    | Fetched
+    | Want
+    | Forget
+    | Ping
+    | Ask
+    | Answer
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

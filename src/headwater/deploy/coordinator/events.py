@@ -91,6 +91,14 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """Sign the part that a site is to have after a move, and have it prepared there."""
+
+    site: str
+    deployed: Deployed
+
+
+@dataclass(frozen=True, slots=True)
 class Hand:
     """Sign a site's part, and send it; one of a move with its checkpoint."""
 
@@ -98,6 +106,7 @@ class Hand:
     deployed: Deployed
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)
     after: str = ""
+    prepared: bool = False  #: the part itself is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +122,4 @@ class Keep:
     """Have what is kept safe on disk before anything else is done."""
 
 
-Command = Say | Hand | Cut | Keep
+Command = Say | Ready | Hand | Cut | Keep

@@ -37,6 +37,7 @@ from headwater.deploy.coordinator.events import (
     Joined,
     Keep,
     Left,
+    Ready,
     Recut,
     Resume,
     Say,
@@ -60,10 +61,12 @@ class Site:
     address: str
     here: bool = True
     parts: dict[str, PartState] | None = None  #: None before it has reported
+    prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
     report: Report | None = None
     skew_s: float = 0.0
     handed: str = ""  #: the part that was sent by this connection
-    asked: str = ""  #: the part whose checkpoint was asked for by this connection
+    preparing: str = ""  #: the part that was sent by this connection to be prepared
+    asked: str = ""  #: the move for which its checkpoint was asked for by this connection
     told: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
     words: int = 0  #: how often it was told what it should run, by this connection
     unfit: str = ""  #: why it does not take its part
@@ -154,10 +157,11 @@ class Coordinator:
         match message:
             case Report(parts):
                 site.report, site.parts = message, {part.id: part for part in parts}
+                site.prepared = {part.id: part for part in message.prepared}
                 site.skew_s = message.clock_s - clock_s
-            case Fetched(id, files):
-                if self.kept.deployed is not None and self.kept.deployed.moving is not None:
-                    self._taken[site.hello.name] = files if id == self.kept.deployed.id else {}
+            case Fetched(_, files, move):
+                if self._moves(move):
+                    self._taken[site.hello.name] = files
             case Unfit(id, why):
                 deployed = self.kept.deployed
                 if deployed is not None and (id == deployed.id or self._moves(id)):
@@ -218,7 +222,8 @@ class Coordinator:
     def _forget(self) -> list[Command]:
         commands: list[Command] = []
         for name, site in self.sites.items():
-            over = [id for id in self.kept.forgotten if site.here and site.parts is not None and id in site.parts]
+            has = {*(site.parts or {}), *site.prepared} if site.here else set()
+            over = [id for id in self.kept.forgotten if id in has]
             if over:
                 commands += self._say(name, Forget(over))
         return commands
@@ -253,8 +258,9 @@ class Coordinator:
             if site is None or not site.here or deployed.id not in (site.parts or {}):
                 continue
             others = {other: at for other, at in found.items() if other != name}
-            running = deployed.phase == "running" and name not in deployed.ended and deployed.moving is None
-            commands += self._say(name, Want(deployed.id, running, others))
+            at_rest = deployed.moving is not None and deployed.moving.cut
+            running = deployed.phase == "running" and name not in deployed.ended and not at_rest
+            commands += self._say(name, Want(deployed.id, running, others, list(deployed.ended)))
         return commands
 
     def _say(self, name: str, message: Message) -> list[Command]:
@@ -295,21 +301,16 @@ class Coordinator:
         self._forget_luggage()
 
     def _move(self, deployed: Deployed, move: Move) -> list[Command]:
-        """Do what is next: stop all, take their checkpoints, have them cut anew, hand out the parts, and then go over."""
+        """Do what is next: prepare, stop all, take their checkpoints, have them cut anew, hand those out, and go over."""
         unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
         if unfit:
             self._end_move(forget=move.id)
             self.undone = unfit
             return [Keep()]
-        if not self._have_stopped(deployed):
-            return []
-        commands: list[Command] = []
-        for name in deployed.needed:
-            site = self.sites[name]
-            if name not in self._taken and site.asked != deployed.id:
-                site.asked = deployed.id
-                commands.append(Say(name, Fetch(deployed.id)))
-        if commands or set(deployed.needed) - set(self._taken):
+        if not move.cut:
+            return self._prepare(deployed.then, move)
+        commands = self._fetch(deployed, move)
+        if commands or set(deployed.needed) - set(self._taken) or not self._have_stopped(deployed):
             return commands
         if self._checkpoints is None:
             if self._is_cutting:
@@ -322,11 +323,41 @@ class Coordinator:
             if known is not None and known.here and then.id not in (known.parts or {}) and known.handed != then.id:
                 known.handed = then.id
                 after = deployed.id if name in deployed.needed else ""
-                commands.append(Hand(name, then, self._checkpoints.get(name, {}), after))
+                is_there = then.id in known.prepared
+                commands.append(Hand(name, then, self._checkpoints.get(name, {}), after, is_there))
         if all(self._is_here(name) and then.id in (self.sites[name].parts or {}) for name in then.needed):
             self.kept.deployed = then
             self._end_move(forget=deployed.id)
             commands.append(Keep())  # until here no new part was ever started, from here on no old one is
+        return commands
+
+    def _fetch(self, deployed: Deployed, move: Move) -> list[Command]:
+        """Ask for the checkpoints of those that were told to stop: each answers once it has."""
+        commands: list[Command] = []
+        for name in deployed.needed:
+            site = self.sites.get(name)
+            if site is None or not site.here or name in self._taken or site.asked == move.id:
+                continue
+            if any(isinstance(word, Want) and word.id == deployed.id and not word.running for word in site.told):
+                site.asked = move.id
+                commands.append(Say(name, Fetch(deployed.id, move.id)))
+        return commands
+
+    def _prepare(self, then: Deployed, move: Move) -> list[Command]:
+        """Have a process ready at every site, while the old parts run; then begin with the move itself."""
+        commands: list[Command] = []
+        warmth: list[str | None] = []
+        for name in then.needed:
+            site = self.sites.get(name)
+            if site is None or not site.here:
+                return commands
+            if then.id not in site.prepared and site.preparing != then.id:
+                site.preparing = then.id
+                commands.append(Ready(name, then))
+            warmth.append(site.prepared[then.id].phase if then.id in site.prepared else None)
+        if all(each in ("warm", "cold") for each in warmth):
+            move.cut = True
+            commands.append(Keep())
         return commands
 
     def _end_move(self, forget: str) -> None:
@@ -337,7 +368,7 @@ class Coordinator:
     def _forget_luggage(self) -> None:
         self._taken, self._checkpoints, self._is_cutting = {}, None, False
         for site in self.sites.values():
-            site.handed = site.asked = site.unfit = ""
+            site.handed = site.asked = site.preparing = site.unfit = ""
 
     def _moves(self, id: str) -> bool:
         deployed = self.kept.deployed

@@ -21,6 +21,7 @@ from headwater.deploy.control.messages import (
     Install,
     Message,
     Ping,
+    Prepare,
     Refuse,
     Welcome,
 )
@@ -36,6 +37,7 @@ from headwater.deploy.coordinator.events import (
     Joined,
     Keep,
     Left,
+    Ready,
     Recut,
     Say,
     Stop,
@@ -45,7 +47,7 @@ from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
 from headwater.deploy.luggage import packed, unpacked
-from headwater.deploy.part import sealed
+from headwater.deploy.part import Sealed, sealed
 from headwater.deploy.policies.asked import Decision
 from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, movable, moved, recut
@@ -73,7 +75,8 @@ class Server:
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
         self._move_s: float | None = None  #: when the move began that is not over
-        self._gap_s: float | None = None  #: how long all parts were not at work because of the last one
+        self._cut_s: float | None = None  #: when its old parts were told to stop
+        self._gap_s: float | None = None  #: how long it was then until all new ones were at work
         self.policing = Policing(self.coordinator, folder.path)
         self._look: asyncio.Task[None] | None = None  #: the policy's
         self.port = 0
@@ -109,8 +112,16 @@ class Server:
         """Let the coordinator decide, and do what it says."""
         for command in self.coordinator.handle(event):
             self._do(command)
-        if self._move_s is not None and self.coordinator.all_run():
-            self._gap_s, self._move_s = time.monotonic() - self._move_s, None
+        if self._move_s is not None:
+            self._note_times()
+
+    def _note_times(self) -> None:
+        deployed, now_s = self.coordinator.kept.deployed, time.monotonic()
+        if self._cut_s is None and deployed is not None and deployed.moving is not None and deployed.moving.cut:
+            self._cut_s = now_s
+        if self.coordinator.all_run():
+            self._gap_s = None if self._cut_s is None else now_s - self._cut_s
+            self._move_s = self._cut_s = None
 
     def _do(self, command: Command) -> None:
         match command:
@@ -118,13 +129,18 @@ class Server:
                 self.folder.write(self.coordinator.kept)
             case Say(site, message):
                 self._say(site, message)
-            case Hand(site, deployed, checkpoint, after):
-                part = sealed(deployed.part(site), deployed.files, self._identity)
+            case Ready(site, deployed):
+                self._say(site, Prepare(deployed.id, self._sealed(site, deployed)))
+            case Hand(site, deployed, checkpoint, after, is_there):
+                part = None if is_there else self._sealed(site, deployed)
                 self._say(site, Install(deployed.id, part, dict(checkpoint), after))
             case Cut(deployed, taken):
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
+
+    def _sealed(self, site: str, deployed: Deployed) -> Sealed:
+        return sealed(deployed.part(site), deployed.files, self._identity)
 
     def _say(self, site: str, message: Message) -> None:
         if site in self._wires:
@@ -229,7 +245,7 @@ class Server:
         id = f"{deployed.id.rpartition('-')[0]}-{secrets.token_hex(3)}"
         promises = {} if deployed.policed is None else promises_of(then, deployed.policed)
         self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens, promises=promises)))
-        self._move_s, self._gap_s = time.monotonic(), None
+        self._move_s, self._cut_s, self._gap_s = time.monotonic(), None, None
         return id
 
     # -- the policy -------------------------------------------------------------------------------------------------------
@@ -313,7 +329,7 @@ class Server:
         into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed)}
         try:
             for name, files in taken.items():
-                unpacked(files, kept[name])
+                unpacked(files, kept[name], safe=False)
             recut(flow, deployed.sites, then.sites, kept, into)
             return {name: packed(path) if path.is_dir() else {} for name, path in into.items()}
         finally:

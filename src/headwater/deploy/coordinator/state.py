@@ -23,13 +23,14 @@ Phase = Literal["installing", "running", "stopping", "stopped", "ended"]
 
 
 class Move(msgspec.Struct, kw_only=True):
-    """A flow that is being cut anew. While this is kept nothing of it is started, and whatever is done can be done again."""
+    """A flow that is being cut anew: what is done about it can be done again; once `cut`, nothing of it is started."""
 
     id: str  #: of the new parts
     sites: dict[str, str]  #: step → site, then
     joined: list[tuple[str, str]]
     listens: list[str]
     promises: dict[str, Promise] = {}  #: by site
+    cut: bool = False  #: the old parts are told to stop: until then they run, and the new ones are prepared
 
 
 class Deployed(msgspec.Struct, kw_only=True):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Want
+from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Prepare, Want
 from headwater.deploy.part import Sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Check a part, and make a process ready for it."""
+
+    id: str
+    sealed: Sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,24 +22,26 @@ class Unpack:
     """Take a part, checked, without starting it."""
 
     id: str
-    sealed: Sealed
+    sealed: Sealed | None  #: None for one that was made ready
     checkpoint: Mapping[str, bytes]
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Return the checkpoint of a part that has stopped."""
+    """Return the checkpoint of a part that was told to stop, once it has."""
 
     id: str
+    move: str
 
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Note where other sites are, for the bridges of a part."""
+    """Note where other sites are, and which of them are through, for the bridges of a part."""
 
     id: str
     addresses: Mapping[str, tuple[str, int]]
+    ended: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,7 @@ class Remove:
     id: str
 
 
-Deed = Unpack | Take | Locate | Start | Stop | Remove
+Deed = Warm | Unpack | Take | Locate | Start | Stop | Remove
 
 
 class Agent:
@@ -63,33 +73,46 @@ class Agent:
 
     def __init__(self, parts: Mapping[str, bool]) -> None:
         self.parts = dict(parts)
-        self._addresses: dict[str, Mapping[str, tuple[str, int]]] = {}
+        self.prepared: set[str] = set()  #: parts that will be installed soon
+        self._located: dict[str, Locate] = {}
 
     def told(self, message: Message) -> list[Deed]:
         """Return what to do about a message."""
         match message:
-            case Install(id, sealed, checkpoint, after) if id not in self.parts:
+            case Prepare(id, sealed) if id not in self.parts and id not in self.prepared:
+                return [Warm(id, sealed)]
+            case Install(id, sealed, checkpoint, after) if self._lacks(id, sealed):
                 return [Unpack(id, sealed, checkpoint, after)]
-            case Fetch(id) if self.parts.get(id) is False:
-                return [Take(id)]
-            case Want(id, running, addresses) if id in self.parts:
-                return self._wanted(id, running, addresses)
+            case Fetch(id, move) if self.parts.get(id) is False:
+                return [Take(id, move)]
+            case Want(id, running, addresses, ended) if id in self.parts:
+                return self._wanted(running, Locate(id, addresses, ended))
             case Forget(ids):
-                gone = [id for id in ids if id in self.parts]
+                gone = [id for id in ids if id in self.parts or id in self.prepared]
                 for id in gone:
-                    del self.parts[id]
+                    self.parts.pop(id, None)
+                    self.prepared.discard(id)
                 return [Remove(id) for id in gone]
         return []
+
+    def _lacks(self, id: str, sealed: Sealed | None) -> bool:
+        return id not in self.parts and (sealed is not None or id in self.prepared)
+
+    def prepares(self, id: str) -> None:
+        """Take note that a part was checked, and a process is made ready for it."""
+        self.prepared.add(id)
 
     def has(self, id: str) -> None:
         """Take note that a part was taken."""
         self.parts[id] = False
+        self.prepared.discard(id)
 
-    def _wanted(self, id: str, running: bool, addresses: Mapping[str, tuple[str, int]]) -> list[Deed]:
+    def _wanted(self, running: bool, others: Locate) -> list[Deed]:
         deeds: list[Deed] = []
-        if addresses != self._addresses.get(id):
-            self._addresses[id] = addresses
-            deeds.append(Locate(id, addresses))
+        id = others.id
+        if others != self._located.get(id):
+            self._located[id] = others
+            deeds.append(others)
         if running != self.parts[id]:
             self.parts[id] = running
             deeds.append(Start(id) if running else Stop(id))

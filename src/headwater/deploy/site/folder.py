@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 
 from headwater.deploy.bridge.links import Address
+from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.certificates import Identity
 from headwater.deploy.part import Promise
 from headwater.errors import RunError
 from headwater.serve.home import FlowHome, flow_home
 from headwater.serve.settings import settings_beside
 
-_SITE, _IDENTITY, _PARTS, _SOURCES = "site.json", "identity", "parts", "sources"
+_SITE, _IDENTITY, _PARTS, _SOURCES, _WARM = "site.json", "identity", "parts", "sources", "warm"
 _PROFILE = "profile.json"  #: among a part's sources
 _PROGRAM = """from headwater.cli.part import flow_of
 
@@ -28,6 +29,7 @@ _SETTINGS = 'every = "{every}"\nstop_within = 5.0\n'
 class _Site(msgspec.Struct, frozen=True):
     name: str
     listen: tuple[str, int] | None
+    uplink: str = ""
 
 
 class SiteFolder:
@@ -42,7 +44,7 @@ class SiteFolder:
         """Return the folder that a part's file is in."""
         return cls(part.absolute().parent.parent)
 
-    def settle(self, name: str, listen: Address | None) -> None:
+    def settle(self, name: str, listen: Address | None, uplink: str = "") -> None:
         """Note who this site is; a folder of another site is refused."""
         try:
             self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +52,7 @@ class SiteFolder:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen)))
+            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink)))
         except OSError as error:
             raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
         self._read = None
@@ -64,6 +66,11 @@ class SiteFolder:
     def listen(self) -> Address | None:
         """Where other sites may reach the parts of this one."""
         return self._site.listen
+
+    @property
+    def uplink(self) -> Uplink:
+        """How bridges may use the way to other sites."""
+        return Uplink.read(self._site.uplink)
 
     @property
     def _site(self) -> _Site:
@@ -103,11 +110,14 @@ class SiteFolder:
     def add(self, id: str, every: str, promise: Promise | None = None) -> None:
         """Have the part served whose sources are here; it is not started by itself."""
         self.home(id).note_stopped(True)
-        file = self._file(id)
-        settings_beside(file).write_text(_SETTINGS.format(every=every) + self._promised(id, promise))
-        new = file.with_suffix(".new")
-        new.write_text(_PROGRAM)
-        new.replace(file)
+        _put(self._file(id), _SETTINGS.format(every=every) + self._promised(id, promise))
+
+    def prepare(self, id: str, every: str) -> Path:
+        """Return a file that makes the flow of a part whose sources are here; it is not served."""
+        file = self.path / _WARM / f"{id}.py"
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        _put(file, _SETTINGS.format(every=every))
+        return file
 
     def _promised(self, id: str, promise: Promise | None) -> str:
         """Return the settings by which a part's process asks for its promise; what its steps need is in a file."""
@@ -132,6 +142,12 @@ class SiteFolder:
         self._file(id).unlink(missing_ok=True)
         settings_beside(self._file(id)).unlink(missing_ok=True)
 
+    def drop_prepared(self, id: str) -> None:
+        """Remove the file by which a part was made ready."""
+        file = self.path / _WARM / f"{id}.py"
+        file.unlink(missing_ok=True)
+        settings_beside(file).unlink(missing_ok=True)
+
     def sweep(self, served: set[str]) -> None:
         """Remove what is left of parts that are neither here nor at work any more."""
         for folder in (self.path / _SOURCES, self.path / "flows"):
@@ -141,3 +157,11 @@ class SiteFolder:
 
     def _file(self, id: str) -> Path:
         return self.parts / f"{id}.py"
+
+
+def _put(file: Path, settings: str) -> None:
+    """Write the file of a part: its settings first, so that it is whole once it is there."""
+    settings_beside(file).write_text(settings)
+    new = file.with_suffix(".new")
+    new.write_text(_PROGRAM)
+    new.replace(file)

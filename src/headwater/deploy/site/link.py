@@ -8,6 +8,7 @@ import random
 import ssl
 import threading
 import time
+from contextlib import suppress
 
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.certificates import tls_name
@@ -54,6 +55,8 @@ class Link:
             context = self._work.folder.identity().client()
             opened = await asyncio.open_connection(host, port, ssl=context, server_hostname=tls_name(COORDINATOR))
         wire, self._heard = Wire(*opened), 0
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        self._work.on_change(lambda: _set(loop, news))
         try:
             wire.say(self._work.hello())
             async with asyncio.timeout(_GREET_S):
@@ -65,7 +68,7 @@ class Link:
                 raise RunError("the coordinator hung up; does it know this site's certificate?")
             log.info("%s: joined the coordinator at %s:%d", self._work.folder.name, host, port)
             self._pause_s, self._warned_s = _FIRST_S, -_QUIET_S
-            beat = asyncio.create_task(self._beat(wire))
+            beat = asyncio.create_task(self._beat(wire, news))
             beat.add_done_callback(lambda task: _end(task, wire))
             try:
                 while (message := await wire.hear()) is not None:
@@ -86,12 +89,16 @@ class Link:
             self._heard = message.word
         wire.say(await loop.run_in_executor(None, self._work.report, self._heard))
 
-    async def _beat(self, wire: Wire) -> None:
+    async def _beat(self, wire: Wire, news: asyncio.Event) -> None:
+        """Say how the site fares: now and then, and whenever a part is not what it was."""
         loop = asyncio.get_running_loop()
         while True:
+            news.clear()
             heard = self._heard  # before it is looked at how things are
             wire.say(await loop.run_in_executor(None, self._work.report, heard))
-            await asyncio.sleep(BEAT_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await news.wait()
             if time.monotonic() - wire.heard_s > SILENT_S:
                 wire.cut()
                 return
@@ -108,6 +115,11 @@ class Link:
             self._warned_s = time.monotonic()
             host, port = self._join
             log.warning("%s: the coordinator at %s:%d: %s", self._work.folder.name, host, port, what)
+
+
+def _set(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop is closed: the site ends
+        loop.call_soon_threadsafe(news.set)
 
 
 def _end(beat: asyncio.Task[None], wire: Wire) -> None:

@@ -7,19 +7,21 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from headwater import __version__
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message, PartState, Report, Unfit
-from headwater.deploy.joined import note_addresses, read_port
+from headwater.deploy.joined import note_addresses, note_ended, read_port
 from headwater.deploy.luggage import bring_notes, packed, unpacked
-from headwater.deploy.part import Part, unpack
-from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Take, Unpack
+from headwater.deploy.part import Part, Sealed, unpack
+from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Take, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.resources import Site
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
+from headwater.serve.claims import leave_files
 from headwater.serve.service import Service
 
 log = logging.getLogger("headwater.site")
@@ -43,11 +45,16 @@ class Work:
         self.folder, self._service, self._site = folder, service, site or Site()
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
+        self._prepared: dict[str, Part] = {}  #: those of the agent
 
     @property
     def has_parts(self) -> bool:
         """Whether there is something that goes on without the coordinator."""
         return bool(self._agent.parts)
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        """Have something called, by any thread, when a part is not what it was."""
+        self._service.changed = told
 
     def hello(self) -> Hello:
         """Return the site's first word."""
@@ -61,12 +68,13 @@ class Work:
         served = {status["name"]: status for status in self._service.statuses()}
         if self._lock.acquire(blocking=False):  # not while a part is being taken, which is there in parts
             try:
-                self.folder.sweep(set(served))
+                self.folder.sweep({*served, *self._agent.prepared})
             finally:
                 self._lock.release()
         parts = [self._state(id, served.get(id)) for id in list(self._agent.parts)]
         load, free = os.getloadavg()[0], shutil.disk_usage(self.folder.path).free
-        return Report(parts, load, time.time(), free, heard, self._site.resources())
+        ready = [self._ready(id) for id in list(self._agent.prepared)]
+        return Report(parts, load, time.time(), free, heard, self._site.resources(), ready)
 
     def told(self, message: Message) -> list[Message]:
         """Do what a message asks for; return what the coordinator should know of it."""
@@ -89,14 +97,20 @@ class Work:
         }
         return msgspec.convert(told, PartState)
 
+    def _ready(self, id: str) -> PartState:
+        return PartState(id, self._service.nursery.warmth(id), port=read_port(self.folder.sources(id)))
+
     def _do(self, deed: Deed) -> list[Message]:
         match deed:
+            case Warm():
+                return self._warm(deed)
             case Unpack():
                 return self._unpack(deed)
-            case Take(id):
-                return self._take(id)
-            case Locate(id, addresses):
+            case Take(id, move):
+                return self._take(id, move)
+            case Locate(id, addresses, ended):
                 note_addresses(self.folder.sources(id), dict(addresses))
+                note_ended(self.folder.sources(id), list(ended))
             case Start(id):
                 self._service.look()
                 self._service.act(id, "start")
@@ -104,23 +118,51 @@ class Work:
                 self._service.look()
                 self._service.act(id, "stop")
             case Remove(id):
+                self._cool(id)
                 self.folder.drop(id)
                 self._service.look()
         return []
 
+    def _warm(self, deed: Warm) -> list[Message]:
+        try:
+            part = self._checked(deed.id, deed.sealed)
+            file = self.folder.prepare(deed.id, part.every)
+            self._service.warm(deed.id, file)
+        except (HeadwaterError, OSError, ValueError) as error:
+            log.error("a part is not taken: %s", error)
+            return [Unfit(deed.id, str(error))]
+        self._prepared[deed.id] = part
+        self._agent.prepares(deed.id)
+        return []
+
+    def _cool(self, id: str) -> None:
+        self._service.nursery.end(id)
+        self._prepared.pop(id, None)
+        self.folder.drop_prepared(id)
+
+    def _checked(self, id: str, sealed: Sealed) -> Part:
+        """Return a part that was sent, once it is here and found right."""
+        part = unpack(sealed, self.folder.sources(id), self.folder.name, self.folder.identity().authority)
+        if part.id != id:
+            raise RunError(f"the part that was sent as '{id}' calls itself '{part.id}'")
+        return part
+
     def _unpack(self, deed: Unpack) -> list[Message]:
         try:
-            identity = self.folder.identity()
-            part = unpack(deed.sealed, self.folder.sources(deed.id), self.folder.name, identity.authority)
-            if part.id != deed.id:
-                raise RunError(f"the part that was sent as '{deed.id}' calls itself '{part.id}'")
+            part = self._prepared.get(deed.id)
+            if part is None:
+                if deed.sealed is None:
+                    raise RunError(f"part '{deed.id}' was not prepared here")
+                part = self._checked(deed.id, deed.sealed)
             if deed.checkpoint or deed.after:
                 self._take_over(deed)
             self._check_promise(part, deed.after)
             self.folder.add(deed.id, part.every, part.promise)
+            self.folder.drop_prepared(deed.id)
         except (HeadwaterError, OSError, ValueError) as error:
             log.error("a part is not taken: %s", error)
             return [Unfit(deed.id, str(error))]
+        self._prepared.pop(deed.id, None)
         self._agent.has(deed.id)
         self._service.look()
         return []
@@ -142,13 +184,15 @@ class Work:
         if deed.after:
             before = self.folder.home(deed.after)
             bring_notes(before.checkpoint, home.checkpoint)
+            leave_files(before.path)  # it has stopped, and starts again only if the new part never does
             if before.dead.is_dir():
                 shutil.copytree(before.dead, home.dead)
 
-    def _take(self, id: str) -> list[Message]:
+    def _take(self, id: str, move: str) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
         home = self.folder.home(id)
         until_s = time.monotonic() + _LEAVE_S
+        self._service.wait_stopped(id, _LEAVE_S)
         while True:
             try:
                 lock = Lock(home.path, "what is kept of the part,")
@@ -156,8 +200,8 @@ class Work:
             except RunError as error:
                 if time.monotonic() > until_s:
                     return [Unfit(id, str(error))]
-                time.sleep(0.1)
+                time.sleep(0.01)
         try:
-            return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {})]
+            return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {}, move)]
         finally:
             lock.release()

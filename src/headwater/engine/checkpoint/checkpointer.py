@@ -202,6 +202,10 @@ class Checkpointer:
         """Take how far a source had read when it sent its barrier."""
         self._said.put((task, number, {"position": position}))
 
+    def look_now(self) -> None:
+        """Have the thread look at once whether something is to be done; any thread may call it."""
+        self._said.put((-1, -1, None))  # of no task and no checkpoint
+
     def _loop(self) -> None:
         try:
             while not self._run.done.is_set():

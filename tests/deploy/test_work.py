@@ -1,0 +1,114 @@
+"""A site does what its agent decides: parts that it can take, and those that it cannot, which it says."""
+
+import errno
+import shutil
+
+import pytest
+
+from headwater.deploy import part as parts
+from headwater.deploy.certificates import Identity, issue
+from headwater.deploy.control.messages import Forget, Install, Prepare, Unfit
+from headwater.deploy.part import Part, checksum, sealed
+from headwater.deploy.site.folder import SiteFolder
+from headwater.deploy.site.work import Work
+from headwater.serve.claims import take_files
+
+FILES = {"tanks.py": b"flow = None\n"}
+
+
+class Nursery:
+    """Has no processes."""
+
+    def __init__(self):
+        self.names = []
+
+    def warmth(self, name):
+        return "warm" if name in self.names else "cold"
+
+    def end(self, name):
+        self.names = [each for each in self.names if each != name]
+
+
+class Service:
+    """Serves nothing."""
+
+    def __init__(self):
+        self.nursery = Nursery()
+
+    def warm(self, name, file):
+        assert file.exists()
+        self.nursery.names.append(name)
+
+    def look(self):
+        pass
+
+    def statuses(self):
+        return []
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    issue(tmp_path / "certificates", "coordinator"), issue(tmp_path / "certificates", "barn")
+    return tmp_path / "certificates"
+
+
+@pytest.fixture
+def work(tmp_path, certificates):
+    folder = SiteFolder(tmp_path / "barn")
+    folder.settle("barn", None)
+    shutil.copytree(certificates, folder.identity_folder)
+    return Work(folder, Service())
+
+
+def signed(certificates, id):
+    checksums = {path: checksum(content) for path, content in FILES.items()}
+    made = Part(id=id, site="barn", flow="tanks.py", sites={}, listens=[], files=checksums)
+    return sealed(made, FILES, Identity.of(certificates, "coordinator"))
+
+
+def test_a_part_is_prepared_then_installed_without_being_sent_again(work, certificates):
+    assert work.told(Prepare("tanks-2", signed(certificates, "tanks-2"))) == []
+    report = work.report(0)
+    assert [(each.id, each.phase) for each in report.prepared] == [("tanks-2", "warm")]
+    assert report.parts == []
+    assert work.folder.sources("tanks-2").is_dir()  # which a report does not sweep away
+    assert work.told(Install("tanks-2", None, {"000000001.checkpoint": b"what was kept"})) == []
+    assert [each.id for each in work.report(0).parts] == ["tanks-2"]
+    assert work.report(0).prepared == []
+    assert (work.folder.home("tanks-2").checkpoint / "000000001.checkpoint").read_bytes() == b"what was kept"
+
+
+def test_a_part_that_was_prepared_and_is_not_needed_is_gone(work, certificates):
+    work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
+    work.told(Forget(["tanks-2"]))
+    report = work.report(0)
+    assert (report.parts, report.prepared) == ([], [])
+    assert not work.folder.sources("tanks-2").exists()
+    assert list((work.folder.path / "warm").iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_told_and_what_was_there_stays(work, certificates, monkeypatch):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parts, "_put", full)
+        for message in (Prepare, Install):
+            (said,) = work.told(message("tanks-2", signed(certificates, "tanks-2")))
+            assert isinstance(said, Unfit)
+            assert "No space left on device" in said.why
+    assert [each.id for each in work.report(0).parts] == ["tanks-1"]
+    assert work.told(Install("tanks-2", signed(certificates, "tanks-2"))) == []  # once there is room again
+
+
+def test_a_part_takes_over_the_files_of_the_one_before_it(work, certificates, tmp_path):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    old, new = (work.folder.home(id).path for id in ("tanks-1", "tanks-2"))
+    file = str(tmp_path / "out.csv")
+    take_files([file], work.folder.parts / "tanks-1.py", old)
+    work.told(Install("tanks-2", signed(certificates, "tanks-2"), after="tanks-1"))
+    take_files([file], work.folder.parts / "tanks-2.py", new)  # though the old part is still here

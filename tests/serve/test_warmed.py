@@ -1,0 +1,58 @@
+"""Processes that make a flow before it is to run: they wait for the word, and are ended without one."""
+
+import queue
+
+from headwater.serve.messages import Assignment, Over, Running
+from headwater.serve.settings import Settings
+from headwater.serve.warmed import Nursery
+
+FLOW = """
+from headwater import Flow, io
+
+flow = Flow("numbers")
+flow.read("numbers", io.Items([{{"n": n}} for n in range(10)])).write("out", io.JsonLines({out!r}))
+"""
+
+
+def told_by(nursery_of):
+    """Return a nursery, and a function that waits until the process of a flow is as it should be."""
+    changed = queue.SimpleQueue()
+    nursery = nursery_of(lambda: changed.put(None))
+
+    def until(name, warmth):
+        while nursery.warmth(name) != warmth:
+            changed.get(timeout=60)
+
+    return nursery, until
+
+
+def test_a_flow_that_was_made_before_runs_when_it_is_told_to(tmp_path):
+    (tmp_path / "numbers.py").write_text(FLOW.format(out=str(tmp_path / "out.jsonl")))
+    nursery, until = told_by(Nursery)
+    given = (str(tmp_path / "numbers.py"), str(tmp_path / "home"), Settings())
+    nursery.add("numbers", Assignment("warm", *given))
+    until("numbers", "warm")
+    assert not (tmp_path / "home").exists()  # nothing that is kept was touched
+    assert not (tmp_path / "out.jsonl").exists()
+    said = queue.SimpleQueue()
+    child = nursery.run("numbers", Assignment("run", *given), said.put, lambda: said.put(None))
+    heard = list(iter(lambda: said.get(timeout=60), None))
+    assert child.reap() == 0
+    assert [type(each) for each in heard if isinstance(each, Running | Over)] == [Running, Over]
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
+    assert nursery.warmth("numbers") == "cold"
+
+
+def test_a_file_that_cannot_be_imported_leaves_it_cold_and_one_that_is_not_needed_is_ended(tmp_path):
+    (tmp_path / "broken.py").write_text("raise ValueError('no')\n")
+    (tmp_path / "numbers.py").write_text(FLOW.format(out=str(tmp_path / "out.jsonl")))
+    nursery, until = told_by(Nursery)
+    for name in ("broken", "numbers"):
+        task = Assignment("warm", str(tmp_path / f"{name}.py"), str(tmp_path / "home"), Settings())
+        nursery.add(name, task)
+    until("broken", "cold")
+    assert nursery.run("broken", task, print, print) is None
+    until("numbers", "warm")
+    nursery.end_all()
+    assert nursery.warmth("numbers") == "cold"
+    assert not (tmp_path / "out.jsonl").exists()
