@@ -246,6 +246,12 @@ def log(quick: Quick = False, output: Output = None, as_json: JSON = False) -> N
 
 
 @app.command()
+def bridge(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """A bridge between two processes, encrypted: records per second, how late they are, and what a cut of the link costs."""
+    _report("bridge", quick, output, as_json)
+
+
+@app.command()
 def lanes(
     quick: Quick = False,
     output: Output = None,
