@@ -19,6 +19,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 
 demo: .venv/demo
 	$(BIN)/headwater demo --output out/demo
+	$(BIN)/headwater demo sites --output out/sites
 
 # File by file, and more at a time than a small machine has cores: half wait for brokers, child processes and clocks. In the order
 # of tests/conftest.py, not by the number of tests, which would leave the longest for the end.

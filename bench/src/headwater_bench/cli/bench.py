@@ -107,6 +107,22 @@ def mqtt(
     _report("mqtt", quick, output, as_json, seconds=seconds, ekuiper=ekuiper)
 
 
+@app.command()
+def sites(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    phase_s: Annotated[
+        float | None, typer.Option("--phase", help="seconds that each act lasts once all flows have settled")
+    ] = None,
+) -> None:
+    """Promised flows on a cloud and three cheaper edges that come and fill up: windows kept, records lost, cost, moves.
+
+    Example: headwater bench sites --output out/sites
+    """
+    _report("sites", quick, output, as_json, phase_s=phase_s)
+
+
 @app.command("aels-cases")
 def aels_cases(
     quick: Quick = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,10 @@ from headwater.run import Run
 
 def demo(
     act: Annotated[
-        str, typer.Argument(help="city: sensors over MQTT and an overload; loop: to Spark and back")
+        str,
+        typer.Argument(
+            help="city: sensors over MQTT and an overload; loop: to Spark and back; sites: a policy moves promised flows"
+        ),
     ] = "city",
     output: Annotated[
         Path | None, typer.Option(help="folder for the plot and the figures [default: out/demo or out/loop]")
@@ -30,16 +34,20 @@ def demo(
 
     `city`: over MQTT to ETL, STATS and PRED; then the same flow overloaded, on the engine and on threads, side by side.
     `loop`: sensors to a gateway to Spark, which trains a model that goes back to the gateway; one to two minutes.
+    `sites`: three promised flows on a cloud and three cheaper edges, which come and fill up; two to three minutes.
     """
     if act not in _ACTS:
         raise RunError(f"there is no demonstration {act!r}; known are {listed(_ACTS)}{suggestion(act, _ACTS)}")
-    if act == "loop":
+    if act == "sites":
+        sites(output or Path("out/sites"), as_json=as_json)
+    elif act == "loop":
         loop(output or Path("out/loop"), as_json=as_json)
     else:
         city(output or Path("out/demo"), seconds, as_json=as_json)
 
 
-_ACTS = ("city", "loop")
+_ACTS = ("city", "loop", "sites")
+_ACT_S = 4.0  #: that each act of the sites lasts, besides the moves
 
 
 def city(output: Path, seconds: float, *, as_json: bool) -> None:
@@ -72,6 +80,23 @@ def loop(output: Path, *, as_json: bool) -> None:
     if not answer["complete"]:
         err.print("the loop did not come to its end in time; is the machine busy?")
         raise typer.Exit(1)
+
+
+def sites(output: Path, *, as_json: bool) -> None:
+    """Play figure 12 of Storm-RTS, short."""
+    from headwater_bench.experiments import sites as acts
+
+    if shutil.which("openssl") is None:
+        raise RunError("sites have certificates, which are made with the program openssl; install it first")
+    if not as_json:
+        console.rule("Sites: a cloud and three cheaper edges; the policy min-cost moves ETL, STATS and PRED")
+    began = time.monotonic()
+    answer = acts.run(True, output, _ACT_S, tell=lambda text: err.print(f"{time.monotonic() - began:5.0f} s  {text}"))
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(acts.table(answer), markup=False, highlight=False)
+        console.print(f"plot: {answer['picture']}, figures beside it")
 
 
 def _follow(run: Run, seconds: float, *, quiet: bool) -> None:

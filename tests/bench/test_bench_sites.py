@@ -1,0 +1,88 @@
+"""How the experiment about sites keeps its account: what was paid, what could have been, and which windows were kept."""
+
+import json
+
+import pytest
+
+from headwater.flow.contract import Contract
+from headwater_bench.sites.account import Moment, Output, compared, cost, cost_over_best, kept, least
+from headwater_bench.sites.flows import Promised, write_net
+
+NEEDED = {"etl": 0.2, "stats": 0.3, "pred": 0.1}
+LENT = {"cloud": 1.0, "edge1": 0.6, "edge2": 0.3, "edge3": 0.1}
+EVERYWHERE = frozenset(LENT)
+
+
+def test_the_least_is_the_cheapest_way_that_fits():
+    assert least(LENT, frozenset({"cloud"}), NEEDED) == pytest.approx(0.6)
+    assert least(LENT, EVERYWHERE, NEEDED) == pytest.approx(0.6 * 0.25)
+    assert least(LENT | {"edge1": 0.5}, EVERYWHERE, NEEDED) == pytest.approx(0.5 * 0.25 + 0.1 * 0.5)
+    assert least(LENT | {"edge1": 0.3}, EVERYWHERE, NEEDED) == pytest.approx(0.3 * 0.25 + 0.3 * 0.5)
+
+
+def test_a_flow_on_its_way_is_paid_for_where_it_was():
+    at = dict.fromkeys(NEEDED, "cloud")
+    moments = [
+        Moment(0.0, at, LENT, frozenset({"cloud"})),
+        Moment(10.0, at, LENT, EVERYWHERE),
+        Moment(11.0, dict.fromkeys(NEEDED), LENT, EVERYWHERE),
+        Moment(12.0, dict.fromkeys(NEEDED, "edge1"), LENT, EVERYWHERE),
+        Moment(20.0, dict.fromkeys(NEEDED, "edge1"), LENT, EVERYWHERE),
+    ]
+    paid, best = 12 * 0.6 + 8 * 0.15, 10 * 0.6 + 10 * 0.15
+    assert cost_over_best(moments, NEEDED) == pytest.approx(paid / best)
+    assert cost(at, NEEDED) == pytest.approx(0.6)
+
+
+@pytest.fixture
+def flow(tmp_path):
+    """Ten messages a second for ten seconds, two lines each."""
+    (tmp_path / "began").write_text("1000.0")
+    lines = "".join(json.dumps({"msg": n // 2, "k": n % 2}) + "\n" for n in range(200))
+    (tmp_path / "undisturbed.jsonl").write_text(lines)
+    return Promised("etl", tmp_path, Contract(10.0, 1.0), 0.1, 0.1)
+
+
+def test_a_window_is_kept_if_all_that_fell_due_in_it_came_in_time(flow):
+    steady = Output(flow.folder / "moved.jsonl", points=[(1000 + s / 4, int(s / 4 * 20)) for s in range(60)])
+    assert kept(flow, steady, until_s=1010.0) == (8, 8)
+    held = [(at_s, lines if at_s < 1003 or at_s >= 1006 else 60) for at_s, lines in steady.points]
+    assert kept(flow, Output(flow.folder / "moved.jsonl", points=held), until_s=1010.0) == (7, 8)
+
+
+def test_what_is_lost_and_what_is_twice_is_counted(flow):
+    lines = (flow.folder / "undisturbed.jsonl").read_text().splitlines(keepends=True)
+    (flow.folder / "moved.jsonl").write_text("".join([*lines[:150], *lines[151:], lines[0]]))
+    assert compared(flow) == (1, 1)
+
+
+def test_the_one_figure_that_depends_on_what_came_first_is_left_out(flow):
+    for name, error in (("moved", "null"), ("undisturbed", "0.5")):
+        told = (f'{{"msg":1,"kind":"MLR","result":{error}}}\n', '{"msg":1,"kind":"DTC","result":1.0}\n')
+        (flow.folder / f"{name}.jsonl").write_text("".join(told))
+    assert compared(flow) == (0, 0)
+
+
+def test_lines_are_counted_as_they_are_written(flow):
+    output = Output(flow.folder / "moved.jsonl")
+    output.look(1.0)
+    output.path.write_text("a\nb\nhalf")
+    output.look(2.0)
+    with output.path.open("a") as file:
+        file.write(" a line\n")
+    output.look(3.0)
+    assert [output.at(moment) for moment in (0.5, 1.5, 2.0, 9.0)] == [0, 0, 2, 3]
+
+
+def test_the_net_is_that_of_the_paper(tmp_path):
+    from headwater import net as nets
+
+    write_net(tmp_path / "net.toml")
+    net = nets.read(tmp_path / "net.toml")
+    assert {kind.name: kind.price_per_hour for kind in net.classes if kind.name != "sensors"} == {
+        "cloud": 1.0,
+        "edge1": 0.25,
+        "edge2": 0.5,
+        "edge3": 0.75,
+    }
+    assert net.sensors == (("messages", 0),)
