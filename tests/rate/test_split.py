@@ -60,7 +60,7 @@ def undisturbed(tmp_path_factory):
 
 @several
 def test_more_than_a_lane_may_have_is_kept_by_two_with_the_results_of_one(split, home, tmp_path, undisturbed):
-    running, pids = split(1.2, 1500)
+    running, pids = split(1.2, 600)
     assert len(pids) == 2
     lane = board(home).lanes[0]
     assert (lane.lanes, round(lane.cores, 2), lane.pid) == (2, 1.2, pids[0])
@@ -77,7 +77,7 @@ def test_more_than_a_lane_may_have_is_kept_by_two_with_the_results_of_one(split,
 
 @several
 def test_the_windows_in_which_one_of_the_lanes_died_say_so(split, home, tmp_path, undisturbed):
-    running, pids = split(1.2, 1000, tmp_path / "kept")
+    running, pids = split(1.2, 400, tmp_path / "kept")
     until(lambda: [each for each in board(home).lanes if each.kept])
     os.kill(pids[1], signal.SIGKILL)
     out, err = running.communicate(timeout=120)

@@ -64,7 +64,7 @@ class Forked:
         self._began = process.began(self.pid)
 
     def wait(self) -> int | None:
-        """Wait for its end, and return its exit status, below 0 the signal that killed it; None where nobody knows which."""
+        """Wait for its end, and return its exit status; below 0 the signal that killed it, None where it died otherwise."""
         last_word = self._last_word.readline()
         status = self._parent.readline() or last_word
         while self._began is not None and process.began(self.pid) == self._began:  # its parent may be gone before it is
@@ -72,7 +72,7 @@ class Forked:
         for each in (self._parent, self._connection, self._last_word):
             each.close()
         os.close(self._held)
-        return int(status) if status else None
+        return int(status) if last_word or status.startswith(b"-") else None
 
 
 def forked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -21,13 +22,14 @@ from headwater.engine.lanes.layout import laid_out
 from headwater.engine.options import Options
 from headwater.engine.run import EngineRun
 from headwater.engine.workers import WorkerPool
-from headwater.errors import RateError
+from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract
 from headwater.flow.endpoints import Reader, Source
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report
 from headwater.operators.counters import Latencies
+from headwater.rate import born
 from headwater.rate.admission import TRIAL_S, admit, lane_options, resumed
 from headwater.rate.admitted import Admitted
 from headwater.rate.client import Client
@@ -36,6 +38,8 @@ from headwater.rate.grade import run_as_usual, run_in_real_time
 from headwater.rate.messages import End
 from headwater.rate.watch import Watch
 from headwater.rate.windows import Windows
+
+log = logging.getLogger(__name__)
 
 
 class PromisedRun(WorkerPool):
@@ -106,8 +110,21 @@ class PromisedLanes(LanesRun):
         self._guard.windows.back(now_ns())
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
-        """Wait for the end as every run does, and then let go what was reserved."""
-        return self._guard.until_over(partial(super().wait, timeout_s))
+        """Wait for the end as every run does, and then let go what was reserved.
+
+        A lane that died without a checkpoint to go on from ends the run, and this process with it where somebody keeps it:
+        all start again together.
+        """
+        try:
+            return self._guard.until_over(partial(super().wait, timeout_s), self._starts_again)
+        except RunError as error:
+            if self._starts_again():
+                log.warning("%s", error)
+                os._exit(1)
+            raise
+
+    def _starts_again(self) -> bool:
+        return bool(self._lost) and born.kept is not None and bool(born.kept.pid)
 
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}

@@ -61,12 +61,15 @@ class Watch:
         """Return the thread that watches a run, not yet started."""
         return threading.Thread(target=self._loop, args=(run,), name="promise", daemon=True)
 
-    def until_over(self, wait: Callable[[], Report | None]) -> Report | None:
-        """Wait for the end of a run as it does itself, and then let go what was reserved."""
+    def until_over(
+        self, wait: Callable[[], Report | None], starts_again: Callable[[], bool] = lambda: False
+    ) -> Report | None:
+        """Wait for the end of a run as it does itself, and then let go what was reserved, unless it starts again."""
         try:
             report = wait()
         except BaseException:
-            self.let_go()
+            if not starts_again():
+                self.let_go()
             raise
         if report is not None:
             self.let_go()

@@ -17,14 +17,18 @@ from headwater.flow import Flow
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.admission import lane_options
+from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.grade import grade_here
 from headwater.rate.ledger import Reservation
+from headwater.rate.messages import Ask
 from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, forced_group
 from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
 from headwater_bench.experiments.rates.memory import private_mb
 from headwater_bench.experiments.rates.serverless import Serverless
+
+_PROTECTED = 0.5  #: cores that an engine without a promise has reserved, to be compared with one that has
 
 
 class System(Protocol):
@@ -97,6 +101,7 @@ def begin(lap: Lap, source: Offered, judge: Judge) -> System:
         return Embedded(engine.start(flow, on="threads"))
     if lap.system == "longest_queue":
         return Embedded(engine.start(flow, policy="longest_queue"))
-    if lap.system == "default":
+    if lap.system == "protected":
+        Client().say(Ask(flow.name, contract, _PROTECTED, best_effort=True))
         return Embedded(engine.start(flow))
     raise RunError(f"there is no system {lap.system!r}")
