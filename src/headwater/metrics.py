@@ -83,6 +83,17 @@ class Histogram:
         )
         return float(min((lower + upper) / 2, self.largest))
 
+    def by_doubling(self) -> list[tuple[float, int]]:
+        """Return how many were counted up to each power of two, in milliseconds, from the power before; none that is 0.
+
+        >>> h = Histogram()
+        >>> h.add(np.array([900_000, 1_000_000, 3_000_000]))
+        >>> h.by_doubling()
+        [(1.048576, 2), (4.194304, 1)]
+        """
+        counts = self.buckets.reshape(-1, 32).sum(axis=1)
+        return [(2.0 ** (int(at) + 1) / 1e6, int(counts[at])) for at in np.flatnonzero(counts)]
+
     def mean(self) -> float:
         """Return the mean in nanoseconds."""
         return self.total / self.count if self.count else 0.0
@@ -289,6 +300,7 @@ class Sample:
             "records_in": self.records_in,
             "records_out": self.records_out,
             "latency_ms": self.latency.to_json(),
+            "latency_counts": self.latency.by_doubling(),
             "emit_latency_ms": self.emit_latency.to_json(),
             "backpressure_s": round(self.backpressure_s, 4),
             "watermarks_us": self.watermarks_us,

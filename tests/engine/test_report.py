@@ -1,4 +1,6 @@
-"""What `print(report)` shows."""
+"""What `print(report)` shows, and what samples say."""
+
+import time
 
 from headwater import Flow, Tumbling, agg, engine, io
 
@@ -20,3 +22,19 @@ def test_a_printed_report_is_a_table_of_steps_with_what_was_lost():
     assert cells[5] == ["in all", "33", "3", "1", "2", "0", "0"]
     assert lines[7:] == ["dead letter from per 10 s: the key is missing or not a number"]
     assert len(repr(report)) < 100
+
+
+def test_a_sample_says_how_far_event_time_has_come_at_each_step_that_knows():
+    flow = Flow("timed")
+    made = io.Generate(lambda n: {"k": n % 4, "at": 1_000_000 + n * 1000}, {"k": int, "at": "time"}, rate=500)
+    timed = flow.read("made", made).event_time("clock", "at", lateness="1 s")
+    timed.key_by("k").window("second", Tumbling("1 s"), n=agg.count()).write("out", io.Discard())
+    run = engine.start(flow)
+    end_s = time.monotonic() + 60
+    while not {"clock", "second"} <= run.sample().watermarks_us.keys() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    marks = run.sample().watermarks_us
+    run.stop()
+    run.wait()
+    assert "made" not in marks
+    assert 0 <= marks["second"] <= marks["clock"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.data.batch import Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
@@ -400,7 +400,15 @@ class EngineRun(ABC):
             steps[source.task.name].queue = source.held
         read = sum(s.task.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
-        return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9)
+        return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9, self._watermarks())
+
+    def _watermarks(self) -> dict[str, int]:
+        """Return how far event time has come at each step, at its slowest instance; no word of steps that know of none."""
+        known: dict[str, int] = {}
+        for task in self.tasks:
+            if NO_WATERMARK < task.watermark < END:
+                known[task.name] = min(task.watermark, known.get(task.name, END))
+        return known
 
     def is_output(self, task: Task) -> bool:
         """Say whether records that come here have come out of the flow."""

@@ -36,7 +36,8 @@ class Task:
         self.operator = operator  #: None at a source, which has a reader instead
         self._failures = Failures(instance.step, operator)
         guarded = self._failures.guarded
-        self._operate = guarded.process if guarded is not None else _no_operator
+        #: what a batch is given to; somebody who wants to see records puts a look at them before it, see engine.peek
+        self.operate = guarded.process if guarded is not None else _no_operator
         self.queue = Queue()
         self.ended = False
         #: records that a worker has taken and not done with; None when no worker is here
@@ -149,7 +150,7 @@ class Task:
         if self.saver.saving is not None:
             self.saver.keep(0, batch, NO_WATERMARK)
         try:
-            result = self._operate(batch, self._ports[0])
+            result = self.operate(batch, self._ports[0])
         except Exception as error:
             result = self._broken(batch, self._ports[0], error)
         if type(result) is Batch:
@@ -240,7 +241,7 @@ class Task:
             self._wake(channel, deliveries)
         if batch is not None:
             try:
-                result = self._operate(batch, self._ports[channel])
+                result = self.operate(batch, self._ports[channel])
             except Exception as error:
                 result = self._broken(batch, self._ports[channel], error)
             if self._failures.attempts is not None:

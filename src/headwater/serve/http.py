@@ -1,8 +1,7 @@
 """HTTP by the standard library: who may ask, how much, and for how long. What is answered is in `routes`.
 
-A page of another origin cannot act: there is no CORS, a request with another Origin is refused, and so is a Host that is
-neither an address nor a name of ours (a name that was made to point here: DNS rebinding). The token is compared in constant
-time.
+A page of another origin cannot act: there is no CORS, and a request with another Origin or for another Host is refused (see
+`web.origin`). The token is compared in constant time.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
+from headwater.serve.answering import Answering
 from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, answered, document
-from headwater.serve.service import Service
+from headwater.web.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, service: Service, host: str, port: int, token: str, names: Iterable[str] = ()) -> None:
+    def __init__(self, service: Answering, host: str, port: int, token: str, names: Iterable[str] = ()) -> None:
         """Listen; RunError says why that is not possible. `names` are hosts that clients may know us by."""
         self.service, self.token = service, token.encode()
         self.names = {"localhost", *(name.lower() for name in names)}
@@ -140,30 +140,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(length)
 
     def _check_host(self) -> None:
-        if not self._is_ours(self.headers.get("Host", "")):
+        host = self.headers.get("Host", "")
+        if not is_ours(host, self.server.names):
             raise RefusalError(
                 421, "this server is not known by that name; use its address, or start it with --host-name NAME"
             )
-        origin = self.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != self.headers.get("Host", "").lower():
+        if not is_same(self.headers.get("Origin"), host, self.headers.get("Sec-Fetch-Site", "none")):
             raise RefusalError(403, "a page of another origin cannot act here")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise RefusalError(403, "a page of another origin cannot act here")
-
-    def _is_ours(self, host: str) -> bool:
-        """Say whether a host is an address, or a name of ours."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            _ = urlsplit(f"//{host}").port
-        except ValueError:
-            return False
-        if name in self.server.names:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
 
     def _check_token(self) -> None:
         scheme, _, given = self.headers.get("Authorization", "").partition(" ")

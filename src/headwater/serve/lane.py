@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.engine.peek import peek
 from headwater.errors import HeadwaterError, RunError, is_described_wrongly
 from headwater.flow.flow import Flow
 from headwater.io.lock import FILE, Lock
@@ -31,6 +32,7 @@ from headwater.serve.messages import (
     Order,
     Over,
     Running,
+    Shown,
     Statement,
     Waits,
     Warm,
@@ -39,9 +41,11 @@ from headwater.serve.messages import (
     raw,
     shown,
 )
+from headwater.serve.usage import Usage
 from headwater.web.prometheus import families_of
 
 SAMPLE_S = 1.0  #: how often the server hears how the flow fares
+PEEK_S = 3.0  #: how long records are waited for that somebody wants to see
 _LOOK_S = 0.1
 
 
@@ -178,12 +182,10 @@ class Lane:
             time.sleep(_LOOK_S)
 
     def _followed(self) -> Any:
-        before: Sample | None = None
+        followed = Followed(self._run)
         while (report := self._run.wait(SAMPLE_S)) is None:
-            now = self._run.sample()
-            self._line.say(Measured(raw(sample_document(now, before))))
-            before = now
-        self._line.say(Measured(raw(sample_document(report.last, before))))
+            self._line.say(Measured(raw(followed.document(self._run.sample()))))
+        self._line.say(Measured(raw(followed.document(report.last))))
         return report
 
     # -- what it is told --------------------------------------------------------------------------------------------------
@@ -193,6 +195,8 @@ class Lane:
             assert isinstance(order, Order)
             if order.what == "metrics":
                 self._tell_metrics()
+            elif order.what in ("records", "promise"):
+                threading.Thread(target=self._show, args=(order,), daemon=True).start()
             else:
                 self._asked = True
                 self._stop(order.what)
@@ -209,6 +213,24 @@ class Lane:
     def _tell_metrics(self) -> None:
         found = families_of(self._run) if self._run is not None else []
         self._line.say(Metrics([(each.name, each.kind, each.about, each.values) for each in found]))
+
+    def _show(self, order: Order) -> None:
+        """Show records as they pass a step, or how a promise fares; by a thread of its own, since it takes a while."""
+        try:
+            if self._run is None:
+                raise RunError("the flow has not begun yet")
+            found = peek(self._run, order.step, order.limit, PEEK_S) if order.what == "records" else self._promise()
+            self._line.say(Shown(raw(found)))
+        except HeadwaterError as error:
+            self._line.say(Shown(raw(None), shown(str(error))))
+
+    def _promise(self) -> dict[str, Any]:
+        if not hasattr(self._run, "promise"):
+            raise RunError(
+                "the flow was promised nothing; a contract or `promise` in its settings would, see docs/rates.md"
+            )
+        told: dict[str, Any] = self._run.promise()
+        return told
 
     def _told_by_signal(self) -> None:
         self._signalled = True
@@ -228,10 +250,26 @@ class Lane:
         os._exit(1)
 
 
-def sample_document(now: Sample, before: Sample | None) -> dict[str, Any]:
-    """Describe a moment of a run: all in `total`, and what came since the moment before in `last`."""
-    last = now if before is None else now.since(before)
-    return {"at": round(time.time(), 3), "total": now.to_json(), "last": last.to_json()}
+class Followed:
+    """A run whose moments are described, one after the other."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._before: Sample | None = None
+        self._usage = Usage()
+
+    def document(self, now: Sample) -> dict[str, Any]:
+        """Describe a moment: all in `total`, what came since the moment before in `last`, and what the process takes."""
+        last = now if self._before is None else now.since(self._before)
+        self._before = now
+        checkpointer = getattr(self._run, "checkpointer", None)
+        return {
+            "at": round(time.time(), 3),
+            "total": now.to_json(),
+            "last": last.to_json(),
+            "process": self._usage.read(time.monotonic()),
+            "checkpoints": None if checkpointer is None else checkpointer.to_json(),
+        }
 
 
 def graph_of(flow: Flow) -> dict[str, Any]:

@@ -10,22 +10,34 @@ import msgspec
 from headwater.serve.settings import Settings
 
 
+class Trial(msgspec.Struct):
+    """A query, and what it is tried on."""
+
+    text: str
+    stream: str
+    schema: dict[str, Any]
+    records: list[dict[str, Any]]
+
+
 class Assignment(msgspec.Struct, tag="assignment"):
     """What a process is for; the first that it is told."""
 
-    what: Literal["run", "warm", "check", "replay"]
+    what: Literal["run", "warm", "check", "replay", "query"]
     file: str
     home: str  #: the folder of what is kept of the flow
     settings: Settings
     ids: list[int] = []  #: of the dead letters that are replayed; all, if there are none
     step: str | None = None  #: only those that broke this step
     changes: dict[str, Any] = {}  #: of their fields
+    trial: Trial | None = None  #: the query that is tried
 
 
 class Order(msgspec.Struct, tag="order"):
-    """What a process is told to do: stop, give up at once, or tell its metrics."""
+    """What a process is told to do: stop, give up at once, tell its metrics, show records, or how its promise fares."""
 
-    what: Literal["stop", "abort", "metrics"]
+    what: Literal["stop", "abort", "metrics", "records", "promise"]
+    step: str = ""  #: whose records are shown
+    limit: int = 0  #: at most so many
 
 
 class Warm(msgspec.Struct, tag="warm"):
@@ -64,6 +76,13 @@ class Metrics(msgspec.Struct, tag="metrics"):
     families: list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 
 
+class Shown(msgspec.Struct, tag="shown"):
+    """What was asked for, records that passed a step or how a promise fares; or why it cannot be had."""
+
+    found: msgspec.Raw
+    why: str | None = None
+
+
 class Over(msgspec.Struct, tag="over"):
     """A run's last words: its report, and what ended it."""
 
@@ -81,7 +100,7 @@ class Answer(msgspec.Struct, tag="answer"):
 
 
 Instruction = Assignment | Order
-Statement = Warm | Running | Waits | Imports | Measured | Metrics | Over | Answer
+Statement = Warm | Running | Waits | Imports | Measured | Metrics | Shown | Over | Answer
 
 _instructions = msgspec.json.Decoder(Instruction)
 _statements = msgspec.json.Decoder(Statement)

@@ -84,6 +84,11 @@ SCHEMAS: dict[str, Any] = {
         records_in=_WHOLE,
         records_out={"type": "object", "additionalProperties": _WHOLE},
         latency_ms=_LATENCY,
+        latency_counts={
+            "type": "array",
+            "items": {"type": "array", "items": _NUMBER},
+            "description": "age at the sinks: pairs of milliseconds, up to which, and of records, by doubling",
+        },
         emit_latency_ms=_LATENCY,
         backpressure_s=_NUMBER,
         watermarks_us={"type": "object", "additionalProperties": _WHOLE},
@@ -93,6 +98,27 @@ SCHEMAS: dict[str, Any] = {
         at={**_NUMBER, "description": "seconds since 1970"},
         total={**_named("Counts"), "description": "since the flow was started"},
         last={**_named("Counts"), "description": "since the sample before; at_s is how long that was"},
+        process=_object(
+            cpu_s=_NUMBER, cores={**_NUMBER, "description": "since the sample before"}, memory_bytes=_WHOLE
+        ),
+        checkpoints={**_perhaps({"type": "object"}), "description": "how many were made, and what the last one took"},
+    ),
+    "Records": _object(
+        step=_TEXT,
+        **{"in": {"type": "array", "items": {"type": "object"}}},
+        out={"type": "array", "items": {"type": "object"}},
+    ),
+    "Query": {
+        "type": "object",
+        "properties": {"step": _TEXT, "query": _TEXT, "limit": {**_WHOLE, "description": "at most so many records"}},
+        "required": ["step", "query"],
+        "additionalProperties": False,
+    },
+    "Queried": _object(
+        fault=_perhaps(_object(line=_WHOLE, column=_WHOLE, offending=_TEXT, says=_TEXT)),
+        stream={**_TEXT, "description": "what the records are called in the query"},
+        looked_at=_WHOLE,
+        matches={"type": "array", "items": {"type": "object"}},
     ),
     "Samples": _list("Sample"),
     "Checkpoint": _object(

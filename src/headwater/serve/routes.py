@@ -12,21 +12,24 @@ from urllib.parse import unquote
 
 import msgspec
 
-from headwater import __version__
 from headwater.errors import HeadwaterError, RateError, RunError
+from headwater.serve.answering import Answering
 from headwater.serve.history import SPAN_S
-from headwater.serve.service import Service, UnknownFlowError
+from headwater.serve.messages import Order
+from headwater.serve.querying import queried
+from headwater.serve.service import UnknownFlowError
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
 _PATIENCE_S = 15.0  #: after so long without news a stream says that it lives
 _MOST_LETTERS = 1000
+_MOST_RECORDS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What somebody asks for, who may."""
 
-    service: Service
+    service: Answering
     names: Mapping[str, str]  #: the parts of the path that are names
     query: Mapping[str, str]
     body: bytes = b""
@@ -136,18 +139,7 @@ def _prometheus(request: Request) -> Response:
 
 
 def _server(request: Request) -> Response:
-    service = request.service
-    return document(
-        {
-            "version": __version__,
-            "folder": str(service.folder.path),
-            "state": str(service.home.path),
-            "healthy": service.healthy,
-            "ready": service.ready,
-            "stopping": service.stopping,
-            "flows": len(service.names()),
-        }
-    )
+    return document(request.service.described())
 
 
 def _flows(request: Request) -> Response:
@@ -195,9 +187,22 @@ def _follow(request: Request) -> Response:
     return Response(200, kind=EVENTS, events=_events(request.service, name))
 
 
-def _events(service: Service, name: str | None) -> Iterator[bytes]:
+def _events(service: Answering, name: str | None) -> Iterator[bytes]:
     for each in service.follow(name, _PATIENCE_S):
         yield b": alive\n\n" if each is None else b"event: %s\ndata: %s\n\n" % (each[0].encode(), each[1])
+
+
+def _records(request: Request) -> Response:
+    request.service.status(request.names["name"])  # says where there is none
+    step = request.query.get("step")
+    if not step:
+        raise RefusalError(400, "which step? ?step=NAME says")
+    limit = _number(request, "limit", 10, int, 1, _MOST_RECORDS)
+    return Response(200, request.service.show(request.names["name"], Order("records", step, limit)))
+
+
+def _promise(request: Request) -> Response:
+    return Response(200, request.service.show(request.names["name"], Order("promise")))
 
 
 def _checkpoints(request: Request) -> Response:
@@ -258,6 +263,24 @@ def _replay(request: Request) -> Response:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"what is replayed is told as {{ids, step, set}} in JSON: {error}") from None
     return Response(200, request.service.replay(request.names["name"], asked.ids, asked.step, asked.set))
+
+
+class Query(msgspec.Struct, forbid_unknown_fields=True):
+    """A query, and the step whose records it is about."""
+
+    step: str
+    query: str
+    limit: int = 100
+
+
+def _query(request: Request) -> Response:
+    request.service.status(request.names["name"])  # says where there is none
+    try:
+        asked = msgspec.json.decode(request.body, type=Query)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusalError(400, f"a query is told as {{step, query, limit}} in JSON: {error}") from None
+    limit = min(max(1, asked.limit), _MOST_RECORDS)
+    return Response(200, queried(request.service, request.names["name"], asked.step, asked.query, limit))
 
 
 def _promises(request: Request) -> Response:
@@ -322,6 +345,23 @@ ROUTES: tuple[Route, ...] = (
         kind=EVENTS,
         gives="Text",
     ),
+    Route(
+        "GET",
+        f"{_FLOW}/records",
+        "The next records that a step takes in and gives out, looked at only for this answer",
+        _records,
+        gives="Records",
+        query={"step": "which step", "limit": "at most so many, 10 by default"},
+    ),
+    Route(
+        "POST",
+        f"{_FLOW}/query",
+        "What a query finds in the next records that a step gives out, or where its text is wrong",
+        _query,
+        gives="Queried",
+        body="Query",
+    ),
+    Route("GET", f"{_FLOW}/promise", "How a promised flow fares: windows kept and broken, and why", _promise),
     Route("GET", f"{_FLOW}/checkpoints", "Checkpoints that are kept, oldest first", _checkpoints, gives="Checkpoints"),
     Route(
         "GET",

@@ -12,6 +12,7 @@ from headwater.serve.folder import FlowFile
 from headwater.serve.history import History
 from headwater.serve.home import FlowHome
 from headwater.serve.lifecycle import Lifecycle
+from headwater.serve.messages import Shown
 from headwater.serve.settings import Settings
 from headwater.web.prometheus import Family
 
@@ -33,6 +34,12 @@ class Served:
         self.settled = False  #: it has begun, or could not, at least once
         self.news = 0  #: how often something has become known
         self.replaying = threading.Lock()
+        self.shown: Shown | None = None  #: what its process has shown on request
+        self.showing = threading.Lock()  #: one request at a time
+
+    def told(self) -> Shown | None:
+        """Return what its process has shown on request; None before it has."""
+        return self.shown
 
     def status(self, now_s: float) -> dict[str, Any]:
         """Describe how the flow fares."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headwater import __version__
 from headwater.errors import FlowError, HeadwaterError, RunError
 from headwater.serve import families
 from headwater.serve.child import Child, asked, reap_strangers, why_it_died
@@ -33,7 +34,18 @@ from headwater.serve.lifecycle import (
     Tick,
     Want,
 )
-from headwater.serve.messages import Assignment, Imports, Measured, Metrics, Order, Over, Running, Statement, Waits
+from headwater.serve.messages import (
+    Assignment,
+    Imports,
+    Measured,
+    Metrics,
+    Order,
+    Over,
+    Running,
+    Shown,
+    Statement,
+    Waits,
+)
 from headwater.serve.notify import Notifier
 from headwater.serve.served import Served
 from headwater.serve.settings import Settings, read_settings, settings_beside
@@ -46,7 +58,7 @@ SCAN_S = 1.0  #: how often the folder is looked at
 _TURN_S, _LEAVING_S = 0.1, 0.002  #: between two looks at all processes, and while one is about to end
 _HUNG_S = 30.0  #: a loop that has not turned for so long hangs
 _READY_S = 30.0  #: whoever waits for all flows to have begun waits no longer than this: one may hang
-CHECK_S, REPLAY_S, SCRAPE_S = 60.0, 300.0, 2.0
+CHECK_S, REPLAY_S, SCRAPE_S, SHOW_S = 60.0, 300.0, 2.0, 10.0
 _CHECKS = 2  #: at a time
 
 
@@ -120,6 +132,18 @@ class Service:
         """Return the names of all flows."""
         with self._lock:
             return sorted(self._flows)
+
+    def described(self) -> dict[str, Any]:
+        """Say what this server is, and where."""
+        return {
+            "version": __version__,
+            "folder": str(self.folder.path),
+            "state": str(self.home.path),
+            "healthy": self.healthy,
+            "ready": self.ready,
+            "stopping": self.stopping,
+            "flows": len(self.names()),
+        }
 
     def status(self, name: str) -> dict[str, Any]:
         """Describe how a flow fares."""
@@ -221,6 +245,26 @@ class Service:
             return self._news.wait_for(
                 lambda: name not in self._flows or self._flows[name].child is None, timeout=within_s
             )
+
+    def show(self, name: str, order: Order) -> bytes:
+        """Ask the process of a flow for what it tells on request alone, and return it as JSON."""
+        with self._known(name) as served:
+            pass
+        with served.showing:
+            with self._lock:
+                child = served.child
+                if child is None or served.lifecycle.phase != "running":
+                    raise RunError(f"flow {name!r} does not run, so there is nothing to be seen of it")
+                served.shown = None
+            child.tell(order)
+            with self._news:
+                self._news.wait_for(lambda: served.shown is not None or served.child is not child, SHOW_S)
+                found = served.told()
+        if found is None:
+            raise RunError(f"the process of flow {name!r} did not answer within {SHOW_S:g} s")
+        if found.why is not None:
+            raise RunError(found.why)
+        return bytes(found.found)
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
@@ -455,6 +499,8 @@ class Service:
                 case Measured(sample):
                     served.sample = bytes(sample)
                     served.history.add(time.monotonic(), served.sample)
+                case Shown():
+                    served.shown = message
                 case Metrics(told):
                     served.families = [Family(*each) for each in told]
                 case Over():

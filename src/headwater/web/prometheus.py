@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.errors import RunError
-from headwater.flow.flow import Flow
 from headwater.metrics import Sample, StepMetrics
+
+if TYPE_CHECKING:
+    from headwater.flow.flow import Flow
 
 
 class FlowRun(Protocol):

@@ -428,6 +428,11 @@ class LanesRun:
             )
         return self._merged()
 
+    @property
+    def checkpointer(self) -> LanesCheckpointer | None:
+        """What makes checkpoints of all lanes; None for a run that keeps none."""
+        return self._keeper
+
     def _merged(self) -> Sample:
         own = self._own.sample() if self._own_report is None else self._own_report.last
         ended = self._own_report is not None and all(child.ended for child in self._children)

@@ -1,0 +1,98 @@
+"""A look at records as they pass a step, for whoever asks: the next few, then nothing is looked at any more.
+
+Nobody pays for it otherwise: while somebody looks, the step's operator is called through the look.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from headwater.data.batch import Batch
+from headwater.engine.run import EngineRun
+from headwater.errors import RunError, listed, suggestion
+from headwater.operators.broken import as_list
+from headwater.operators.operator import DEAD, Output
+from headwater.operators.task import Task
+
+MOST = 100
+_LONGEST = 500  #: characters of a text that are shown
+
+_looks = threading.Lock()  #: one look at a time: each takes off what it has put on
+
+
+class Glance:
+    """The records that tasks take in and give out from now on, up to so many of each."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self.taken: list[dict[str, Any]] = []
+        self.given: list[dict[str, Any]] = []
+        self.enough = threading.Event()
+
+    def took(self, batch: Batch) -> None:
+        """See what a task takes in."""
+        self._keep(self.taken, batch)
+
+    def gave(self, result: Output) -> None:
+        """See what a task gives out; its dead letters are kept elsewhere."""
+        for port, batch in as_list(result):
+            if port != DEAD:
+                self._keep(self.given, batch)
+        if len(self.taken) >= self._limit:
+            self.enough.set()
+
+    def _keep(self, kept: list[dict[str, Any]], batch: Batch) -> None:
+        with self._lock:
+            more = min(batch.length, self._limit - len(kept))
+            if more > 0:
+                kept += [_shown(row) for row in batch.slice(0, more).rows()]
+
+
+def peek(run: Any, step: str, limit: int, within_s: float) -> dict[str, Any]:
+    """Return up to `limit` of the next records that a step takes in and gives out; fewer when the time is up first."""
+    if not isinstance(run, EngineRun):
+        raise RunError(
+            "records can be looked at where a flow runs in one process of the engine; not in lanes or on Spark"
+        )
+    if step not in run.flow.steps:
+        names = list(run.flow.steps)
+        raise RunError(
+            f"flow {run.flow.name!r} has no step {step!r}; steps are {listed(names)}{suggestion(step, names)}"
+        )
+    is_source = run.flow.steps[step].is_source
+    readers = {each.name for each in run.flow.steps.values() if any(given.step == step for given in each.inputs)}
+    seen = Glance(limit)
+    with _looks:
+        tasks = [task for task in run.tasks if (task.name in readers if is_source else task.name == step)]
+        before = [_look_through(task, seen) for task in tasks if task.operator is not None]
+        try:
+            seen.enough.wait(within_s)
+        finally:
+            for task, operate in before:
+                task.operate = operate
+    if is_source:  # what the steps behind it take in is what it gives out
+        return {"step": step, "in": [], "out": seen.taken}
+    return {"step": step, "in": seen.taken, "out": seen.given}
+
+
+def _look_through(task: Task, seen: Glance) -> tuple[Task, Any]:
+    operate = task.operate
+
+    def looked_at(batch: Batch, port: int) -> Output:
+        seen.took(batch)
+        result = operate(batch, port)
+        seen.gave(result)
+        return result
+
+    task.operate = looked_at
+    return task, operate
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value[:_LONGEST] + "…" if _is_long(value) else value for name, value in row.items()}
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _LONGEST
