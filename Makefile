@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-core test-spark coverage check docs bench soak clean lock
+.PHONY: demo test test-core test-spark coverage check docs screenshots bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -52,6 +52,10 @@ check: .venv/ready
 docs: .venv/ready
 	$(BIN)/python -m sphinx -W --keep-going -q docs out/site
 	@echo "open out/site/index.html"
+
+# Pictures of the dashboard for README and docs; needs Chromium.
+screenshots: .venv/ready
+	$(BIN)/python bench/screenshots.py
 
 bench: .venv/ready
 	$(BIN)/headwater bench overhead --output out/bench

@@ -31,6 +31,7 @@ LONG = {
     "test_kafka.py",
     "test_kill.py",
     "test_lane.py",
+    "test_pages.py",
     "test_serve.py",
     "test_session.py",
     "test_site.py",

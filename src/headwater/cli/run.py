@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -131,6 +132,12 @@ def run(
     ] = False,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
     prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
+    web: Annotated[
+        bool, typer.Option("--web", help="show the run in a browser; the link that it prints lets whoever has it look")
+    ] = False,
+    web_listen: Annotated[
+        str, typer.Option(help="address and port of the dashboard; port 0 takes any that is free")
+    ] = "127.0.0.1:0",
     as_json: JSON = False,
 ) -> None:
     """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once, a third does not wait for it."""
@@ -144,6 +151,10 @@ def run(
     for option, text in durations:
         if text is not None and text != LINGER:
             microseconds_of(f"--{option}", text)
+    if web:
+        from headwater.cli.web import check_web, watched
+
+        check_web(web_listen)
     seconds = microseconds_of("--for", duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
         "policy": policy,
@@ -181,6 +192,7 @@ def run(
             "backfill": backfill,
             "live": show or None,
             "prometheus": prometheus,
+            "web": web or None,
         }
         job.show(job.run(input, output, master, others), as_json)
         return
@@ -243,8 +255,12 @@ def run(
             from headwater.web.prometheus import serve
 
             serve(running, prometheus)
+        pages: AbstractContextManager[None] = nullcontext()
+        if web:
+            pages = watched(running, web_listen, checkpoint, dead)
         try:
-            report = live(running) if show else _waited(running)
+            with pages:
+                report = live(running) if show else _waited(running)
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ from rich.table import Table
 from headwater.cli.address import address_of
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.cli.web import LISTEN as WEB_LISTEN
+from headwater.cli.web import check_web, shown
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
@@ -55,6 +58,8 @@ def serve(
         list[str] | None, typer.Option(help="a name that clients know this machine by; may be given several times")
     ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a flow may take to stop")] = "30s",
+    web: Annotated[bool, typer.Option("--web", help="open a dashboard too: pages for a browser")] = False,
+    web_listen: Annotated[str, typer.Option(help="address and port of the dashboard")] = WEB_LISTEN,
     check: Annotated[
         bool, typer.Option("--check", help="only look at all flows: whether each could run, and go on; start none")
     ] = False,
@@ -74,10 +79,16 @@ def serve(
     if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
         log.setLevel(logging.INFO)  # unless warnings are not wanted either
     host, port = address_of("--listen", listen, f"{LISTEN} or [::1]:8470")
+    if web:
+        check_web(web_listen)
     home = Home(kept)
     try:
         token_path = default_token(kept) if token_file is None else token_file.absolute()
         token = token_of(token_path, given=token_file is not None)
+
+        def tell(url: str) -> None:
+            log.info("the dashboard is at %s; log in with the token in %s", url, token_path)
+
         notifier = Notifier()
         service = Service(flows, home, notifier, stop_within_s=microseconds_of("--stop-within", stop_within) / 1e6)
         with Server(service, host, port, token, host_name or ()) as server:
@@ -85,7 +96,8 @@ def serve(
             pid = os.getpid()
             home.announce(Note(server.url, pid, began(pid) or 0, str(flows.path), str(home.path), str(token_path)))
             log.info("the flows of %s are served at %s; the token is in %s", flows.path, server.url, token_path)
-            run_until_stopped(service)
+            with shown(server.url, token, web_listen, tell, tuple(host_name or ())) if web else nullcontext():
+                run_until_stopped(service)
             server.shutdown()
         statuses = service.statuses()
     finally:

@@ -7,6 +7,8 @@ served     a flow, with what is known of it; history has its samples
 following  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it
 home       the state folder: the lock, the token, where the server listens; known to `headwater status`
+watched    one run that was started by hand, answered for in the same way: see `answering`; usage is what a process takes
+querying   asks the next records of a step a query, by trial in a process of its own
 routes     what can be asked for; openapi describes it, http serves it, and asking is the other end
 notify     what systemd is told
 """

@@ -421,6 +421,12 @@ def footprint(quick: Quick = False, output: Output = None, as_json: JSON = False
 
 
 @app.command()
+def web(quick: Quick = False, output: Output = None, as_json: JSON = False) -> None:
+    """What somebody who looks at the dashboard costs the engine, in cores, and the time until its graph is painted."""
+    _report("web", quick, output, as_json)
+
+
+@app.command()
 def rates(
     quick: Quick = False,
     output: Output = None,

@@ -1,0 +1,187 @@
+"""What a page of the dashboard costs: the engine and its server with a viewer and without, in turn; how soon it is there.
+
+Each figure is of processes as a user starts them: `headwater serve DIR --web`, and Debian's Chromium without a screen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headwater.errors import RunError
+from headwater_bench.experiments.trial import machine
+
+_PATIENCE_S = 60.0
+_MAIN = "from headwater.cli import main; main()"
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_FLOW = """
+from headwater import Flow, Tumbling, agg, col, io
+
+flow = Flow("tanks")
+readings = io.Generate(lambda n: {"tank": n % 20, "height": n % 300.0}, {"tank": int, "height": float}, rate=1000)
+levels = flow.read("levels", readings)
+sound = levels.filter("sound", col.height >= 0)
+sound.filter("low", col.height < 15).write("alarms", io.Discard())
+sound.select("metres", tank=col.tank, height=col.height / 100).write("archive", io.Discard())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server with its dashboard at work."""
+
+    url: str  #: of the pages
+    token: str
+    pid: int  #: of the server
+
+    @property
+    def children(self) -> list[int]:
+        """The processes of its flows and of the dashboard, which is the one that runs `headwater.web`."""
+        found: list[int] = []
+        for thread in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            found += map(int, thread.read_text().split())
+        return found
+
+    def processes(self) -> tuple[list[int], int]:
+        """Return the server and its flows, and the dashboard."""
+        of_web = [pid for pid in self.children if b"headwater.web" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [self.pid, *(pid for pid in self.children if pid not in of_web)], of_web[0]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """Serve the flows of a folder with a dashboard, until the context ends."""
+    state = folder / ".headwater"
+    said = folder / "said"
+    words = ["serve", str(folder), "--listen", "127.0.0.1:0", "--web", "--web-listen", "127.0.0.1:0"]
+    with said.open("wb") as told:
+        process = subprocess.Popen([sys.executable, "-c", _MAIN, *words], stderr=told, cwd=folder)
+    try:
+        url = _until(lambda: re.search(r"the dashboard is at (\S+);", said.read_text()), said).group(1)
+        _until(lambda: "runs (process" in said.read_text(), said)
+        yield Served(url, (state / "token").read_text().strip(), process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_PATIENCE_S)
+
+
+def _until(true: Any, said: Path) -> Any:
+    end_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end_s:
+        if found := true():
+            return found
+        time.sleep(0.05)
+    raise RunError(f"the server does not come up: {said.read_text()[-500:]}")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Start a browser without a screen; RunError says what is not installed."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        raise RunError("pages are driven by Playwright: pip install playwright") from None
+    if path is None:
+        raise RunError("pages are driven in Chromium, which is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def log_in(page: Any, at: Served) -> None:
+    """Let a page be one of somebody who may look."""
+    page.goto(f"{at.url}/login#{at.token}")
+    page.wait_for_url(lambda url: "/login" not in url)
+
+
+def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
+    """Measure; `quick` takes one turn of 4 s each instead of three of 10 s."""
+    turns, seconds = (1, 4.0) if quick else (3, 10.0)
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
+        folder = Path(name)
+        (folder / "tanks.py").write_text(_FLOW)
+        with served(folder) as at:
+            engine, dashboard = at.processes()
+            alone, seen, pages, paints = [], [], [], []
+            for _ in range(turns):
+                alone.append(_cores(engine, seconds))
+                context = browser.new_context()
+                page = context.new_page()
+                log_in(page, at)
+                paints.append(_painted_ms(page))
+                before_s = _cpu_s([dashboard])
+                seen.append(_cores(engine, seconds))
+                pages.append((_cpu_s([dashboard]) - before_s) / seconds)
+                context.close()
+            memory = _resident(dashboard)
+    answer = {
+        "machine": machine(),
+        "engine_cost": round(statistics.median(seen) - statistics.median(alone), 4),
+        "engine_cores_alone": round(statistics.median(alone), 4),
+        "engine_cores_seen": round(statistics.median(seen), 4),
+        "dashboard_cores": round(statistics.median(pages), 4),
+        "dashboard_mb": round(memory / 1e6, 1),
+        "first_paint_ms": round(statistics.median(paints)),
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "web.json").write_bytes(msgspec.json.encode(answer))
+    return answer
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Write the answer for people."""
+    return "\n".join(
+        (
+            f"on {answer['machine']}",
+            f"a viewer costs the engine and its server {answer['engine_cost']:.4f} of a core "
+            f"({answer['engine_cores_alone']:.4f} without, {answer['engine_cores_seen']:.4f} with)",
+            f"the dashboard itself takes {answer['dashboard_cores']:.4f} of a core and {answer['dashboard_mb']:g} MB",
+            f"the graph is there {answer['first_paint_ms']} ms after it was asked for",
+        )
+    )
+
+
+def _painted_ms(page: Any) -> float:
+    """Ask for the page once more and return when its graph was there, counted from the beginning of the request."""
+    page.reload(wait_until="commit")
+    page.wait_for_selector("svg.hw-graph g.node")
+    return float(page.evaluate("performance.now()"))
+
+
+def _cores(pids: list[int], seconds: float) -> float:
+    before_s = _cpu_s(pids)
+    began_s = time.monotonic()
+    time.sleep(seconds)
+    return (_cpu_s(pids) - before_s) / (time.monotonic() - began_s)
+
+
+def _cpu_s(pids: list[int]) -> float:
+    total = 0.0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) * _TICK_S
+    return total
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

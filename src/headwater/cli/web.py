@@ -1,0 +1,73 @@
+"""`--web`: the dashboard beside what a command runs. What runs does not end where the dashboard cannot be had."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headwater.cli.address import address_of
+from headwater.cli.screen import err
+from headwater.errors import RunError
+from headwater.serve.http import Server
+from headwater.serve.watched import WatchedRun
+from headwater.web.process import Dashboard, check_installed
+from headwater.web.settings import Settings
+
+log = logging.getLogger("headwater.serve")
+
+LISTEN = "127.0.0.1:8471"
+
+
+def check_web(listen: str) -> None:
+    """Refuse, before anything runs, what could not be shown."""
+    check_installed()
+    address_of("--web-listen", listen, LISTEN)
+
+
+@contextmanager
+def shown(
+    api: str, token: str, listen: str, tell: Callable[[str], None], names: tuple[str, ...] = ()
+) -> Iterator[None]:
+    """Have a dashboard of an API while the context lasts; `tell` is called with its address once it is there."""
+    host, port = address_of("--web-listen", listen, LISTEN)
+    pages = Dashboard(Settings(api, token, host, port, list(names)))
+
+    def start() -> None:
+        try:
+            tell(pages.start())
+        except RunError as error:
+            if not pages.closed:
+                log.error("%s; what runs goes on without it", error)
+
+    starts = threading.Thread(target=start, name="dashboard start", daemon=True)
+    starts.start()
+    try:
+        yield
+    finally:
+        pages.close()
+        starts.join()
+
+
+@contextmanager
+def watched(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -> Iterator[None]:
+    """Have a run of this process shown by a dashboard while the context lasts."""
+    token = secrets.token_urlsafe(32)
+    service = WatchedRun(run, checkpoint, dead)
+
+    def tell(url: str) -> None:
+        err.print(f"dashboard: {url}/login#{token}", soft_wrap=True, highlight=False)
+
+    with Server(service, "127.0.0.1", 0, token) as server:
+        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+        service.start()
+        try:
+            with shown(server.url, token, listen, tell):
+                yield
+        finally:
+            service.close()
+            server.shutdown()

@@ -1,0 +1,91 @@
+"""The dashboard's end of the API. Viewers who ask for the same at the same moment share one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+_ANSWER_S = 2.5
+_LONG_S = 330.0  #: a replay stops the flow, runs it over the letters, and starts it again
+_KEPT_S = 60.0
+_ROOT = "/api/v1"
+
+
+class ApiError(Exception):
+    """What was asked for cannot be had: what the server says, or that it does not answer."""
+
+    def __init__(self, why: str, status: int = 0) -> None:
+        super().__init__(why)
+        self.status = status  #: of HTTP; 0 where nobody answers
+
+
+@dataclass
+class _Answer:
+    at_s: float = -1e9
+    value: Any = None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Api:
+    """Asks a server of flows, and no other machine: proxies of the environment are not heeded."""
+
+    def __init__(self, url: str, token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.url = url
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_ANSWER_S,
+            trust_env=False,
+            transport=transport,
+        )
+        self._answers: dict[str, _Answer] = {}
+
+    async def get(self, path: str, fresh_s: float = 0.0, *, patience_s: float = _ANSWER_S) -> Any:
+        """Return the document at a path under /api/v1; one that was asked for less than `fresh_s` ago will do."""
+        answer = self._answers.setdefault(path, _Answer())
+        async with answer.asking:
+            if time.monotonic() - answer.at_s >= fresh_s:
+                answer.value = await self._asked("GET", path, timeout_s=patience_s)
+                answer.at_s = time.monotonic()
+            found = answer.value
+        self._forget()
+        return found
+
+    async def post(self, path: str, body: Any = None) -> Any:
+        """Have something done, and return what came of it."""
+        self._answers.clear()
+        return await self._asked("POST", path, body, _LONG_S)
+
+    async def _asked(self, method: str, path: str, body: Any = None, timeout_s: float = _ANSWER_S) -> Any:
+        sent = None if body is None else msgspec.json.encode(body)
+        head = {} if sent is None else {"Content-Type": "application/json"}
+        try:
+            answer = await self._http.request(method, _ROOT + path, headers=head, timeout=timeout_s, content=sent)
+            document = msgspec.json.decode(answer.content)
+        except (httpx.HTTPError, msgspec.DecodeError) as error:
+            said = str(error) or type(error).__name__
+            raise ApiError(f"The server at {self.url} does not answer ({said}). Is it running?") from None
+        if answer.status_code >= 400:
+            raise ApiError(str(document.get("error", answer.status_code)), answer.status_code)
+        return document
+
+    def _forget(self) -> None:
+        """Keep nothing that nobody asks for any more."""
+        if len(self._answers) > 50:
+            old_s = time.monotonic() - _KEPT_S
+            self._answers = {p: a for p, a in self._answers.items() if a.at_s > old_s or a.asking.locked()}
+
+
+def of_flow(name: str, *parts: str) -> str:
+    """Return the path of a flow, or of something of it.
+
+    >>> of_flow("a/b", "metrics")
+    '/flows/a%2Fb/metrics'
+    """
+    return "/".join(["/flows", quote(name, safe=""), *parts])

@@ -1,0 +1,117 @@
+"""The Promises page: what flows were promised on this machine, windows kept and broken with cause, cores; the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from headwater.web.api import Api, ApiError, of_flow
+from headwater.web.figures import milliseconds, percent, rate
+from headwater.web.frame import Frame, empty, title
+from headwater.web.table import Column, Table
+
+_LEDGER = (
+    Column("flow", "text"),
+    Column("promised", "text"),
+    Column("windows kept"),
+    Column("broken"),
+    Column("share kept"),
+    Column("cores reserved"),
+    Column("cores used"),
+    Column("now", "text"),
+    Column("process"),
+)
+_CAUSES = (Column("cause", "text"), Column("windows broken"))
+
+
+def add(api: Api) -> None:
+    """Register the page."""
+
+    @ui.page("/promises")
+    async def promises_page(request: Request) -> None:
+        page = _PromisesPage(Frame(api, request, "promises"))
+        await page.frame.every(2.0, page.refresh)
+
+
+class _PromisesPage:
+    """The page of one viewer."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        with frame.body:
+            self._none = ui.element("div")
+            self._card = ui.element("section").classes("hw-card")
+            with self._card:
+                with ui.element("div").classes("hw-row"):
+                    title("The ledger of this machine")
+                    self._cores = ui.label().classes("hw-pill").props("data-figure=cores")
+                self._how = ui.label().classes("hw-soft hw-small")
+                with ui.element("div").classes("hw-bar").style("margin: 10px 0") as bar:
+                    self._bar = ui.element("div")
+                bar.props('role=img aria-label="Share of the cores that is reserved"')
+                with ui.element("div").classes("hw-scroll"):
+                    self._table = Table(_LEDGER)
+            self._causes = ui.element("section").classes("hw-card")
+
+    async def refresh(self) -> None:
+        """Show the ledger as it is now."""
+        board = await self.frame.api.get("/promises", 1.5)
+        lanes = board.get("lanes", [])
+        self._none.clear()
+        self._card.set_visibility(bool(lanes))
+        if not lanes:
+            self._causes.set_visibility(False)
+            with self._none:
+                empty(
+                    "Nothing is promised on this machine",
+                    "A promise is a rate that is kept, whatever else runs here, or refused with the numbers. For a flow "
+                    "that is served, write it into its settings:",
+                    '# levels.toml\npromise = "2000/s"\nwithin = "50 ms"',
+                )
+            return
+        reserved = board["capacity"] - board["left"]
+        self._cores.set_text(f"{reserved:.2f} of {board['capacity']:.2f} cores reserved")
+        self._how.set_text(f"Grade: {board['grade']}. {board['how']} {board['better']}")
+        self._bar.style(f"width: {100 * reserved / max(board['capacity'], 1e-9):.1f}%")
+        self._table.show([(lane["id"], _row(lane)) for lane in lanes])
+        await self._tell_causes()
+
+    async def _tell_causes(self) -> None:
+        """Say why windows broke, of the flows of this server that were promised something."""
+        told = []
+        for flow in await self.frame.api.get("/flows", 0.9):
+            try:
+                told.append((flow["name"], await self.frame.api.get(of_flow(flow["name"], "promise"), 4.0)))
+            except ApiError:
+                continue  # it runs without a promise, or does not run
+        self._causes.set_visibility(bool(told))
+        self._causes.clear()
+        with self._causes:
+            title("Why windows broke")
+            for name, promise in told:
+                ui.label(f"{name}: {promise['kept']} of {promise['windows']} windows of a second kept").style(
+                    "font-weight: 600"
+                )
+                if not promise["causes"]:
+                    ui.label("None broke.").classes("hw-soft")
+                    continue
+                Table(_CAUSES).show([(cause, (cause, str(n))) for cause, n in promise["causes"].items()])
+
+
+def _row(lane: Any) -> list[str]:
+    contract, judged = lane["contract"], lane["kept"] + lane["broken"]
+    within_s = contract["latency_s"]
+    promised = rate(contract["rate_hz"]) + (f" within {milliseconds(within_s * 1000)}" if within_s else "")
+    return [
+        lane["flow"],
+        promised,
+        f"{lane['kept']:,}",
+        f"{lane['broken']:,}",
+        percent(lane["kept"] / judged) if judged else "–",
+        f"{lane['cores']:.3f}",
+        f"{lane['used']:.3f}",
+        "more comes than was promised" if lane["above"] else "within its promise",
+        str(lane["pid"]),
+    ]

@@ -1,0 +1,269 @@
+"""The Time page: the last hour of a flow, one chart above the other, all at the same moment; scrub back to any sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from headwater.web.api import Api, ApiError, of_flow
+from headwater.web.figures import count, milliseconds, percent, rate
+from headwater.web.frame import Frame, empty, title
+from headwater.web.past import Past, clock, past_of
+from headwater.web.reading import steps_now, verdict
+from headwater.web.table import Column, Table
+from headwater.web.theme import Theme
+
+_HEIGHT, _GAP, _TOP = 120, 62, 46
+_LEFT, _RIGHT = 64, 64
+_SLIDER = 40
+_COLUMNS = (
+    Column("step", "text"),
+    Column("state", "text"),
+    Column("in/s"),
+    Column("out/s"),
+    Column("queue"),
+    Column("T_Q"),
+    Column("T_S"),
+    Column("T_C"),
+    Column("busy"),
+)
+
+
+def add(api: Api) -> None:
+    """Register the page."""
+
+    @ui.page("/time/{name}")
+    async def time_page(request: Request, name: str) -> None:
+        page = _TimePage(Frame(api, request, "time", name))
+        await page.frame.every(5.0, page.refresh)
+
+
+class _TimePage:
+    """The page of one viewer."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self._samples: list[Any] = []
+        self._graph: Any = None
+        self._follows = True  #: the last moment; until somebody scrubs back
+        with frame.body:
+            self._none = ui.element("div")
+            self._card = ui.element("section").classes("hw-card")
+            with self._card:
+                title("The last hour, a sample every five seconds")
+                ui.label(
+                    "Drag the ends of the bar below the charts to see less of it; all charts show the same moments."
+                ).classes("hw-soft hw-small")
+                self._chart = ui.echart(_options(Past(), frame.theme)).style(f"width: 100%; height: {_height()}px")
+            self._then = ui.element("section").classes("hw-card")
+            with self._then:
+                with ui.element("div").classes("hw-row"):
+                    title("The flow at a moment")
+                    self._moment = ui.label().classes("hw-pill").props("data-figure=moment")
+                    ui.button("Now", on_click=self._now).props("flat dense no-caps")
+                self._slider = ui.slider(min=0, max=1, value=1, on_change=lambda event: self._scrub(event.value)).props(
+                    'aria-label="Moment" label-always=false'
+                )
+                self._says = ui.label().classes("hw-soft")
+                with ui.element("div").classes("hw-scroll"):
+                    self._table = Table(_COLUMNS)
+
+    async def refresh(self) -> None:
+        """Show the history as it is now."""
+        name = self.frame.flow
+        try:
+            self._graph = await self.frame.api.get(of_flow(name, "graph"), 5.0)
+            self._samples = await self.frame.api.get(of_flow(name, "metrics/history"), 4.0)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            self._samples = []
+        self._none.clear()
+        for card in (self._card, self._then):
+            card.set_visibility(bool(self._samples))
+        if not self._samples:
+            with self._none:
+                empty(
+                    "No history yet", "The server keeps a sample every five seconds while the flow runs, for an hour."
+                )
+            return
+        self._chart.options.clear()
+        self._chart.options.update(_options(past_of(self._samples), self.frame.theme))
+        self._chart.update()
+        self._slider.props(f"max={len(self._samples) - 1}")
+        if self._follows or self._slider.value >= len(self._samples):
+            self._slider.set_value(len(self._samples) - 1)
+        self._show()
+
+    def _scrub(self, at: float | None) -> None:
+        self._follows = at is not None and at >= len(self._samples) - 1
+        self._show()
+
+    def _now(self) -> None:
+        self._follows = True
+        self._slider.set_value(len(self._samples) - 1)
+        self._show()
+
+    def _show(self) -> None:
+        if not self._samples or self._graph is None:
+            return
+        at = min(len(self._samples) - 1, max(0, int(self._slider.value or 0)))
+        sample = self._samples[at]
+        steps = steps_now(self._graph, sample)
+        self._moment.set_text(clock(sample["at"]))
+        self._says.set_text(verdict(steps, sample["process"]["cores"]).says)
+        self._table.show(
+            [
+                (
+                    step.name,
+                    (
+                        step.name,
+                        step.state,
+                        rate(step.in_hz),
+                        rate(step.out_hz),
+                        count(step.queue),
+                        milliseconds(step.t_q_ms),
+                        milliseconds(step.t_s_ms),
+                        milliseconds(step.t_c_ms),
+                        percent(step.busy),
+                    ),
+                )
+                for step in steps
+            ]
+        )
+
+
+_CHARTS = (
+    "Records/s",
+    "Latency, share of records",
+    "Latency percentiles, ms",
+    "Processor and memory",
+    "Event time",
+    "Checkpoints",
+)
+
+
+def _height() -> int:
+    return _TOP + len(_CHARTS) * (_HEIGHT + _GAP) + _SLIDER
+
+
+def _options(past: Past, theme: Theme) -> dict[str, Any]:
+    """Return the chart: grids one above the other, joined at the time axis."""
+    tops = [_TOP + number * (_HEIGHT + _GAP) for number in range(len(_CHARTS))]
+    colours = theme.colours
+    series = [
+        _line("in", past.in_hz, 0, 0, colours[0]),
+        _line("out", past.out_hz, 0, 0, colours[2], dashed=True),
+        {"type": "heatmap", "xAxisIndex": 1, "yAxisIndex": 1, "data": past.heat, "progressive": 0},
+        _line("p50", past.p50_ms, 2, 2, colours[2]),
+        _line("p95", past.p95_ms, 2, 2, colours[0], dashed=True),
+        _line("p99", past.p99_ms, 2, 2, colours[1], width=2.5),
+        _line("cores", past.cores, 3, 3, colours[0]),
+        _line("memory, MiB", past.memory_mb, 3, 4, colours[3], dashed=True),
+        _line("behind the clock, s", past.lag_s, 4, 5, colours[0]),
+        _line("held back, %", past.held, 4, 6, colours[1], dashed=True),
+        _line("duration, ms", past.checkpoint_ms, 5, 7, colours[0]),
+        _line("size, MiB", past.checkpoint_mb, 5, 8, colours[3], dashed=True),
+    ]
+    names: tuple[tuple[str, ...], ...] = (
+        ("in", "out"),
+        (),
+        ("p50", "p95", "p99"),
+        ("cores", "memory, MiB"),
+        ("behind the clock, s", "held back, %"),
+        ("duration, ms", "size, MiB"),
+    )
+    every = list(range(len(_CHARTS)))
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": "system-ui, sans-serif"},
+        "aria": {"enabled": True},
+        "tooltip": theme.tooltip(),
+        "axisPointer": {"link": [{"xAxisIndex": "all"}], "lineStyle": {"color": theme.soft}},
+        "title": [
+            {
+                "text": text,
+                "top": top - 38,
+                "left": 4,
+                "textStyle": {**theme.text, "color": theme.ink, "fontWeight": 600},
+            }
+            for text, top in zip(_CHARTS, tops, strict=True)
+        ],
+        "legend": [
+            {
+                "data": list(shown),
+                "top": top - 40,
+                "right": _RIGHT,
+                "textStyle": theme.text,
+                "itemHeight": 3,
+                "itemWidth": 20,
+                "icon": "rect",
+            }
+            for shown, top in zip(names, tops, strict=True)
+            if shown
+        ],
+        "grid": [{"left": _LEFT, "right": _RIGHT, "top": top, "height": _HEIGHT} for top in tops],
+        "xAxis": [
+            {
+                **theme.axis(),
+                "type": "category",
+                "gridIndex": number,
+                "data": past.times,
+                "splitLine": {"show": False},
+                "axisLabel": {**theme.text, "show": True, "hideOverlap": True},
+                "boundaryGap": True,
+            }
+            for number in every
+        ],
+        "yAxis": [
+            theme.axis(type="value", gridIndex=0, min=0),
+            theme.axis(type="category", gridIndex=1, data=[f"≤ {milliseconds(ms)}" for ms in past.bounds_ms]),
+            theme.axis(type="value", gridIndex=2, min=0),
+            theme.axis(type="value", gridIndex=3, min=0),
+            theme.axis(type="value", gridIndex=3, min=0, splitLine={"show": False}),
+            theme.axis(type="value", gridIndex=4),
+            theme.axis(type="value", gridIndex=4, min=0, max=100, interval=50, splitLine={"show": False}),
+            theme.axis(type="value", gridIndex=5, min=0),
+            theme.axis(type="value", gridIndex=5, min=0, splitLine={"show": False}),
+        ],
+        "visualMap": {
+            "show": False,
+            "type": "continuous",
+            "seriesIndex": 2,
+            "min": 0,
+            "max": 100,
+            "inRange": {"color": list(theme.heat)},
+        },
+        "dataZoom": [
+            {
+                "type": "slider",
+                "xAxisIndex": every,
+                "bottom": 14,
+                "height": 26,
+                "left": _LEFT,
+                "right": _RIGHT,
+                "borderColor": theme.line,
+                "textStyle": theme.text,
+                "brushSelect": False,
+            }
+        ],
+        "series": series,
+    }
+
+
+def _line(
+    name: str, data: list[Any], x: int, y: int, colour: str, *, dashed: bool = False, width: float = 1.8
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "line",
+        "xAxisIndex": x,
+        "yAxisIndex": y,
+        "data": data,
+        "showSymbol": len(data) == 1,
+        "connectNulls": False,
+        "color": colour,
+        "lineStyle": {"type": "dashed" if dashed else "solid", "width": width},
+    }

@@ -1,0 +1,70 @@
+"""What the last hour looked like: series for charts, made of a history of samples. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Samples = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Past:
+    """One value a sample of everything that is drawn over time; None where a sample does not tell."""
+
+    times: list[str] = field(default_factory=list)
+    in_hz: list[float] = field(default_factory=list)
+    out_hz: list[float] = field(default_factory=list)
+    p50_ms: list[float] = field(default_factory=list)
+    p95_ms: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    cores: list[float] = field(default_factory=list)
+    memory_mb: list[float] = field(default_factory=list)
+    held: list[float] = field(default_factory=list)
+    lag_s: list[float | None] = field(default_factory=list)
+    checkpoint_ms: list[float | None] = field(default_factory=list)
+    checkpoint_mb: list[float | None] = field(default_factory=list)
+    #: of the heat map: (sample, row, share of the sample's records in per cent); rows are durations, up to `bounds_ms`
+    heat: list[tuple[int, int, float]] = field(default_factory=list)
+    bounds_ms: list[float] = field(default_factory=list)
+
+
+def past_of(samples: Samples) -> Past:
+    """Read a history."""
+    past = Past()
+    bounds = sorted({bound for sample in samples for bound, _ in sample["last"]["latency_counts"]})
+    past.bounds_ms = [bounds[0] * 2**n for n in range(round(bounds[-1] / bounds[0]).bit_length())] if bounds else []
+    rows = {round(bound, 9): row for row, bound in enumerate(past.bounds_ms)}
+    for at, sample in enumerate(samples):
+        last, span_s = sample["last"], max(sample["last"]["at_s"], 1e-9)
+        past.times.append(clock(sample["at"]))
+        past.in_hz.append(round(last["records_in"] / span_s, 1))
+        past.out_hz.append(round(sum(last["records_out"].values()) / span_s, 1))
+        past.p50_ms.append(last["latency_ms"]["p50"])
+        past.p95_ms.append(last["latency_ms"]["p95"])
+        past.p99_ms.append(last["latency_ms"]["p99"])
+        past.cores.append(sample["process"]["cores"])
+        past.memory_mb.append(round(sample["process"]["memory_bytes"] / 2**20, 1))
+        past.held.append(round(min(1.0, last["backpressure_s"] / span_s) * 100, 1))
+        marks = last["watermarks_us"].values()
+        past.lag_s.append(round(sample["at"] - min(marks) / 1e6, 2) if marks else None)
+        kept = sample["checkpoints"]
+        made = kept is not None and kept["complete"] > 0
+        past.checkpoint_ms.append(round(kept["seconds"] * 1000, 2) if made else None)
+        past.checkpoint_mb.append(round(kept["bytes"] / 2**20, 3) if made else None)
+        counted = sum(count for _, count in last["latency_counts"]) or 1
+        past.heat += [
+            (at, rows[round(bound, 9)], round(count / counted * 100, 2)) for bound, count in last["latency_counts"]
+        ]
+    return past
+
+
+def clock(at_s: float) -> str:
+    """Write the time of day, as it is here.
+
+    >>> len(clock(0.0))
+    8
+    """
+    return datetime.fromtimestamp(at_s).strftime("%H:%M:%S")

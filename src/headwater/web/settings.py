@@ -1,0 +1,21 @@
+"""What the process of the dashboard is told when it is started, over its standard input: a token is no command-line word."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Where the API is, and where the pages should be."""
+
+    api: str  #: such as http://127.0.0.1:8470
+    token: str  #: of the API, and of who may look at the pages
+    host: str = "127.0.0.1"
+    port: int = 0  #: any that is free
+    names: list[str] = []  #: that browsers may know this machine by, beside its addresses
+
+
+class Began(msgspec.Struct, frozen=True):
+    """What the process says when it answers."""
+
+    url: str

@@ -1,0 +1,194 @@
+"""What is known of one step, beside the page: figures, history, records as they pass, code line, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from nicegui import ui
+
+from headwater.web.api import ApiError, of_flow
+from headwater.web.figures import count, milliseconds, percent, rate, size
+from headwater.web.frame import Frame, title
+from headwater.web.reading import StepNow
+from headwater.web.table import Column, Table
+
+_SPAN_S = 600
+_RECORDS = 8
+_PAIR = (Column("", "text"), Column("", "text"))
+
+
+class StepSide:
+    """Opens at the right for one step at a time; Escape closes it."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame, self._api, self._name = frame, frame.api, frame.flow
+        self._step = ""
+        self._steps: dict[str, StepNow] = {}
+        self._drawn: dict[str, Any] = {}
+        self._kinds: dict[str, str] = {}
+        self._dialog = ui.dialog().props("position=right full-height")
+        with self._dialog, ui.element("div").classes("hw-side").props("role=dialog aria-labelledby=side-title"):
+            with ui.element("div").classes("hw-row"):
+                self._title = ui.label().classes("hw-title").props("id=side-title")
+                ui.element("div").classes("hw-grow")
+                ui.button("Close", on_click=self._dialog.close).props("flat dense no-caps")
+            self._does = ui.label().classes("hw-mono")
+            self._line = ui.label().classes("hw-soft hw-small")
+            with ui.element("div").classes("hw-scroll"):
+                self._figures = Table(_PAIR)
+            title("The last ten minutes")
+            self._chart = ui.echart(self._options([], [], [])).classes("hw-chart")
+            with ui.element("div").classes("hw-row"):
+                title("Records")
+                ui.element("div").classes("hw-grow")
+                self._look = ui.button("Show the next few", on_click=self._records).props("outline dense no-caps")
+            self._shown = ui.element("div")
+            title("Dead letters")
+            self._dead = ui.element("div")
+
+    async def open(self, step: str) -> None:
+        """Show a step."""
+        if step not in self._steps:
+            return
+        self._step = step
+        self._shown.clear()
+        with self._shown:
+            ui.label("Nobody looks at records unless asked: the button waits up to 3 s for some to pass.").classes(
+                "hw-soft hw-small"
+            )
+        self._write()
+        self._dialog.open()
+        try:
+            await self._past()
+            await self._letters()
+        except ApiError as error:
+            ui.notify(str(error), type="negative")
+
+    def show(self, steps: Sequence[StepNow], graph: Any) -> None:
+        """Take how the steps fare now."""
+        self._steps = {step.name: step for step in steps}
+        self._drawn = {step["name"]: step for step in graph["steps"]}
+        self._kinds = kinds_of(graph)
+        if self._dialog.value and self._step in self._steps:
+            self._write()
+
+    def _write(self) -> None:
+        step, drawn = self._steps[self._step], self._drawn[self._step]
+        self._title.set_text(step.name)
+        self._does.set_text(f"{drawn['kind']}: {drawn['does']}" if drawn["does"] else drawn["kind"])
+        self._line.set_text(f"written at {drawn['line']}" if drawn["line"] else "")
+        cells = {
+            "state": f"{step.state}: busy {percent(step.busy)}, waiting {percent(step.waiting)}, idle {percent(step.idle)}",
+            "in, out": f"{rate(step.in_hz)}, {rate(step.out_hz)}",
+            "queue": count(step.queue),
+            "T_Q, T_S, T_C": f"{milliseconds(step.t_q_ms)}, {milliseconds(step.t_s_ms)}, {milliseconds(step.t_c_ms)}",
+            "cost of a record": milliseconds(step.cost_us / 1000),
+            "instances": str(step.instances),
+            "keeps": size(step.state_bytes),
+            "dead, late, shed": f"{step.dead:,}, {step.late:,}, {step.shed:,}",
+        }
+        if step.held:
+            cells["held back"] = percent(step.held)
+        self._figures.show([(label, (label, text)) for label, text in cells.items()])
+
+    async def _past(self) -> None:
+        history = await self._api.get(of_flow(self._name, "metrics", f"history?seconds={_SPAN_S}"), 4.0)
+        times, rates, queues = [], [], []
+        for sample in history:
+            found = next((step for step in sample["last"]["steps"] if step["name"] == self._step), None)
+            if found is not None:
+                times.append(datetime.fromtimestamp(sample["at"]).strftime("%H:%M:%S"))
+                rates.append(round(found["in"] / max(sample["last"]["at_s"], 1e-9), 1))
+                queues.append(found["queue"])
+        self._chart.options.clear()
+        self._chart.options.update(self._options(times, rates, queues))
+        self._chart.update()
+
+    def _options(self, times: list[str], rates: list[float], queues: list[int]) -> dict[str, Any]:
+        theme = self._frame.theme
+        return {
+            "animation": False,
+            "color": list(theme.colours),
+            "legend": {"top": 0, "textStyle": theme.text, "data": ["records/s", "queue"]},
+            "tooltip": theme.tooltip(),
+            "grid": {"left": 8, "right": 8, "top": 34, "bottom": 4, "containLabel": True},
+            "xAxis": {**theme.axis(), "type": "category", "data": times, "splitLine": {"show": False}},
+            "yAxis": [theme.axis(type="value"), theme.axis(type="value", splitLine={"show": False})],
+            "series": [
+                {"name": "records/s", "type": "line", "showSymbol": False, "data": rates},
+                {
+                    "name": "queue",
+                    "type": "line",
+                    "showSymbol": False,
+                    "yAxisIndex": 1,
+                    "data": queues,
+                    "lineStyle": {"type": "dashed"},
+                },
+            ],
+        }
+
+    async def _records(self) -> None:
+        self._look.props("loading")
+        asked = urlencode({"step": self._step, "limit": _RECORDS})
+        try:
+            found = await self._api.get(of_flow(self._name, f"records?{asked}"), patience_s=15.0)
+        except ApiError as error:
+            found = None
+            ui.notify(str(error), type="negative", multi_line=True)
+        self._look.props(remove="loading")
+        self._shown.clear()
+        if found is None:
+            return
+        with self._shown:
+            if not found["in"] and not found["out"]:
+                ui.label("No record passed in 3 s.").classes("hw-soft")
+            for way, head in (("in", "taken in"), ("out", "given out")):
+                if found[way]:
+                    ui.label(head).classes("hw-soft hw-small")
+                    with ui.element("div").classes("hw-scroll"):
+                        records_table(found[way], self._kinds)
+
+    async def _letters(self) -> None:
+        asked = urlencode({"step": self._step, "limit": 3})
+        found = await self._api.get(of_flow(self._name, f"dead?{asked}"), 0.9)
+        self._dead.clear()
+        with self._dead:
+            if not found["letters"]:
+                ui.label("No record broke this step.").classes("hw-soft")
+                return
+            letters = Table((Column("number"), Column("error", "wide"), Column("record", "wide")))
+            letters.show(
+                [(each["id"], (str(each["id"]), each["error"], as_text(each["record"]))) for each in found["letters"]]
+            )
+            ui.link("Look at all, edit, replay", f"/dead/{quote(self._name, safe='')}")
+
+
+def kinds_of(graph: Mapping[str, Any]) -> dict[str, str]:
+    """Return the type of every column that any step gives out, by its name."""
+    outputs = [fields for step in graph["steps"] for fields in step["outputs"].values()]
+    return {name: str(kind) for fields in outputs for name, kind in fields.items()}
+
+
+def records_table(records: Sequence[dict[str, Any]], kinds: Mapping[str, str]) -> Table:
+    """Show records, a column for each field; `kinds` says which of them are times."""
+    fields = list(dict.fromkeys(name for record in records for name in record))
+    table = Table([Column(name, "text") for name in fields])
+    table.show(
+        [(at, [as_text(record.get(name), kinds.get(name, "")) for name in fields]) for at, record in enumerate(records)]
+    )
+    return table
+
+
+def as_text(value: Any, kind: str = "") -> str:
+    """Write a value of a record: text as it is, a time as the clock has it here, all else as JSON.
+
+    >>> as_text("a"), as_text({"a": [1, None]})
+    ('a', '{"a":[1,null]}')
+    """
+    if kind == "time" and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1e6).isoformat(sep=" ", timespec="milliseconds")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

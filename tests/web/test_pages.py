@@ -1,0 +1,264 @@
+"""The dashboard as somebody uses it: real pages in a real browser, over a server with flows that are hostile."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from serving import Serving
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the pages are driven by Playwright, which is not installed"
+)
+pytest.importorskip("nicegui", reason="the dashboard needs NiceGUI, which is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("the pages are driven in Chromium, which is not installed", allow_module_level=True)
+
+PATIENCE_MS = 60_000
+SCRIPT = "<script>window.hacked = 1</script>"
+IMAGE = "<img src=x onerror='window.hacked = 1'>"
+#: ends by itself, so its figures stand still; of 300 records 60 go on, and 3 break a step
+DONE = """
+from headwater import Flow, col, io
+
+flow = Flow("done")
+levels = flow.read("levels", io.Items([{"tank": "a", "height": float(n)} for n in range(300)]))
+levels.filter("low", col.height < 60).write("alarms", io.Discard())
+"""
+HOSTILE = f"""
+from headwater import Flow, io
+
+def checked(record):
+    if record["n"] % 50 == 7:
+        raise ValueError("{SCRIPT} {{}}".format(record["n"]))
+    return record
+
+flow = Flow("hostile")
+fields = {{"n": int, "note": str}}
+beats = flow.read("beats", io.Generate(lambda n: {{"n": n, "note": ["{IMAGE}"] * len(n)}}, fields, rate=100))
+beats.map("{SCRIPT}", checked, out=fields).write("out", io.Discard())
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    serving = Serving(tmp_path_factory.mktemp("pages"))
+    serving.write("done", DONE)
+    serving.write("hostile", HOSTILE)
+    try:
+        serving.start("--web", "--web-listen", "127.0.0.1:0")
+        at = re.compile(r"the dashboard is at (\S+);")
+        serving.web = serving.until(lambda: at.search(serving.said.read_text()), "the dashboard answers").group(1)
+        serving.until(lambda: serving.state_of("done") == "ended", "the short flow ends")
+        serving.until(lambda: letters(serving), "a record breaks a step")
+        yield serving
+        assert serving.stop() == 0
+    finally:
+        serving.kill()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@contextlib.contextmanager
+def looked_at(browser, url, token, **settings):
+    """A page that is logged in; nothing may leave this machine, no script of a record may run."""
+    context = browser.new_context(**settings)
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    asked, troubles = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.on("dialog", lambda dialog: troubles.append(dialog.message))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(f"{url}/login#{token}")
+    page.wait_for_url(lambda at: "/login" not in at)
+    yield page
+    assert page.evaluate("window.hacked === undefined")
+    assert {urlsplit(each).hostname for each in asked if not each.startswith(("data:", "blob:"))} <= {"127.0.0.1"}
+    assert token not in " ".join(asked)
+    assert troubles == []
+    context.close()
+
+
+@pytest.fixture
+def page(browser, served):
+    with looked_at(browser, served.web, served.token) as page:
+        yield page
+
+
+def opened(page, address):
+    """Go to a page, and wait until it hears what is done on it."""
+    page.goto(address)
+    page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
+
+
+def letters(served):
+    """The dead letters of the hostile flow; None while nobody answers."""
+    return (served.ask("/api/v1/flows/hostile/dead")[1] or {}).get("letters")
+
+
+def cells(page, key):
+    """The cells of a row of a table."""
+    return page.locator(f'tr[data-key="{key}"] td').all_inner_texts()
+
+
+def test_nobody_looks_without_the_token_which_is_in_no_address_afterwards(browser, served):
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    page.goto(served.web + "/flow/done")
+    assert page.url == served.web + "/login"
+    page.get_by_label("Token").fill("something else")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Token").fill(served.token)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(lambda at: "/flow/" in at)
+    page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
+    assert served.token not in page.url
+    assert served.token not in page.evaluate("document.cookie + document.documentElement.outerHTML")
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url(lambda at: at.endswith("/login"))
+    page.goto(served.web + "/flow/done")
+    assert page.url == served.web + "/login"
+    context.close()
+
+
+def test_the_figures_of_the_flow_page_are_those_of_the_api(page, served):
+    opened(page, served.web + "/flow/done")
+    page.locator('tr[data-key="alarms"]').wait_for()
+    _, sample = served.ask("/api/v1/flows/done/metrics")
+    for step in sample["total"]["steps"]:
+        shown = cells(page, step["name"])
+        assert shown[10:13] == [f"{step['in']:,}", f"{step['out']:,}", f"{step['dead_letters']:,}"]
+    assert cells(page, "low")[10:12] == ["300", "60"]
+    assert page.locator("[data-figure=in] .hw-note").inner_text() == "300 in all"
+    assert page.locator("[data-figure=out] .hw-note").inner_text() == "60 in all"
+    _, graph = served.ask("/api/v1/flows/done/graph")
+    drawn = page.locator("svg.hw-graph g.node")
+    assert {each.get_attribute("data-step") for each in drawn.all()} == {step["name"] for step in graph["steps"]}
+    page.locator('g.node[data-step="low"]').focus()
+    page.keyboard.press("Enter")
+    page.get_by_text(re.compile(r"written at .*done\.py:6")).wait_for()
+    page.get_by_text("No record broke this step.").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_text("No record broke this step.").wait_for(state="hidden")
+
+
+def test_records_that_pass_are_shown_on_request_and_as_text(page, served):
+    opened(page, served.web + "/flow/hostile")
+    page.locator(f'g.node[data-step="{SCRIPT}"]').click()
+    page.get_by_role("button", name="Show the next few").click()
+    page.get_by_role("cell", name=IMAGE).first.wait_for()
+    page.get_by_text(f"ValueError: {SCRIPT}").first.wait_for()
+    assert page.locator("table img, table script").count() == 0
+
+
+def test_a_dead_letter_is_edited_and_replayed(page, served):
+    opened(page, served.web + "/dead/hostile")
+    first = letters(served)[0]
+    row = page.locator(f'tr[data-key="{first["id"]}"]')
+    row.wait_for()
+    assert cells(page, first["id"])[1:4:2] == [first["step"], first["error"]]
+    assert json.loads(cells(page, first["id"])[4]) == first["record"]
+    row.click()
+    page.get_by_label("n", exact=True).fill("no JSON")
+    page.get_by_role("button", name="Replay with these values").click()
+    page.get_by_text("is no JSON").wait_for()
+    page.get_by_label("n", exact=True).fill("100")
+    page.get_by_role("button", name="Replay with these values").click()
+    served.until(
+        lambda: (left := letters(served)) is not None and all(each["id"] != first["id"] for each in left),
+        "the letter goes through",
+    )
+    row.wait_for(state="detached")
+
+
+def test_time_is_scrubbed_back(page, served):
+    served.until(lambda: len(served.ask("/api/v1/flows/hostile/metrics/history")[1] or ()) > 2, "there is a history")
+    opened(page, served.web + "/time/hostile")
+    page.locator("canvas").first.wait_for()
+    moment = page.locator("[data-figure=moment]")
+    now = moment.inner_text()
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    sync_api.expect(moment).not_to_have_text(now, timeout=PATIENCE_MS)
+    page.locator('tr[data-key="beats"]').wait_for()
+
+
+def test_a_query_is_asked_of_a_running_stream_and_its_mistakes_are_marked(page, served):
+    opened(page, served.web + "/query/hostile")
+    sync_api.expect(page.get_by_label("Query")).to_have_value(re.compile("from beats"), timeout=PATIENCE_MS)
+    page.get_by_label("Query").fill("from beats[n > 0]\nselect nn")
+    page.get_by_role("button", name="Ask the next records").click()
+    sync_api.expect(page.locator(".hw-fault")).to_have_text("nn", timeout=PATIENCE_MS)
+    page.get_by_label("Query").fill("from beats[n % 2 == 0]\nselect n, note")
+    page.get_by_role("button", name="Ask the next records").click()
+    page.get_by_role("cell", name=IMAGE).first.wait_for()
+    assert all(int(row.inner_text()) % 2 == 0 for row in page.locator("tbody tr td:first-child").all())
+
+
+def test_empty_pages_teach(page, served):
+    opened(page, served.web + "/promises")
+    page.get_by_text("Nothing is promised on this machine").wait_for()
+    opened(page, served.web + "/dead/done")
+    page.get_by_text("No dead letters").wait_for()
+    opened(page, served.web + "/flow/nowhere")
+    page.get_by_text("There is no flow nowhere").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone_in_both_themes(browser, served, scheme):
+    phone = {"viewport": {"width": 390, "height": 800}, "color_scheme": scheme}
+    with looked_at(browser, served.web, served.token, **phone) as page:
+        for path in ("/flow/done", "/time/done", "/dead/hostile", "/promises"):
+            opened(page, served.web + path)
+            page.locator("main.hw-main").wait_for()
+            assert page.locator(f"body.body--{scheme}").count() == 1
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), path
+
+
+def test_a_run_is_shown_by_its_link(browser, tmp_path):
+    (tmp_path / "beat.py").write_text(
+        "from headwater import Flow, io\n"
+        'flow = Flow("beat")\n'
+        'flow.read("beats", io.Generate(lambda n: {"n": n}, {"n": int}, rate=100)).write("out", io.Discard())\n'
+    )
+    command = [sys.executable, "-c", "from headwater.cli import main; main()", "run", "beat.py", "--web", "--json"]
+    environment = {**os.environ, "HEADWATER_RUNTIME": str(tmp_path / "run")}
+    run = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        link = next(line for line in run.stderr if line.startswith("dashboard: ")).partition(": ")[2].strip()
+        url, _, token = link.partition("/login#")
+        with looked_at(browser, url, token) as page:
+            page.locator('g.node[data-step="beats"]').wait_for()
+            opened(page, url + "/time/beat")
+            page.get_by_text("beat").first.wait_for()
+        run.send_signal(signal.SIGINT)
+        document = json.loads(run.stdout.read())
+        assert run.wait(60) == 0
+        assert document["records_in"] == document["records_out"]["out"] > 0
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+        run.stderr.close()
