@@ -2,12 +2,9 @@
 
 import json
 import sys
-import time
-from importlib.util import find_spec
 from pathlib import Path
 
-from headwater import Flow, engine, io, spark
-from headwater.deploy.takeover import take_over
+from headwater import Flow, io, spark
 from headwater.flow.ranges import Sizes
 from headwater.spark.session import session
 
@@ -46,34 +43,6 @@ def read(servers, topic, out):
     return spark.run(flow, available_now=True, sizes=Sizes(parallel=2, batch_records=MOST)).to_json()
 
 
-def taken_over(servers, source, folder):
-    """Read a topic on the engine, more of it on Spark, and still more on the engine: each from the other's checkpoint."""
-    out = folder / "taken.jsonl"
-
-    def flow():
-        made = Flow("taken")
-        made.read("topic", io.Kafka(servers, "keyed", {"n": int})).write("out", io.JsonLines(out))
-        return made
-
-    def on_the_engine(checkpoint, wanted):
-        run = engine.start(flow(), checkpoint=checkpoint)
-        until = time.monotonic() + 120
-        while len(out.read_text().splitlines() if out.exists() else ()) < wanted and time.monotonic() < until:
-            time.sleep(0.05)
-        run.stop()
-        run.wait()
-
-    on_the_engine(folder / "first", RECORDS)
-    written(servers, source, "keyed")
-    take_over(flow(), folder / "first", folder / "second")
-    spark.run(flow(), checkpoint=folder / "second", available_now=True)
-    counts = [len(out.read_text().splitlines())]
-    written(servers, source, "keyed")
-    take_over(flow(), folder / "second", folder / "third")
-    on_the_engine(folder / "third", 3 * RECORDS)
-    return [*counts, sorted(json.loads(line)["n"] for line in out.read_text().splitlines())]
-
-
 def main(servers, jars, folder):
     running = session("local[2]", {"spark.jars": jars})
     path = folder / "in.jsonl"
@@ -86,7 +55,6 @@ def main(servers, jars, folder):
         "keyed": held(running, servers, "keyed"),
         "by number": held(running, servers, "by-number"),
         "report": report,
-        "taken over": taken_over(servers, source, folder) if find_spec("confluent_kafka") else None,
     }
     print(json.dumps(told))
 
