@@ -70,7 +70,7 @@ class Slice:
         return len(self.edges) - 1
 
     def holds(self, at: Column) -> Column:
-        """Say whether a moment is in it; a record without any comes first."""
+        """Say whether a moment is in it; a record without any is in the first slice."""
         from pyspark.sql import functions as F
 
         first, last = self.edges[0], self.edges[-1]
@@ -195,4 +195,4 @@ def _by(rows: Any, columns: list[str]) -> Any:
     import pyarrow.compute as pc
 
     keys = [(name, "ascending") for name in columns]
-    return rows.take(pc.sort_indices(rows, sort_keys=keys, null_placement="at_start"))
+    return rows.take(pc.sort_indices(rows, sort_keys=keys))

@@ -33,7 +33,7 @@ _FEW = 40_000  #: rows of the comparisons
 _FILE = 2**20  #: rows of one file of the table: within it they are in no order
 _HZ = 1_000  #: of all sensors together
 _BEGIN_US = 1_700_000_000_000_000
-_WINDOW_S, _LATENESS_S = 60, 10
+_WINDOW_S, _LATENESS_S = 10, 2
 _SIZE_US = _WINDOW_S * 10**6
 
 
