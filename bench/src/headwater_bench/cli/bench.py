@@ -268,6 +268,19 @@ def bridge(quick: Quick = False, output: Output = None, as_json: JSON = False) -
 
 
 @app.command()
+def moves(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    moves: Annotated[int | None, typer.Option(help="how many [default: 200]")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the moments, the steps and the faults")] = None,
+    calm: Annotated[bool, typer.Option("--calm", help="nobody is killed")] = False,
+) -> None:
+    """Steps that move from site to site under load, half of the time while somebody is killed: is anything lost or twice?"""
+    _report("moves", quick, output, as_json, moves=moves, seed=seed, calm=calm or None)
+
+
+@app.command()
 def lanes(
     quick: Quick = False,
     output: Output = None,

@@ -1,0 +1,114 @@
+"""Steps of a flow that move from site to site under load, while sites and the coordinator are killed: is anything lost?
+
+Three sites and a coordinator are processes of this machine. Records fall due by the clock, whatever happens, so that a
+record that has to wait shows it. In the end what the sinks have is held against an undisturbed run on one engine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from headwater import engine
+from headwater.cli.locate import find_flow
+from headwater_bench.experiments.rows import write_rows
+from headwater_bench.moves.faults import FAULTS, strike
+from headwater_bench.moves.found import compared, longest_s, waits_s
+from headwater_bench.moves.sites import MOVABLE, SITES, Farm
+
+_RATE = 2000  #: records/s
+_EVERY = "50 ms"  #: between checkpoints: what a record waits at each bridge
+_PAUSE_S = 1.0  #: after a move, at most
+_AROUND_S = 0.5  #: of records that fell due shortly before or after a move
+
+
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    moves: int | None = None,
+    seed: int = 1,
+    calm: bool = False,
+) -> dict[str, Any]:
+    """Move steps at random moments, half of the time with a fault; `calm` leaves the faults out."""
+    wanted = moves or (8 if quick else 200)
+    chance = Random(seed)
+    with tempfile.TemporaryDirectory(prefix="headwater-moves-", dir=Path.cwd()) as name:
+        folder = Path(name)
+        farm = Farm(folder, _RATE, _EVERY)
+        try:
+            rows = [_moved(farm, chance, number, calm=calm) for number in range(wanted)]
+            records = farm.finish(2.0)
+        except BaseException:
+            if output is not None:
+                output.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / "log", output / "moves.log")
+            raise
+        finally:
+            farm.close()
+        engine.run(find_flow(f"{folder / 'readings.py'}:undisturbed"))
+        found = compared(folder / "moved", folder / "undisturbed", records)
+        waits = waits_s(folder / "moved")
+    usual_s = statistics.median(wait for _, wait in waits)
+    for row in rows:
+        between = row.pop("between")
+        row["gap_ms"] = round(1000 * max(0.0, longest_s(waits, between) - usual_s), 1)
+    calm_gaps = sorted(row["gap_ms"] for row in rows if not row["fault"] and not row["undone"])
+    answer = {
+        "moves": len(rows),
+        "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
+        "undone": sum(bool(row["undone"]) for row in rows),
+        "records": records,
+        "lost": found.lost,
+        "twice": found.twice,
+        "state_equal": found.state_equal,
+        "usual_ms": round(1000 * usual_s, 1),
+        "gap_ms": {"p50": statistics.median(calm_gaps), "max": calm_gaps[-1]} if calm_gaps else {},
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_rows(rows, output / "moves.csv")
+    return answer
+
+
+def _moved(farm: Farm, chance: Random, number: int, *, calm: bool) -> dict[str, Any]:
+    """Move some steps, and wait until all run again; what was begun comes to its end, or was undone."""
+    time.sleep(chance.random() * _PAUSE_S)
+    before = farm.sites_of(MOVABLE)
+    steps = chance.sample(MOVABLE, chance.choice((1, 1, 2)))
+    target = chance.choice([site for site in SITES if site != before[steps[0]]])
+    fault = "" if calm or number % 2 == 0 else chance.choice(FAULTS)
+    began_s = time.time()
+    farm.move(list(steps), target)
+    if fault:
+        strike(farm, fault, before[steps[0]], target, chance)
+    status = farm.wait(farm.settled, "a flow that runs after a move")
+    return {
+        "steps": " ".join(steps),
+        "to": target,
+        "fault": fault,
+        "undone": status["flow"]["moved"]["why"],
+        "stopped_ms": round(1000 * (status["flow"]["moved"]["gap_s"] or 0.0), 1),
+        "between": (began_s - _AROUND_S, time.time() + _AROUND_S),
+    }
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Say it in words."""
+    kinds = ", ".join(f"{count} of the {fault}" for fault, count in answer["faults"].items() if count)
+    gap = answer["gap_ms"]
+    lines = [
+        f"{answer['moves']} moves under load, {answer['undone']} of them undone; faults meanwhile: {kinds or 'none'}",
+        f"{answer['records']:,} records: {answer['lost']} lost, {answer['twice']} twice; state "
+        + ("as in an undisturbed run" if answer["state_equal"] else "NOT as in an undisturbed run"),
+    ]
+    if gap:
+        lines.append(
+            f"a record waited longer by {gap['p50']:g} ms in the middle move without a fault, by {gap['max']:g} ms at "
+            f"most; usual are {answer['usual_ms']:g} ms"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""What happens to the sites while steps move: somebody is killed with SIGKILL, or a link is silent."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+from headwater_bench.moves.sites import Farm
+
+FAULTS = ("source site", "target site", "coordinator", "link")
+_SILENT_S = 2.5  #: longer than either end of a bridge waits for a word
+_LATEST_S = 2.0  #: after a move was begun
+
+
+def strike(farm: Farm, fault: str, source: str, target: str, chance: Random) -> None:
+    """Have something happen at a random moment of a move: before, amid or just after the parts change over."""
+    time.sleep(chance.random() * _LATEST_S)
+    if fault == "coordinator":
+        farm.kill_coordinator()
+    elif fault == "link":
+        farm.freeze_part(chance.choice((source, target)), _SILENT_S)
+    else:
+        farm.kill_site(source if fault == "source site" else target)

@@ -1,0 +1,59 @@
+"""What the sinks have after all moves, held against what they have where nothing was moved."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Found(NamedTuple):
+    """What was lost, what came twice, and whether all else is as where nothing was moved."""
+
+    lost: int
+    twice: int
+    state_equal: bool
+
+
+def compared(moved: Path, undisturbed: Path, records: int) -> Found:
+    """Compare what both have written: every record, with the state of its key when it came, and every window."""
+    archives = [_read(folder / "archive.jsonl") for folder in (moved, undisturbed)]
+    counts = Counter(row["n"] for row in archives[0])
+    states = [{_frozen(row, but="came") for row in rows} for rows in archives]
+    windows = [Counter(_frozen(row) for row in _read(folder / "daily.jsonl")) for folder in (moved, undisturbed)]
+    return Found(
+        lost=records - len(counts),
+        twice=sum(count - 1 for count in counts.values()),
+        state_equal=states[0] == states[1] and windows[0] == windows[1],
+    )
+
+
+def waits_s(moved: Path) -> list[tuple[float, float]]:
+    """Return of each record when it was due and how long it took from then on to its sink, in seconds, in that order."""
+    rows = _read(moved / "archive.jsonl")
+    return sorted((at_s, row["came"] - at_s) for row in rows for at_s in (_seconds(row["at"]),))
+
+
+def longest_s(waits: Iterable[tuple[float, float]], between: tuple[float, float]) -> float:
+    """Return how long the record took that took longest, of those that fell due between two moments."""
+    return max((wait for at_s, wait in waits if between[0] <= at_s <= between[1]), default=0.0)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    with path.open() as lines:
+        return [json.loads(line) for line in lines]
+
+
+def _frozen(row: dict[str, Any], but: str = "") -> tuple[Any, ...]:
+    return tuple(sorted((key, value) for key, value in row.items() if key != but))
+
+
+def _seconds(at: Any) -> float:
+    """Return a time as written to a file: in microseconds, or as text."""
+    if isinstance(at, str):
+        from datetime import datetime
+
+        return datetime.fromisoformat(at).timestamp()
+    return float(at) / 1e6

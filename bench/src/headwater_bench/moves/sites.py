@@ -1,0 +1,268 @@
+"""A flow over three sites, as processes of this machine: records fall due by the clock, whatever happens to the sites."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from headwater.deploy.control.messages import Ask
+from headwater.deploy.coordinator.asking import NobodyError, ask
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.errors import RunError
+
+SITES = ("edge-1", "edge-2", "cloud")
+#: the source and the sink stay; between them is a step without state, one with state by key, and windows
+PLACED = {
+    "readings": "edge-1",
+    "time": "edge-1",
+    "sound": "edge-1",
+    "seen": "edge-2",
+    "came": "cloud",
+    "archive": "cloud",
+    "sums": "edge-2",
+    "daily": "cloud",
+}
+MOVABLE = ("sound", "seen", "sums")
+_WAIT_S = 120.0
+
+_FLOW = '''
+import time
+from pathlib import Path
+
+import numpy as np
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.schema import Schema
+
+FOLDER, BEGAN_S, RATE = Path({folder!r}), {began_s!r}, {rate!r}
+SCHEMA = Schema.of({{"n": int, "sensor": int, "value": float, "at": "time"}})
+
+
+class Due:
+    """Record n is there n / RATE seconds after the beginning; the last one once a file says which it is."""
+
+    resume = "position"
+    schema = SCHEMA
+
+    def open(self, reject, position=None):
+        return DueReader(position or 0)
+
+
+class DueReader:
+    def __init__(self, position):
+        self.position = position
+        self._end = None
+
+    def read(self, limit, timeout_s):
+        if self._end is None and (FOLDER / "end").exists():
+            self._end = int((FOLDER / "end").read_text() or 0) or None
+        if self._end is not None and self.position >= self._end:
+            return None
+        due = int((time.time() - BEGAN_S) * RATE)
+        stop = min(due, self.position + limit, due if self._end is None else self._end)
+        if stop <= self.position:
+            time.sleep(min(timeout_s, 0.002))
+            return Batch.of_watermark(NO_WATERMARK)
+        n = np.arange(self.position, stop)
+        self.position = stop
+        at = np.int64(BEGAN_S * 1e6) + n * 1_000_000 // RATE
+        return Batch.of({{"n": n, "sensor": n % 53, "value": n % 97 * 0.5, "at": at}}, SCHEMA)
+
+    def close(self):
+        pass
+
+
+def seen(state, record):
+    count, total = state or (0, 0.0)
+    count, total = count + 1, total + record["value"]
+    return (count, total), record | {{"seen": count, "total": total}}
+
+
+def came(record):
+    return record | {{"came": time.time()}}
+
+
+def made(out):
+    flow = Flow("readings")
+    readings = flow.read("readings", Due()).event_time("time", "at")
+    sound = readings.filter("sound", col.value >= 0)
+    known = {{"n": int, "sensor": int, "value": float, "at": "time", "seen": int, "total": float}}
+    counted = sound.key_by("sensor").process("seen", seen, out=known)
+    counted.map("came", came, out=known | {{"came": float}}).write("archive", io.JsonLines(FOLDER / out / "archive.jsonl"))
+    sums = sound.key_by("sensor").window("sums", Tumbling("1 s"), n=agg.count(), total=agg.sum("value"))
+    sums.write("daily", io.JsonLines(FOLDER / out / "daily.jsonl"))
+    return flow
+
+
+def moved():
+    return made("moved")
+
+
+def undisturbed():
+    return made("undisturbed")
+'''
+
+_NET = """
+name = "moves"
+[classes.box]
+cpu_ips = 2e9
+memory_bytes = 5e8
+access_bps = 1e8
+[wan]
+kind = "matrix"
+latency_s = [[0.0, 0.01, 0.01], [0.01, 0.0, 0.01], [0.01, 0.01, 0.0]]
+"""
+_ZONE = '[[zones]]\nname = "{0}"\ndevices = [{{class = "box", name = "{0} box"}}]\n'
+
+
+class Farm:
+    """The sites and the coordinator, in a folder; `close` ends all of them."""
+
+    def __init__(self, folder: Path, rate: int, every: str) -> None:
+        self.folder, self.rate = folder, rate
+        self.began_s = time.time() + 1.0
+        for out in ("moved", "undisturbed"):
+            (folder / out).mkdir()
+        text = _FLOW.format(folder=str(folder), began_s=self.began_s, rate=rate)
+        (folder / "readings.py").write_text(text)
+        zones = "".join(
+            f'[[zones]]\nname = "{name}"\ndevices = [{{class = "box", name = "{name} box"}}]\n' for name in SITES
+        )
+        (folder / "net.toml").write_text(_NET + zones)
+        plan = {"flow": "readings.py:moved", "net": "net.toml", "placement": PLACED}
+        (folder / "plan.json").write_text(json.dumps(plan))
+        self._state = StateFolder(folder / ".headwater" / "deploy")
+        self._log = open(folder / "log", "ab")  # noqa: SIM115 - closed with the processes that write to it
+        self._up = self._started("up", "net.toml")
+        self.coordinator = self._started("deploy", "plan.json", "--within", "120s", "--every", every)
+
+    def _started(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "headwater", *words]
+        return subprocess.Popen(command, cwd=self.folder, stdout=self._log, stderr=self._log, start_new_session=True)
+
+    # -- what is known ----------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any] | None:
+        """Return what the coordinator says; None while there is none."""
+        try:
+            return ask(self._state, "status")
+        except NobodyError:
+            return None
+
+    def settled(self) -> dict[str, Any] | None:
+        """Return what the coordinator says once all sites are here, all parts run, and nothing is being moved."""
+        found = self.status()
+        if (
+            not found
+            or not found["flow"]
+            or found["flow"]["moving"]
+            or not all(site["here"] for site in found["sites"])
+        ):
+            return None
+        return found if all(site["state"] == "running" for site in found["sites"] if site["steps"]) else None
+
+    def wait(self, met: Callable[[], Any], what: str) -> Any:
+        """Wait for something; RunError with the last words of all processes where it does not come."""
+        until_s = time.monotonic() + _WAIT_S
+        while not (found := met()):
+            if time.monotonic() > until_s:
+                said = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
+                raise RunError(f"{what} did not come within {_WAIT_S:g} s; the last that was said:\n{said}")
+            time.sleep(0.02)
+        return found
+
+    def sites_of(self, steps: tuple[str, ...]) -> dict[str, str]:
+        """Return where steps are."""
+        found = self.wait(self.settled, "a flow that runs")
+        return {step: site["name"] for site in found["sites"] for step in site["steps"] if step in steps}
+
+    # -- what is done to it -----------------------------------------------------------------------------------------------
+
+    def move(self, steps: list[str], site: str) -> None:
+        """Begin a move; a site that was taken for gone comes back in a moment."""
+
+        def begun() -> bool:
+            try:
+                return bool(ask(self._state, Ask("move", steps, site)))
+            except NobodyError:
+                return False
+            except RunError as error:
+                if "not here" not in str(error) and "being moved" not in str(error):
+                    raise
+                return False
+
+        self.wait(begun, "a move")
+
+    def kill_site(self, name: str) -> None:
+        """Kill a site: its agent and the processes of its parts."""
+        agent = self._agent(name)
+        parts = _children(agent)
+        for pid in (agent, *parts):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def freeze_part(self, name: str, seconds: float) -> None:
+        """Have a site's part stand still, so that its bridges are silent for a while."""
+        pids = _children(self._agent(name))
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            time.sleep(seconds if number == signal.SIGSTOP else 0.0)
+
+    def kill_coordinator(self) -> None:
+        """Kill the coordinator, and start it again."""
+        self.coordinator.kill()
+        self.coordinator.wait()
+        self.coordinator = self._started("deploy", "--within", "120s")
+
+    def _agent(self, name: str) -> int:
+        def found() -> int | None:
+            for pid in _children(self._up.pid):
+                with suppress(OSError):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
+                        return pid
+            return None
+
+        pid: int = self.wait(found, f"site '{name}'")
+        return pid
+
+    def finish(self, more_s: float) -> int:
+        """Have the source end some seconds from now; return how many records there are then, once all have come."""
+        count = int((time.time() + more_s - self.began_s) * self.rate)
+        (self.folder / "end.new").write_text(str(count))
+        (self.folder / "end.new").replace(self.folder / "end")
+        self.wait(lambda: self.coordinator.poll() is not None, "the end of the flow")
+        return count
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in (self.coordinator, self._up):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in (self.coordinator, self._up):
+            try:
+                process.wait(45)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._log.close()
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that a process has started, by whatever thread."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(each) for each in file.read_text().split()]
+    return found
