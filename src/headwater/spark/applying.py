@@ -145,10 +145,10 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
         flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink}),
         buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
     )
-    shipped = carried(layout)
+    sent_layout = carried(layout)
     parts = []
     for step, frame in frames.items():
-        prefix = SourceStage(shipped, layout.source_stage(step).number)
+        prefix = SourceStage(sent_layout, layout.source_stage(step).number)
         order = None if streaming else event_time_of(flow, step)
         parts.append(rows_of_frame(frame, columns_used(flow, step), prefix, order))
         if not streaming:
@@ -156,7 +156,9 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
     rows = reduce(lambda a, b: a.union(b), parts)
     for level in range(1, layout.levels + 1):
         rows = (
-            with_level(rows, shipped, level) if streaming else with_level_at_once(rows, shipped, level, layout.buckets)
+            with_level(rows, sent_layout, level)
+            if streaming
+            else with_level_at_once(rows, sent_layout, level, layout.buckets)
         )
     if streaming and layout.levels > 1:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time

@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.spark.broadcast import Shipped
+from headwater.spark.broadcast import SentLayout
 from headwater.spark.envelope import COUNTS, ROW, STATE, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_level_at_once(
-    rows: DataFrame, shipped: Shipped, level: int, partitions: int, seeds: Path | None = None
+    rows: DataFrame, sent_layout: SentLayout, level: int, partitions: int, seeds: Path | None = None
 ) -> DataFrame:
     """Add the stages of one level to a query over tables.
 
@@ -27,14 +27,14 @@ def with_level_at_once(
     query in rows of its own; else nothing is kept.
     """
     sorted_rows = rows.repartition(partitions, "bucket").sortWithinPartitions("bucket", "seq")
-    return sorted_rows.mapInArrow(_on_partition(shipped, level, seeds), ROW)
+    return sorted_rows.mapInArrow(_on_partition(sent_layout, level, seeds), ROW)
 
 
-def _on_partition(shipped: Shipped, level: int, seeds: Path | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _on_partition(sent_layout: SentLayout, level: int, seeds: Path | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(tables: Iterator[Any]) -> Iterator[Any]:
         from headwater.spark.sources.data_source import in_arrow
 
-        return in_arrow(_made(shipped.layout(), level, _rows(tables), seeds))
+        return in_arrow(_made(sent_layout.layout(), level, _rows(tables), seeds))
 
     return run
 

@@ -29,7 +29,7 @@ _KEPT = 32  # things that a worker remembers
 _loaded: dict[str, Any] = {}
 
 
-class Shipped(Protocol):
+class SentLayout(Protocol):
     """The layout of a flow on its way to workers, under a name that is its own."""
 
     file: str

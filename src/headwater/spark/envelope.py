@@ -1,9 +1,9 @@
-"""What moves between stages: the records of one stream for one bucket, as bytes, with marks of event time among them.
+"""What moves between stages: the records of one stream for one bucket, as bytes, with watermarks among them.
 
 A row of the stream that Spark sees is `(bucket, target, seq, frame)`: a whole envelope, addressed to an entry of a stage.
 While records are under way, the second of their stamps is their place in the order of the micro-batch, so that those
 that took different ways can be put into one order again; when they were emitted is kept once for the envelope. `seq` is
-the place of its first record, or of its first mark if it has none.
+the place of its first record, or of its first watermark if it has none.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().d
 
 @dataclass(slots=True)
 class Envelope:
-    """Records of one stream that one stage sent, and the marks among them: (place, watermark), in order."""
+    """Records of one stream that one stage sent, and the watermarks among them: (place, watermark), in order."""
 
     sender: int
-    emitted_ns: int  #: 0 for what came of a mark alone
+    emitted_ns: int  #: 0 for what came of a watermark alone
     batch: Batch | None
-    marks: list[tuple[int, int]] = field(default_factory=list)
+    watermarks: list[tuple[int, int]] = field(default_factory=list)
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
     said: bytes = b""
     count: int = 0
@@ -52,7 +52,7 @@ class Envelope:
     def pack(self) -> bytes:
         """Return the envelope as bytes."""
         body = b"" if self.batch is None else pack(self.batch)
-        header = _encode([self.sender, self.emitted_ns, self.marks, self.said, self.count, len(body)])
+        header = _encode([self.sender, self.emitted_ns, self.watermarks, self.said, self.count, len(body)])
         return b"".join([_LENGTH.pack(len(header)), header, _codec().compress(body, asbytes=True) if body else b""])
 
     @classmethod
@@ -60,17 +60,17 @@ class Envelope:
         """Return the envelope of these bytes; its columns can be written."""
         (length,) = _LENGTH.unpack_from(frame)
         start = _LENGTH.size + length
-        sender, emitted_ns, marks, said, count, size = _decode(memoryview(frame)[_LENGTH.size : start])
+        sender, emitted_ns, watermarks, said, count, size = _decode(memoryview(frame)[_LENGTH.size : start])
         batch = None
         if size:
             body = _codec().decompress(memoryview(frame)[start:], size)
             _, header = PREFIX.unpack_from(body)
             batch = unpack(np.frombuffer(bytearray(memoryview(body)[PREFIX.size :]), np.uint8), header)
-        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in marks], said, count)
+        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in watermarks], said, count)
 
     def places(self) -> set[int]:
-        """Return where something changes: at its marks, and behind its last record."""
-        return {place for place, _ in self.marks} | {LAST}
+        """Return where something changes: at its watermarks, and behind its last record."""
+        return {place for place, _ in self.watermarks} | {LAST}
 
     def every(self, count: int) -> list[int]:
         """Return the place of every `count`-th record."""
@@ -112,6 +112,6 @@ def in_order(envelopes: Sequence[Envelope]) -> Envelope:
         places = batch.stamps[:, EMITTED]
         if (places[1:] < places[:-1]).any():
             batch = batch.take(np.argsort(places, kind="stable"))
-    marks = sorted({mark for envelope in envelopes for mark in envelope.marks})
+    watermarks = sorted({watermark for envelope in envelopes for watermark in envelope.watermarks})
     first = min((envelope.emitted_ns for envelope in envelopes if envelope.emitted_ns), default=0)
-    return Envelope(envelopes[0].sender, first, batch, marks)
+    return Envelope(envelopes[0].sender, first, batch, watermarks)

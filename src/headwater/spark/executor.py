@@ -111,15 +111,15 @@ class Executor:
         yield from self._flush()
 
     def _enter(self, way: tuple[int, int], envelope: Envelope) -> None:
-        """Take the records of one stream, with the marks among them."""
+        """Take the records of one stream, with the watermarks among them."""
         self._emitted_ns = self._emitted_ns or envelope.emitted_ns
-        for place, watermark in envelope.marks:
+        for place, watermark in envelope.watermarks:
             self._enter_up_to(way, envelope, place)
-            self._mark(way, place, watermark)
+            self._advance(way, place, watermark)
         self._enter_up_to(way, envelope, LAST)
 
     def _enter_in_turn(self, given: dict[tuple[int, int], Envelope]) -> None:
-        """Take several streams in turn, from mark to mark, so that none runs ahead of the others in time.
+        """Take several streams in turn, from watermark to watermark, so that none runs ahead of the others in time.
 
         Where event time does not matter, a turn has so many records that what one stream tells is not long in coming.
         """
@@ -132,9 +132,9 @@ class Executor:
                 self._emitted_ns = self._emitted_ns or envelope.emitted_ns
                 self._enter_up_to(way, envelope, place)
             for way, envelope in given.items():
-                for at, watermark in envelope.marks:
+                for at, watermark in envelope.watermarks:
                     if at == place:
-                        self._mark(way, place, watermark)
+                        self._advance(way, place, watermark)
 
     def _enter_up_to(self, way: tuple[int, int], envelope: Envelope, place: int) -> None:
         batch = envelope.taken_up_to(place)
@@ -142,20 +142,20 @@ class Executor:
             self._at = int(batch.stamps[-1, EMITTED])
             self._run([Delivery(*to, batch, NO_WATERMARK, batch.length) for to in self.channels[way]])
 
-    def _mark(self, way: tuple[int, int], place: int, watermark: int) -> None:
+    def _advance(self, way: tuple[int, int], place: int, watermark: int) -> None:
         self._at = place
         self._run([Delivery(*to, None, watermark, 1) for to in self.channels[way]])
 
     # -- records on their way -----------------------------------------------------------------------------------------
 
     def _run(self, given: list[Delivery]) -> None:
-        """Walk records and marks through the steps, each to the end of its way before the next begins."""
+        """Walk records and watermarks through the steps, each to the end of its way before the next begins."""
         tasks, waiting = list(self.tasks.values()), given[::-1]
         with np.errstate(all="ignore"):
             while waiting:
                 to, channel, batch, watermark, count, _ = waiting.pop()
                 if batch is not None and watermark != NO_WATERMARK:
-                    # the step before has set the time: the mark has its place behind these records
+                    # the step before has set the time: the watermark has its place behind these records
                     self._at = int(batch.stamps[-1, EMITTED]) | self._subs
                     waiting.append(Delivery(to, channel, None, watermark, 1))
                     watermark = NO_WATERMARK
@@ -172,7 +172,7 @@ class Executor:
                 waiting += made[::-1]
 
     def _placed(self, delivery: Delivery) -> Delivery:
-        """Give what came of a mark the mark's own place: its records' stamps are older."""
+        """Give what came of a watermark the watermark's own place: its records' stamps are older."""
         to, channel, batch, watermark, count, _ = delivery
         if batch is None:
             return delivery

@@ -14,7 +14,7 @@ from headwater.spark.envelope import FIRST_SINK, LAST, SUB, Envelope, Row, piece
 from headwater.spark.stages import Layout, Stage, StageEntry
 
 _SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
-_Mark = tuple[int, int]  #: a place, and the watermark that holds from there on
+_Watermark = tuple[int, int]  #: a place, and the watermark that holds from there on
 
 
 class Exits:
@@ -45,33 +45,33 @@ class Exits:
             way.last = place - 1
 
     def leave(self, number: int, batch: Batch | None, watermark: int, at: int) -> None:
-        """Take records, or a mark, that leave by a way while `at` is worked on."""
+        """Take records, or a watermark, that leave by a way while `at` is worked on."""
         way = self._ways[number]
         if batch is not None:
             way.add(batch, None if self._stage.kind == "source" else at)
         if watermark != NO_WATERMARK and way.entry is not None and way.entry.timed:
-            way.marks.append((LAST if watermark == END else at, watermark))
+            way.watermarks.append((LAST if watermark == END else at, watermark))
 
     def flush(self, emitted_ns: int) -> Iterator[Row]:
         """Hand over what has left the stage, cut by the buckets that it goes to."""
         for way in self._ways:
-            batches, marks = way.taken()
+            batches, watermarks = way.taken()
             batch = concat_batches(batches) if batches else None
             if way.entry is None:
                 if batch is not None:
                     yield from self._to_sink(way.target, batch, emitted_ns)
-            elif batch is not None or marks:
+            elif batch is not None or watermarks:
                 for bucket, part in self._by_bucket(way.entry, batch):
-                    yield from self._to_bucket(bucket, way.target, part, marks, emitted_ns)
+                    yield from self._to_bucket(bucket, way.target, part, watermarks, emitted_ns)
 
     def _to_bucket(
-        self, bucket: int, target: int, batch: Batch | None, marks: list[_Mark], emitted_ns: int
+        self, bucket: int, target: int, batch: Batch | None, watermarks: list[_Watermark], emitted_ns: int
     ) -> Iterator[Row]:
         for part in pieces(batch) if batch is not None else ():
-            yield bucket, target, _first(part), Envelope(self._stage.number, emitted_ns, part, marks).pack()
-            marks = []
-        if marks:
-            yield bucket, target, marks[0][0], Envelope(self._stage.number, emitted_ns, None, marks).pack()
+            yield bucket, target, _first(part), Envelope(self._stage.number, emitted_ns, part, watermarks).pack()
+            watermarks = []
+        if watermarks:
+            yield bucket, target, watermarks[0][0], Envelope(self._stage.number, emitted_ns, None, watermarks).pack()
 
     def _to_sink(self, target: int, batch: Batch, emitted_ns: int) -> Iterator[Row]:
         staging = self._layout.stagings.get(self._layout.sinks[target - FIRST_SINK])
@@ -110,7 +110,7 @@ class _Way:
     entry: StageEntry | None
     target: int
     batches: list[Batch] = field(default_factory=list)
-    marks: list[_Mark] = field(default_factory=list)
+    watermarks: list[_Watermark] = field(default_factory=list)
     last: int = -1  #: the place of the last record that went this way
 
     def add(self, batch: Batch, at: int | None) -> None:
@@ -123,10 +123,10 @@ class _Way:
         self.last = int(stamps[-1, EMITTED])
         self.batches.append(Batch(batch.columns, batch.length, stamps))
 
-    def taken(self) -> tuple[list[Batch], list[_Mark]]:
+    def taken(self) -> tuple[list[Batch], list[_Watermark]]:
         """Return what has gone this way, and begin anew."""
-        taken = self.batches, self.marks
-        self.batches, self.marks = [], []
+        taken = self.batches, self.watermarks
+        self.batches, self.watermarks = [], []
         return taken
 
 

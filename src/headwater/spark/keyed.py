@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.data.batch import Batch
 from headwater.errors import RunError
 from headwater.operators import Operator
-from headwater.spark.broadcast import Shipped
+from headwater.spark.broadcast import SentLayout
 from headwater.spark.envelope import COUNTS, ROW, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
@@ -47,58 +47,58 @@ def _used(file: str) -> None:
 class SourceStage:
     """What happens to the records of a source where they are read."""
 
-    def __init__(self, shipped: Shipped, stage: int) -> None:
-        self.shipped, self.stage = shipped, stage
+    def __init__(self, sent_layout: SentLayout, stage: int) -> None:
+        self.sent_layout, self.stage = sent_layout, stage
 
     def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
         """Run the stage on one piece of the source."""
-        _used(self.shipped.file)
-        layout = self.shipped.layout()
+        _used(self.sent_layout.file)
+        layout = self.sent_layout.layout()
         stage = layout.stages[self.stage]
-        idle = _idle.setdefault((self.shipped.file, self.stage), {})
+        idle = _idle.setdefault((self.sent_layout.file, self.stage), {})
         executor = Executor(layout, stage, operators=idle)
         idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].role != "time"}
         yield from executor.read(number, put_out)
         yield -1, COUNTS, number, executor.counts()
 
 
-def with_level(rows: DataFrame, shipped: Shipped, level: int) -> DataFrame:
+def with_level(rows: DataFrame, sent_layout: SentLayout, level: int) -> DataFrame:
     """Add the stages of one level to a query."""
-    run = _on_bucket(shipped, level)
+    run = _on_bucket(sent_layout, level)
     made = rows.groupBy("bucket").applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
     # computing something makes plain rows of Arrow's, which is what a second level's shuffle can take
     return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 
 
-def _on_bucket(shipped: Shipped, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
+def _on_bucket(sent_layout: SentLayout, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         bucket = int(key[0])
-        _used(shipped.file)
-        layout = shipped.layout()
+        _used(sent_layout.file)
+        layout = sent_layout.layout()
         stage = layout.stage_of_bucket(bucket)
         if stage is None or stage.level != level:  # on the way to a later level, or to a sink
             for frame in frames:
                 yield frame.assign(bucket=frame["bucket"] + 1)
             return
-        executor = _executor(shipped, bucket, state)
+        executor = _executor(sent_layout, bucket, state)
         came = [row for frame in frames for row in zip(frame["target"], frame["frame"], strict=True)]
         made = list(executor.take(came))
-        token = layout.mark() + secrets.token_bytes(8)
+        token = layout.fingerprint() + secrets.token_bytes(8)
         state.update((token, executor.save()))
         made.append((-1, COUNTS, 0, executor.counts()))
-        _live[shipped.file, bucket] = token, executor
+        _live[sent_layout.file, bucket] = token, executor
         yield _frame(made)
 
     return run
 
 
-def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
+def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
     """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
     token, saved = state.get if state.exists else (b"", b"")
-    last, executor = _live.pop((shipped.file, bucket), (None, None))
+    last, executor = _live.pop((sent_layout.file, bucket), (None, None))
     if executor is not None and last == bytes(token):
         return executor
-    layout = shipped.layout()
+    layout = sent_layout.layout()
     stage = layout.stage_of_bucket(bucket)
     assert stage is not None
     executor = Executor(layout, stage, bucket)
@@ -112,7 +112,7 @@ def _executor(shipped: Shipped, bucket: int, state: Any) -> Executor:
 
 def _check_mark(layout: Layout, token: bytes) -> None:
     """Raise if state was kept by another flow, or for other buckets: keys would not find what is theirs."""
-    if token.startswith(layout.mark()):
+    if token.startswith(layout.fingerprint()):
         return
     (buckets,) = unpack_from("<I", token)
     if buckets != layout.buckets:

@@ -120,11 +120,11 @@ def _seeds(layout: Layout, moment: Moment) -> Any:
     for stage in layout.stages:
         for place, bucket in enumerate(stage.numbers):
             executor = Executor(layout, stage, bucket)
-            marks = times.by_channel(executor)
+            watermarks = times.by_channel(executor)
             for name, task in executor.tasks.items():
                 step = moment.steps[name]
                 state = step.operator.snapshot(_share(stage, name, place))
-                told = {"watermarks": marks[name], "watermark": times.behind(stage, name), "ended": step.ended}
+                told = {"watermarks": watermarks[name], "watermark": times.behind(stage, name), "ended": step.ended}
                 task.load({**told, "idle": [], "state": state})
             yield bucket, executor.save()
 

@@ -83,7 +83,7 @@ class Layout:
         """How many times records move."""
         return max(stage.level for stage in self.stages)
 
-    def mark(self) -> bytes:
+    def fingerprint(self) -> bytes:
         """Return eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
         steps = self.flow.to_json()["steps"]
         told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]

@@ -79,7 +79,7 @@ def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -
         for (entry, sender), targets in executor.channels.items():
             for name in _time_steps(layout, layout.stages[sender], layout.entries[entry].stream[0]):
                 told.setdefault(name, []).extend(bucket[names[to]]["watermarks"][channel] for to, channel in targets)
-    return {name: min(marks) for name, marks in told.items()}
+    return {name: min(watermarks) for name, watermarks in told.items()}
 
 
 def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
