@@ -95,6 +95,19 @@ def test_it_is_promised_seconds_and_not_milliseconds(home, tmp_path):
     assert "--master means nothing with a promise" in str(elsewhere.exception)
 
 
+def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch):
+    (tmp_path / "counting.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('counting')\n"
+        "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
+    )
+    did = []
+    monkeypatch.setattr("headwater.cli.run.give_way", lambda: did.append("gave way"))
+    monkeypatch.setattr("headwater.spark.start", lambda flow, **options: did.append("started"))
+    add_commands()
+    CliRunner().invoke(app, ["run", str(tmp_path / "counting.py"), "--on", "spark"])
+    assert did == ["gave way", "started"]  # before Java is started, which inherits it
+
+
 @pytest.mark.spark
 def test_the_command_promises_runs_on_cores_of_its_own_and_proves_it(home, tmp_path):
     profile(0.3).write(tmp_path / "p.json")

@@ -232,6 +232,7 @@ def run(
         else:
             from headwater import spark
 
+            give_way()
             with progress("starting Spark"):
                 running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
     with stopped_by_signals() as started:

@@ -20,7 +20,7 @@ from headwater.rate import process
 from headwater.rate.born import Kept, Order
 from headwater.rate.home import LOG, own_folder
 
-_START_S = 30.0
+_START_S = 60.0
 _LOOK_S = 0.05
 #: variables that are read when Python or a package is loaded, or that say where kernels are: a parent has them for good
 _EARLY = (
