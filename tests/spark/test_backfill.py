@@ -146,6 +146,8 @@ def test_the_command_reads_history_and_goes_on(spark, tmp_path, table, all_at_on
     command = ["run", "flow.py", "--on", "spark", "--backfill", table, "--until", until(), "--json"]
     code, _, err = typed(*command)
     assert (code, "--backfill is about checkpoints" in err) == (2, True)
+    code, _, err = typed(*command, "--checkpoint", "kept", "--history-only", "--prometheus", "9100")
+    assert (code, "--prometheus shows a stream, and --history-only ends before" in err) == (2, True)
     code, out, err = typed(*command, "--checkpoint", "kept", "--history-only")
     assert code == 0, err
     assert json.loads(out)["records_in"] == UNTIL

@@ -182,6 +182,9 @@ def run(
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
     _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
+    if history_only and (web or prometheus is not None):
+        option = "--web" if web else "--prometheus"
+        raise RunError(f"{option} shows a stream, and --history-only ends before there is one")
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": rate,

@@ -219,7 +219,12 @@ def _options(past: Past, theme: Theme) -> dict[str, Any]:
         ],
         "yAxis": [
             theme.axis(type="value", gridIndex=0, min=0),
-            theme.axis(type="category", gridIndex=1, data=[f"≤ {milliseconds(ms)}" for ms in past.bounds_ms]),
+            theme.axis(
+                type="category",
+                gridIndex=1,
+                data=[f"≤ {milliseconds(ms)}" for ms in past.bounds_ms],
+                axisLabel={**theme.text, "interval": 2},  # a row is lower than a line of text
+            ),
             theme.axis(type="value", gridIndex=2, min=0),
             theme.axis(type="value", gridIndex=3, min=0),
             theme.axis(type="value", gridIndex=3, min=0, splitLine={"show": False}),
