@@ -1,9 +1,10 @@
-"""What takes its time to find out: a thread looks now and then, and whoever asks has the last that was found, at once."""
+"""What takes its time to find out: whoever asks has the last that was found, and a thread looks anew if that is old."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -14,36 +15,36 @@ log = logging.getLogger("headwater.site")
 
 
 class Looked(Generic[T]):
-    """The last that was found; looking begins with the first question."""
+    """The last that was found; nobody looks while nobody asks, so that there is nothing to close."""
 
     def __init__(self, look: Callable[[], T], every_s: float, first: T) -> None:
-        """Look each `every_s` seconds; `first` is the answer until something was found."""
+        """Look each `every_s` seconds at most; `first` is the answer until something was found."""
         self._look, self._every_s, self._value = look, every_s, first
         self._error: HeadwaterError | None = None
-        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._looking = False
+        self._due_s = 0.0
 
     @property
     def value(self) -> T:
         """What was found last; raises what the last look did, once a look has failed."""
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._keep, name="look", daemon=True)
-                self._thread.start()
+            if not self._looking and time.monotonic() >= self._due_s:
+                self._looking = True
+                threading.Thread(target=self._look_anew, name="look", daemon=True).start()
             if self._error is not None:
                 raise self._error
             return self._value
 
-    def _keep(self) -> None:
-        idle = threading.Event()
-        while True:
-            error: HeadwaterError | None = None
-            try:
-                self._value = self._look()
-            except HeadwaterError as failed:
-                error = failed
-                if self._error is None:
-                    log.warning("%s", failed)
+    def _look_anew(self) -> None:
+        found, error = self._value, None
+        try:
+            found = self._look()
+        except HeadwaterError as failed:
+            error = failed
+            if self._error is None:
+                log.warning("%s", failed)
+        finally:
             with self._lock:
-                self._error = error
-            idle.wait(self._every_s)
+                self._value, self._error = found, error
+                self._looking, self._due_s = False, time.monotonic() + self._every_s

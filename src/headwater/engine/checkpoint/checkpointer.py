@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.05  #: how often it looks for tasks that have ended while a checkpoint waits for them
+_NO_TASK = -1  #: stands for a task, where the thread is only to look
 
 
 @dataclass
@@ -204,7 +205,7 @@ class Checkpointer:
 
     def look_now(self) -> None:
         """Have the thread look at once whether something is to be done; any thread may call it."""
-        self._said.put((-1, -1, None))  # of no task and no checkpoint
+        self._said.put((_NO_TASK, -1, None))
 
     def _loop(self) -> None:
         try:

@@ -8,6 +8,7 @@ lanes are told, and let their sinks' parts be seen.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import queue
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 Word = Literal["begin", "last", "commit", "final"]  #: what lanes are told of a checkpoint
 Say = Callable[[dict[str, Any]], None]
 _LOOK_S = 0.05
-_FROM_ABOVE = -1  #: stands for a task, where a word comes from the process that forked the lane
+_FROM_ABOVE = -2  #: stands for a task, where a word comes from the process that forked the lane
 
 
 class Kinds:
@@ -105,6 +106,11 @@ class LaneCheckpointer(Checkpointer):
         if results is not None:
             self._complete(number, results)
         return results is not None
+
+    def _wait(self) -> None:
+        """Wait until somebody says something; there is nothing to decide here."""
+        with contextlib.suppress(queue.Empty):
+            self._take(*self._said.get(timeout=_LOOK_S))
 
     def _take(self, task: int, number: int, result: Any) -> None:
         if task == _FROM_ABOVE:
