@@ -153,6 +153,17 @@ def test_a_trial_that_cannot_keep_up_says_what_it_could(home):
     client.close()
 
 
+def test_a_trial_in_which_records_take_longer_than_promised_says_within_what_they_would_fit(home):
+    made = Flow("quick")
+    made.read("numbers", io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)).write("out", io.Discard())
+    client = Client(home)
+    too_long = r"half of its records took longer than [\d.]+ ms, .*what would fit: the same rate within \d+ m?s"
+    with pytest.raises(RateError, match=too_long):
+        rate.start(made, Contract(1000.0, 1e-6), profile=demand(0.1), best_effort=True, trial_s=1, client=client)
+    assert board(home).lanes == []
+    client.close()
+
+
 def test_a_source_that_ends_is_tried_for_as_long_as_any_and_the_rate_offered_fits(home):
     made = Flow("few")
     source = io.Generate(lambda n: {"n": n}, {"n": int, "at": "time"}, rate=500, count=600, time="at")

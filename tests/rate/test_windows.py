@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headwater import Contract
 from headwater.rate.counts import CAME, KEPT_S, LATE, Counts
-from headwater.rate.windows import ABOVE, BLOCKED, DEARER, DIED, WITHOUT_PROCESSOR, Reading, Windows
+from headwater.rate.windows import ABOVE, BLOCKED, DEARER, DIED, SLOW, WITHOUT_PROCESSOR, Reading, Windows
 
 S = 1_000_000_000
 FINE = Reading(used=0.2, waited=0.0, held=0.0, backlog=0.0)
@@ -69,7 +69,7 @@ def test_without_a_latency_no_record_is_late():
         (1000, Reading(0.9, 0.5, 0.0, 0, ("jackd (7)",)), f"{WITHOUT_PROCESSOR} in real time: jackd (7)"),
         (1000, Reading(0.9, 0.0, 0.9, 0), DEARER),
         (1000, Reading(0.2, 0.0, 0.9, 0), BLOCKED),
-        (1000, Reading(0.2, 0.0, 0.0, 0), "not known"),
+        (1000, Reading(0.2, 0.0, 0.0, 0), SLOW),
     ],
 )
 def test_a_broken_window_says_why(records, reading, cause):

@@ -218,6 +218,13 @@ def trial(flow: Flow, contract: Contract, demand: Demand, seconds: float = TRIAL
             f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s it took in {kept:.0%} of that "
             f"rate, with {sum(used):.2f} cores; {_tried(done_hz / SPARE)}"
         )
+    latency, bound_s = after.since(before).latency, contract.latency_s
+    if bound_s is not None and latency.percentile(50) > bound_s * 1e9:
+        half, most = (latency.percentile(percent) / 1e9 for percent in (50, 99))
+        raise RateError(
+            f"flow {flow.name!r} cannot be promised {contract}: in a trial of {spent_s:.1f} s half of its records took "
+            f"longer than {half * 1e3:.3g} ms, with {sum(used):.2f} cores; {_offered(None, 2 * most)}"
+        )
     if lanes > 1 and max(used) > LANE:
         raise RateError(
             f"flow {flow.name!r} cannot be promised {contract}: in a trial of {lanes} lanes one of them used "

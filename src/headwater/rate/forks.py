@@ -21,6 +21,9 @@ from headwater.rate.born import Kept, Order
 from headwater.rate.home import LOG, own_folder
 
 _START_S = 60.0
+_ANSWER_S = (
+    10.0  #: how long a parent may take for a word; one that was stopped, or is swapped out, says nothing for ever
+)
 _LOOK_S = 0.05
 #: variables that are read when Python or a package is loaded, or that say where kernels are: a parent has them for good
 _EARLY = (
@@ -47,6 +50,7 @@ class Forked:
     def __init__(self, connection: socket.socket, order: bytes, fds: tuple[int, int, int]) -> None:
         """Raises OSError, or EOFError, where the parent does not do it."""
         self._connection = connection
+        connection.settimeout(_ANSWER_S)
         from_us, self._held = os.pipe()  # open as long as we live: the process ends with us
         last_word, to_us = os.pipe()
         self._last_word = os.fdopen(last_word, "rb")
@@ -66,13 +70,20 @@ class Forked:
     def wait(self) -> int | None:
         """Wait for its end, and return its exit status; below 0 the signal that killed it, None where it died otherwise."""
         last_word = self._last_word.readline()
-        status = self._parent.readline() or last_word
+        status = last_word or self._how_it_died()
         while self._began is not None and process.began(self.pid) == self._began:  # its parent may be gone before it is
             time.sleep(_LOOK_S)
         for each in (self._parent, self._connection, self._last_word):
             each.close()
         os.close(self._held)
         return int(status) if last_word or status.startswith(b"-") else None
+
+    def _how_it_died(self) -> bytes:
+        """Return what its parent says of one that could not say so itself; nothing where that is gone, or silent."""
+        try:
+            return self._parent.readline()
+        except OSError:
+            return b""
 
 
 def forked(

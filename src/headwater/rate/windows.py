@@ -22,6 +22,7 @@ DEARER = "steps dearer than reserved for"
 ABOVE = "arrivals above the promise"
 BLOCKED = "a sink or source that blocks"
 DIED = "the lane died and was started again"
+SLOW = "a way through the flow that took too long, with processor to spare"
 
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
 _HELD = 0.1  #: the same of a queue that stood full
@@ -198,4 +199,4 @@ def cause_of(contract: Contract, reserved: float, records: int, reading: Reading
         return DEARER
     if reading.held > _HELD:
         return BLOCKED
-    return "not known"
+    return SLOW

@@ -69,10 +69,15 @@ def test_what_a_lane_has_left_is_there_before_what_is_new_of_its_keys(tmp_path, 
     assert 0 < len(left) < KEYS
     assert not taken.exists()
     add(path, OLD, ALL)
-    refusals = iter([False] * 3)  # for a while, none of what the second lane has left is taken
+    refused = tmp_path / "refused"  # at first, none of what the second lane has left is taken, by whichever process
+    refused.touch()
 
     def takes(row):
-        return row["key"] not in left or row["n"] >= OLD or next(refusals, True)
+        if row["key"] not in left or row["n"] >= OLD or refused.stat().st_size:
+            return True
+        with refused.open("a") as file:
+            file.write(".")
+        return False
 
     while not taken.exists() or len(taken.read_text().splitlines()) < ALL:  # what is left waits for the next run
         engine.run(
