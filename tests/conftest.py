@@ -30,12 +30,15 @@ LONG = {
     "test_end.py",
     "test_kafka.py",
     "test_kill.py",
+    "test_keeper.py",
     "test_lane.py",
     "test_pages.py",
+    "test_policed_sites.py",
     "test_serve.py",
     "test_session.py",
     "test_site.py",
     "test_sites.py",
+    "test_split.py",
 }
 
 #: for every Java that a test starts, and that is gone before better code would pay: half the processor time of them all

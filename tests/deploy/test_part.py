@@ -84,11 +84,11 @@ def test_sources_that_are_replayed_at_a_rate_come_to_their_end(tmp_path):
     from headwater import engine
     from headwater.cli.part import whole_flow
 
-    text = 'from headwater import Flow, io\nflow = Flow("numbers")\nfound = io.Collect()\n'
+    text = 'from headwater import Flow, io\nflow = Flow("counted")\nfound = io.Collect()\n'
     text += 'flow.read("r", io.Items([{"n": n} for n in range(10)])).write("out", found)\n'
-    file_of(tmp_path, "numbers.py").parent.mkdir()
-    file_of(tmp_path, "numbers.py").write_text(text)
-    flow = whole_flow(part(flow="numbers.py", files={"numbers.py": ""}, rate=1e6), tmp_path)
+    file_of(tmp_path, "counted.py").parent.mkdir()
+    file_of(tmp_path, "counted.py").write_text(text)
+    flow = whole_flow(part(flow="counted.py", files={"counted.py": ""}, rate=1e6), tmp_path)
     running = engine.start(flow)
     try:
         report = running.wait(60)

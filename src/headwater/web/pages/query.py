@@ -43,11 +43,8 @@ class _QueryPage:
                         .style("min-width: 200px")
                     )
                     self._fields = ui.label().classes("hw-soft hw-small")
-                self._text = (
-                    ui.textarea("Query")
-                    .props('outlined autogrow spellcheck=false input-class="hw-query"')
-                    .style("width: 100%; margin: 12px 0")
-                )
+                self._editor = ui.element("div")
+                self._begin_with("")
                 with ui.element("div").classes("hw-row"):
                     self._look = (
                         ui.button("Ask the next records", on_click=self._ask)
@@ -87,7 +84,15 @@ class _QueryPage:
         stream = step if step.isidentifier() and step.isascii() else "stream"
         number = next((name for name, kind in fields.items() if kind in ("float", "int")), None)
         some = f"[{number} > 0]" if number else ""
-        self._text.set_value(f"from {stream}{some}\nselect {', '.join(list(fields)[:4])}\ninsert into found")
+        self._begin_with(f"from {stream}{some}\nselect {', '.join(list(fields)[:4])}\ninsert into found")
+
+    def _begin_with(self, text: str) -> None:
+        """Have a text to go on from; in a field of its own, since one that is told a value tells it over what is typed."""
+        self._editor.clear()
+        with self._editor:
+            ui.textarea("Query", value=text).props('outlined autogrow spellcheck=false input-class="hw-query"').style(
+                "width: 100%; margin: 12px 0"
+            )
 
     async def _ask(self) -> None:
         if self._asking or not self._step.value:
