@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headwater import Contract, Flow, Profile, StepProfile, io
 from headwater.cli import add_commands, app
-from headwater.errors import RateError
+from headwater.errors import RateError, RunError
 from headwater.flow.profile import Demand, StepDemand
 from headwater.rate import process
 from headwater.rate.application import Application
@@ -101,8 +101,13 @@ def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_
         "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
     )
     did = []
+
+    def start(flow, **options):
+        did.append("started")
+        raise RunError("that is all")
+
     monkeypatch.setattr("headwater.cli.run.give_way", lambda: did.append("gave way"))
-    monkeypatch.setattr("headwater.spark.start", lambda flow, **options: did.append("started"))
+    monkeypatch.setattr("headwater.spark.start", start)
     add_commands()
     CliRunner().invoke(app, ["run", str(tmp_path / "counting.py"), "--on", "spark"])
     assert did == ["gave way", "started"]  # before Java is started, which inherits it
