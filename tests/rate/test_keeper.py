@@ -13,6 +13,7 @@ import pytest
 from promised import demand
 from promising import until
 
+from headwater.processes import family
 from headwater.rate import process
 from headwater.rate.client import board
 from headwater.rate.windows import DIED
@@ -22,9 +23,18 @@ KEEP = "import sys\nfrom headwater.rate.keeper import keep\nsys.exit(keep('progr
 
 
 @pytest.fixture
-def program(tmp_path, home):
+def started():
+    """Processes that end with the test."""
+    processes = []
+    yield processes
+    for each in processes:
+        each.kill()
+        each.communicate()
+
+
+@pytest.fixture
+def program(tmp_path, home, started):
     """Starts a keeper whose lane runs a program."""
-    started = []
 
     def make(text, *arguments, **more):
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
@@ -43,10 +53,7 @@ def program(tmp_path, home):
         )
         return started[-1]
 
-    yield make
-    for each in started:
-        each.kill()
-        each.communicate()
+    return make
 
 
 def ancestor(pid) -> int:
@@ -162,7 +169,7 @@ RATE_HZ = 500
 
 
 @pytest.fixture
-def numbers(tmp_path, home):
+def numbers(tmp_path, home, started):
     """Runs a flow of numbers with a promise, from the command line; a profile spares the measuring."""
     demand(0.05).write(tmp_path / "p.json")
     (tmp_path / "counting.py").write_text(
@@ -171,7 +178,6 @@ def numbers(tmp_path, home):
         "some = flow.read('numbers', made).filter('burn', col.n >= 0)\n"
         "some.write('out', io.JsonLines('out.jsonl'))\n"
     )
-    started = []
 
     def make(*more):
         command = [
@@ -198,10 +204,7 @@ def numbers(tmp_path, home):
         )
         return started[-1]
 
-    yield make
-    for each in started:
-        each.kill()
-        each.communicate()
+    return make
 
 
 def test_a_killed_lane_goes_on_from_its_checkpoint_with_its_cores_and_says_which_windows_broke(numbers, home, tmp_path):
@@ -261,7 +264,7 @@ def test_one_of_several_lanes_that_dies_without_a_checkpoint_has_all_of_them_sta
     running = numbers("--profile", "two.json")
     before = until(lambda: (found := board(home)) and [each for each in found.lanes if each.kept])[0]
     assert before.lanes == 2
-    (other,) = [pid for pid in process.family(before.pid)[1:] if command(pid) == command(before.pid)]
+    (other,) = [pid for pid in family(before.pid)[1:] if command(pid) == command(before.pid)]
     os.kill(other, signal.SIGKILL)
     after = until(lambda: (found := board(home)) and [each for each in found.lanes if each.restarts])[0]
     assert (after.id, after.lanes, round(after.cores, 2)) == (before.id, 2, 1.2)

@@ -15,7 +15,7 @@ from headwater import Contract, Flow, Profile, StepProfile, io
 from headwater.cli import add_commands, app
 from headwater.errors import RateError, RunError
 from headwater.flow.profile import Demand, StepDemand
-from headwater.rate import process
+from headwater.processes import family
 from headwater.rate.application import Application
 from headwater.rate.client import Client, board
 from supervisors import end_supervisor
@@ -156,7 +156,7 @@ def _protects_java(home, pid) -> bool:
     found = board(home)
     if found is None or not found.lanes:
         return False
-    for each in process.family(pid):
+    for each in family(pid):
         with suppress(OSError):  # it may have ended
             if Path(f"/proc/{each}/comm").read_text().strip() == "java":
                 group = Path(f"/proc/{each}/cgroup").read_text()

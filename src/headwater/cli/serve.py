@@ -32,8 +32,9 @@ from headwater.serve.home import Home, Note, default_token, flow_home, token_of
 from headwater.serve.http import Server
 from headwater.serve.messages import Answer, Assignment
 from headwater.serve.notify import Notifier
-from headwater.serve.service import CHECK_S, Service
+from headwater.serve.service import Service
 from headwater.serve.settings import read_settings, settings_beside
+from headwater.serve.supervision import CHECK_S
 
 log = logging.getLogger("headwater.serve")
 

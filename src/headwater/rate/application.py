@@ -21,7 +21,7 @@ from headwater.flow.duration import written
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
-from headwater.rate import process
+from headwater.processes import family
 from headwater.rate.admission import demand_of, granted_or_refused
 from headwater.rate.admitted import Admitted
 from headwater.rate.client import Client
@@ -114,7 +114,7 @@ class PromisedApplication:
 
     def processes(self) -> Sequence[int]:
         """Return this process and all that it has started."""
-        return process.family(os.getpid())
+        return family(os.getpid())
 
     def sample(self) -> Sample:
         """Return everything counted since the run began."""

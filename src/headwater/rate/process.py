@@ -59,14 +59,3 @@ def _stat(pid: int) -> list[str] | None:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return None
-
-
-def family(pid: int) -> list[int]:
-    """Return a process and all that it has started, and those have, as far as they are not gone."""
-    found = [pid]
-    for each in found:  # grows while we walk along it
-        with suppress(OSError):
-            for thread in os.listdir(f"/proc/{each}/task"):
-                with suppress(OSError), open(f"/proc/{each}/task/{thread}/children") as file:
-                    found += map(int, file.read().split())
-    return found

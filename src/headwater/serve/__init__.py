@@ -2,7 +2,8 @@
 
 settings   what can be chosen for a flow, in a file beside it; folder is which flows there are
 lifecycle  when a flow is started, stopped, and started again; pure
-service    does what lifecycles decide: starts processes, hears what they say
+supervision  does what lifecycles decide: starts processes, hears what they say
+service    the same flows, for whoever asks
 served     a flow, with what is known of it; history has its samples
 following  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it

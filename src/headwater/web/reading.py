@@ -70,6 +70,20 @@ def steps_now(graph: Mapping[str, Any], sample: Mapping[str, Any]) -> list[StepN
     ]
 
 
+def cells_of(step: StepNow) -> list[str]:
+    """Return what tables begin the row of a step with: name, state, rates, queue, and the times T_Q, T_S and T_C."""
+    return [
+        step.name,
+        step.state,
+        rate(step.in_hz),
+        rate(step.out_hz),
+        count(step.queue),
+        milliseconds(step.t_q_ms),
+        milliseconds(step.t_s_ms),
+        milliseconds(step.t_c_ms),
+    ]
+
+
 def _step(
     drawn: Mapping[str, Any], recent: Mapping[str, Any], total: Mapping[str, Any], span_s: float, held: float
 ) -> StepNow:

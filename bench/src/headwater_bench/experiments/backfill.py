@@ -22,6 +22,7 @@ from headwater.deploy.takeover import take_over
 from headwater.flow import Flow, Tumbling
 from headwater.flow.ranges import Sizes
 from headwater.io import Discard, JsonLines, Parquet
+from headwater.processes import family
 from headwater.steps import Kalman
 from headwater_bench.experiments import handwritten
 from headwater_bench.experiments.rates.memory import private_mb
@@ -250,7 +251,7 @@ class Memory(AbstractContextManager["Memory"]):
     def _look(self) -> None:
         while not self._over.wait(0.5):
             self.java_mb = max(self.java_mb, private_mb(self._java))
-            self.python_mb = max(self.python_mb, sum(map(_mb, _descendants(self._java))))
+            self.python_mb = max(self.python_mb, sum(map(_mb, family(self._java)[1:])))
 
 
 def _mb(pid: int) -> float:
@@ -258,17 +259,6 @@ def _mb(pid: int) -> float:
         return private_mb(pid)
     except OSError:  # it has ended meanwhile
         return 0.0
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *_descendants(child)]
-    except OSError:
-        pass
-    return found
 
 
 def table(answer: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from headwater.errors import RunError
+from headwater.processes import children
 from headwater_bench.experiments.trial import machine
 
 _PATIENCE_S = 60.0
@@ -48,18 +49,11 @@ class Served:
     token: str
     pid: int  #: of the server
 
-    @property
-    def children(self) -> list[int]:
-        """The processes of its flows and of the dashboard, which is the one that runs `headwater.web`."""
-        found: list[int] = []
-        for thread in Path(f"/proc/{self.pid}/task").glob("*/children"):
-            found += map(int, thread.read_text().split())
-        return found
-
     def processes(self) -> tuple[list[int], int]:
         """Return the server and its flows, and the dashboard."""
-        of_web = [pid for pid in self.children if b"headwater.web" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        return [self.pid, *(pid for pid in self.children if pid not in of_web)], of_web[0]
+        started = children(self.pid)
+        of_web = [pid for pid in started if b"headwater.web" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [self.pid, *(pid for pid in started if pid not in of_web)], of_web[0]
 
 
 @contextmanager

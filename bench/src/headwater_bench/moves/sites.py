@@ -17,6 +17,7 @@ from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
+from headwater.processes import children
 
 SITES = ("edge-1", "edge-2", "cloud")
 #: the source and the sink stay; between them is a step without state, one with state by key, and windows
@@ -205,14 +206,14 @@ class Farm:
     def kill_site(self, name: str) -> None:
         """Kill a site: its agent and the processes of its parts."""
         agent = self._agent(name)
-        parts = _children(agent)
+        parts = children(agent)
         for pid in (agent, *parts):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def freeze_part(self, name: str, seconds: float) -> None:
         """Have a site's part stand still, so that its bridges are silent for a while."""
-        pids = _children(self._agent(name))
+        pids = children(self._agent(name))
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for pid in pids:
                 with suppress(ProcessLookupError):
@@ -227,7 +228,7 @@ class Farm:
 
     def _agent(self, name: str) -> int:
         def found() -> int | None:
-            for pid in _children(self._up.pid):
+            for pid in children(self._up.pid):
                 with suppress(OSError):
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                     if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
@@ -257,12 +258,3 @@ class Farm:
                 process.kill()
                 process.wait()
         self._log.close()
-
-
-def _children(pid: int) -> list[int]:
-    """Return the processes that a process has started, by whatever thread."""
-    found: list[int] = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(each) for each in file.read_text().split()]
-    return found

@@ -11,7 +11,7 @@ from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.figures import count, milliseconds, percent, rate, size
 from headwater.web.frame import Frame, empty, flow_exists, title
 from headwater.web.graph import FlowGraph
-from headwater.web.reading import StepNow, Verdict, steps_now, verdict
+from headwater.web.reading import StepNow, Verdict, cells_of, steps_now, verdict
 from headwater.web.side import StepSide
 from headwater.web.table import Column, Table
 
@@ -207,14 +207,7 @@ def _legend() -> None:
 
 def _cells(step: StepNow, total: Any) -> list[str]:
     return [
-        step.name,
-        step.state,
-        rate(step.in_hz),
-        rate(step.out_hz),
-        count(step.queue),
-        milliseconds(step.t_q_ms),
-        milliseconds(step.t_s_ms),
-        milliseconds(step.t_c_ms),
+        *cells_of(step),
         milliseconds(step.cost_us / 1000),
         percent(step.busy),
         f"{total.get('in', 0):,}",

@@ -8,10 +8,10 @@ from nicegui import ui
 from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError, of_flow
-from headwater.web.figures import count, milliseconds, percent, rate
+from headwater.web.figures import milliseconds, percent
 from headwater.web.frame import Frame, empty, title
 from headwater.web.past import Past, clock, past_of
-from headwater.web.reading import steps_now, verdict
+from headwater.web.reading import cells_of, steps_now, verdict
 from headwater.web.table import Column, Table
 from headwater.web.theme import Theme
 
@@ -114,25 +114,7 @@ class _TimePage:
         steps = steps_now(self._graph, sample)
         self._moment.set_text(clock(sample["at"]))
         self._says.set_text(verdict(steps, sample["process"]["cores"]).says)
-        self._table.show(
-            [
-                (
-                    step.name,
-                    (
-                        step.name,
-                        step.state,
-                        rate(step.in_hz),
-                        rate(step.out_hz),
-                        count(step.queue),
-                        milliseconds(step.t_q_ms),
-                        milliseconds(step.t_s_ms),
-                        milliseconds(step.t_c_ms),
-                        percent(step.busy),
-                    ),
-                )
-                for step in steps
-            ]
-        )
+        self._table.show([(step.name, (*cells_of(step), percent(step.busy))) for step in steps])
 
 
 _CHARTS = (
