@@ -11,6 +11,38 @@ from pathlib import Path
 from headwater.deploy.coordinator.state import StateFolder
 from ports import free_port
 
+#: records that do not come to their end before a file is there: nothing that a test does comes too late
+_SLOW = """
+import time
+from pathlib import Path
+
+from headwater import Flow, Tumbling, agg, col, io
+from headwater.data.batch import NO_WATERMARK, Batch
+
+ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
+
+
+class Slow(io.Items):
+    def open(self, reject, position=None):
+        reader = super().open(reject, position)
+        read = reader.read
+
+        def slowly(limit, timeout_s):
+            if Path("{folder}/hurry").exists():
+                return read(limit, timeout_s)
+            time.sleep(0.02)
+            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read({rate_hz} // 50, timeout_s)
+
+        reader.read = slowly
+        return reader
+"""
+
+
+def slow_flow(folder, rate_hz, text):
+    """Return a program: `ROWS` and a source `Slow` of them, at a rate until `folder` has a file `hurry`; then a text."""
+    return _SLOW.format(folder=folder, rate_hz=rate_hz) + text.format(folder=folder)
+
+
 WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
 
 

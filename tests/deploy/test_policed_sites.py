@@ -12,34 +12,11 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from sites_of import Commands, wait_for
+from sites_of import Commands, slow_flow, wait_for
 from supervisors import end_supervisor
 
-#: counts in windows; it does not come to its end before a file is there: nothing that a test does comes too late
+#: counts in windows
 FLOW = """
-import time
-from pathlib import Path
-
-from headwater import Flow, Tumbling, agg, col, io
-from headwater.data.batch import NO_WATERMARK, Batch
-
-ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
-
-
-class Slow(io.Items):
-    def open(self, reject, position=None):
-        reader = super().open(reject, position)
-        read = reader.read
-
-        def slowly(limit, timeout_s):
-            if Path("{folder}/hurry").exists():
-                return read(limit, timeout_s)
-            time.sleep(0.02)
-            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read(10, timeout_s)
-
-        reader.read = slowly
-        return reader
-
 
 def tanks(out="many"):
     flow = Flow("tanks")
@@ -104,7 +81,7 @@ def commands(tmp_path, monkeypatch):
 
 def farm(folder):
     """Write a flow, a net, and a profile of what its steps cost at an edge; the post at the barn is too slow for most."""
-    (folder / "tanks.py").write_text(FLOW.format(folder=folder))
+    (folder / "tanks.py").write_text(slow_flow(folder, 500, FLOW))
     (folder / "farm.toml").write_text(NET)
     shape = {"bytes_in": 32.0, "bytes_out": 32.0}
     steps = {name: StepProfile(time_s=2e-5, **shape) for name in ("levels", *MOVABLE)}

@@ -16,7 +16,7 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
 from ports import free_port
-from sites_of import Commands, wait_for
+from sites_of import Commands, slow_flow, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
 HALLS = ("press hall", "paint hall", "server room", "cloud")
@@ -80,31 +80,9 @@ def test_the_plant_over_three_sites_writes_what_one_engine_writes(commands, tmp_
     assert lines(tmp_path / "three") == expected
 
 
-#: counts in windows; it does not come to its end before a file is there: nothing that a test does comes too late
-SLOW = """
-import time
-from pathlib import Path
-
-from headwater import Flow, Tumbling, agg, col, io
-from headwater.data.batch import NO_WATERMARK, Batch
+#: counts in windows
+COUNTS = """
 from scale import SCALE
-
-ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
-
-
-class Slow(io.Items):
-    def open(self, reject, position=None):
-        reader = super().open(reject, position)
-        read = reader.read
-
-        def slowly(limit, timeout_s):
-            if Path("{folder}/hurry").exists():
-                return read(limit, timeout_s)
-            time.sleep(0.02)
-            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read(20, timeout_s)
-
-        reader.read = slowly
-        return reader
 
 
 def scaled(record):
@@ -148,7 +126,7 @@ TANKS = {"levels": "barn", "time": "barn", "scaled": "barn", "sound": "shed", "m
 def farm(folder):
     """Write a flow that takes long, with a module beside it, a net and a plan; return the plan."""
     (folder / "farm").mkdir()
-    (folder / "farm" / "tanks.py").write_text(SLOW.format(folder=folder))
+    (folder / "farm" / "tanks.py").write_text(slow_flow(folder, 1000, COUNTS))
     (folder / "farm" / "scale.py").write_text("SCALE = 3\n")
     (folder / "farm" / "farm.toml").write_text(NET)
     plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": TANKS | {"archive": "shed"}}

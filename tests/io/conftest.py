@@ -78,3 +78,15 @@ def limited(nbytes):
 def file_limit():
     """Let no file of this process grow beyond a size: the kernel writes up to there and then fails."""
     return limited
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """A mosquitto that keeps all that a client has not heard yet."""
+    from mosquitto import Mosquitto
+
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = Mosquitto(folder, "max_queued_messages 0").start()
+    yield broker
+    broker.stop()

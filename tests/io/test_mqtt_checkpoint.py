@@ -9,22 +9,13 @@ import time
 from collections import Counter
 
 import pytest
-from mosquitto import PATIENCE_S, PROGRAM, Mosquitto, heard
+from mosquitto import PATIENCE_S, PROGRAM, heard
 
 from headwater import Flow, col, engine, io
 from headwater.io.mqtt.reader import MqttReader
 from killed import killed_until, running
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
-
-
-@pytest.fixture
-def broker(tmp_path):
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    broker = Mosquitto(folder, "max_queued_messages 0").start()
-    yield broker
-    broker.stop()
 
 
 def numbered(state, record):

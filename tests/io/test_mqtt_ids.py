@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 import pytest
-from mosquitto import PROGRAM, Mosquitto
+from mosquitto import PROGRAM
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError
@@ -16,15 +16,6 @@ from headwater_bench.servers import mosquitto as witness
 from killed import kills_itself
 
 with_a_broker = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
-
-
-@pytest.fixture
-def broker(tmp_path):
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    broker = Mosquitto(folder, "max_queued_messages 0").start()
-    yield broker
-    broker.stop()
 
 
 def publishing(sink, count=100, start=0):

@@ -23,7 +23,7 @@ SEEN = {
     "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": "S3AFileSystem is not",
     "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure": "Spark has no connector delta",
     "java.sql.SQLException: No suitable driver": "the driver of the database is not there",
-    "java.nio.file.AccessDeniedException: /work/out": "access denied: /work/out",
+    "java.nio.file.AccessDeniedException: /data/out": "access denied: /data/out",
     "NoAuthWithAWSException: No AWS Credentials provided": "S3 does not know who asks",
     "Some data may have been lost because they are not available in Kafka any more": '"failOnDataLoss": "false"',
     "UnknownTopicOrPartitionException: This server does not host": "create it first",
