@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-core test-spark coverage check docs screenshots bench soak clean lock
+.PHONY: demo test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -33,6 +33,10 @@ test-core: .venv/ready
 
 test-spark: .venv/ready
 	$(BIN)/python $(PYTEST) -n 2 -m spark
+
+# What failed last, by itself. That it passes now makes it no better: it is named, and hangs on load or on what ran before it.
+test-again: .venv/ready
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -x -rA
 
 # Child processes and Spark's workers are counted too; what Numba compiles is not seen, and counts as never run.
 coverage: .venv/ready

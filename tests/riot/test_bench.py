@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import subprocess
 import sys
+import weakref
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,6 +126,16 @@ def test_every_line_of_a_figure_has_its_trials(tmp_path, monkeypatch):
     assert eleven == {"take all", "take half", "threads"}
     assert workers == {"longest_queue, release the lock"}
     assert sizes == {"longest_queue, release the lock"}
+
+
+def test_a_figure_is_gone_once_it_is_drawn(tmp_path):
+    """Those of `pyplot` stay for ever: with the twenty-first, tests of other figures had failed in the same process."""
+    drawing, _ = plots.figure(1, 1, 2, 2)
+    drawing.savefig(tmp_path / "a.png")
+    gone = weakref.ref(drawing)
+    del drawing, _
+    gc.collect()
+    assert gone() is None
 
 
 def test_longer_messages_say_the_same():

@@ -19,6 +19,7 @@ from headwater.place.problem import Problem
 from headwater.sim.predict import latency_s
 from headwater_bench.cases import ghosh, replica
 from headwater_bench.experiments import cep_complexity
+from headwater_bench.experiments.plots import figure
 from headwater_bench.experiments.rows import write_rows
 
 SMALL = 12
@@ -274,13 +275,8 @@ def _number(value: float | None) -> str:
 
 def draw(rows: list[dict[str, Any]], output: Path) -> None:
     """Draw figures 4 and 5 (latency by dataflow), 6 (queries per device) and 7 (time by size)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    latency = Figure(figsize=(15, 9), layout="constrained")
-    FigureCanvasAgg(latency)
-    panels: Any = latency.subplots(4, 1)
-    for panel, (rate, resources) in zip(panels, ghosh.SETTINGS, strict=True):
+    latency, panels = figure(4, 1, 15, 9)
+    for panel, (rate, resources) in zip(panels[:, 0], ghosh.SETTINGS, strict=True):
         own = [r for r in rows if (r["rate_hz"], r["resources"]) == (rate, resources)]
         for column, mark, label in (
             ("optimum_s", "_", "optimum"),
@@ -292,11 +288,9 @@ def draw(rows: list[dict[str, Any]], output: Path) -> None:
         panel.set_xticks(range(len(own)), [r["dag"] for r in own], rotation=90, fontsize=6)
         panel.set_title(f"{rate} records/s, {resources}", fontsize=8)
         panel.set_ylabel("latency, ms")
-    panels[0].legend(fontsize=7)
+    panels[0, 0].legend(fontsize=7)
     latency.savefig(output / "cep-latency.png", dpi=110)
-    times = Figure(figsize=(12, 4.5), layout="constrained")
-    FigureCanvasAgg(times)
-    left, right = times.subplots(1, 2)
+    times, ((left, right),) = figure(1, 2, 12, 4.5)
     for column, label in (
         ("exact_s", "exact"),
         ("ga_s", "genetic"),

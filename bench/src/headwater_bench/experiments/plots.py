@@ -13,15 +13,18 @@ _COLOURS = ["#444444", "#1f77b4", "#9aa5b1", "#e0a100", "#2ca02c", "#d62728", "#
 
 
 def figure(rows: int, columns: int, width: float, height: float) -> Any:
-    """Return a new figure and its axes."""
-    try:
-        import matplotlib
+    """Return a new figure and its axes.
 
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+    Not one of `pyplot`, which keeps every figure for as long as the process lives.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ImportError:
         raise RunError("plots need matplotlib: pip install 'headwater[plots]'") from None
-    return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+    drawing = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(drawing)
+    return drawing, drawing.subplots(rows, columns, squeeze=False)
 
 
 def decades(axis: Any) -> None:
