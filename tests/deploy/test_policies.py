@@ -20,6 +20,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
 from headwater.net.files import as_json
 from headwater.net.table import net_from_table
+from headwater.place.plan import bridge_s
 from headwater.rate.estimate import cores
 
 MOVABLE = ("time", "sound", "means")
@@ -136,6 +137,14 @@ def test_near_sources_and_min_latency_bring_steps_to_the_sensors():
     for name in ("near-sources", "min-latency"):
         decision, _ = decided(Decider(tanks(), policed(name)), 0.0, views(*PRICES), at("cloud"))
         assert decision.moves == dict.fromkeys(MOVABLE, ("cloud", "barn"))
+
+
+def test_waits_at_bridges_count_in_what_a_policy_expects():
+    slowest = [
+        Decider(tanks(), policed("min-latency", every=every)).worth(views(*PRICES), at("cloud"))["critical"]
+        for every in (None, "1 s")
+    ]
+    assert slowest[1] == pytest.approx(slowest[0] + 2 * bridge_s("1 s"))  # from the barn to the cloud, and back
 
 
 def test_fixed_is_a_policy_that_plans_nothing_and_an_unknown_one_is_told():

@@ -22,6 +22,17 @@ def test_latency_is_wan_plus_both_lans_and_nothing_inside_a_device():
     assert 0.065 <= wan <= 0.085
 
 
+def test_records_that_wait_before_they_cross_find_other_zones_farther_and_their_own_as_near():
+    net = nets.cloud_edge(1, 2, 2, seed=1)
+    held = net.with_waits(0.1)
+    here, beside, far = (net.device(name) for name in ("site-0/0", "site-0/1", "site-1/0"))
+    assert float(held.latency_s(here, far)) == pytest.approx(float(net.latency_s(here, far)) + 0.1)
+    assert float(held.latency_s(here, beside)) == float(net.latency_s(here, beside))
+    assert held.wan.row(1).tolist() == [float(held.wan.between(1, zone)) for zone in range(3)]
+    with pytest.raises(NetError, match="the wait before a crossing must be 0 s or more"):
+        net.with_waits(-1.0)
+
+
 def test_bandwidth_is_that_of_the_slower_access_link():
     net = nets.cloud_edge(2, 2, 2)
     cloud, other_cloud, device = net.device("cloud-0"), net.device("cloud-1"), net.device("site-0/0")

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 from headwater import Contract, Flow, Profile, StepProfile, col, io, sim
 from headwater import net as nets
 from headwater.cli import add_commands, app
+from headwater.cli.wanted import Wishes, wanted
 from headwater.errors import HeadwaterError, PlacementError
 from headwater.place import Budget, Constraints, Model, Plan, strategy
 from headwater.place.from_flow import problem_of
+from headwater.place.plan import bridge_s
 from headwater.place.score import MEASURES
 
 FLOW = """
@@ -126,6 +128,7 @@ plans = st.builds(
     model=st.sampled_from(Model),
     strategy=names,
     objective=st.sampled_from(["", "critical", "critical + 2 * money then devices"]),
+    every=st.none() | st.sampled_from(["100 ms", "1 s"]),
     predicted=st.dictionaries(st.sampled_from(MEASURES), st.none() | positive),
 )
 
@@ -275,6 +278,20 @@ def test_a_bound_plan_is_rehearsed_as_it_was_reckoned(farm, model):
     assert row["simulated_s"] == pytest.approx(row["predicted_s"], rel=0.1)
 
 
+def test_records_of_a_plan_with_checkpoints_wait_where_they_cross(farm):
+    placement = {"levels": "barn/0", "sound": "barn/1", "low": "barn/1", "alarms": "cloud"}
+    plan = Plan("f.py", "n.toml", placement, rates_hz=500.0, profile=PROFILE)
+    at_once = plan.bind(tanks(), nets.read("farm.toml"))
+    waiting = dataclasses.replace(plan, every="200 ms").bind(tanks(), nets.read("farm.toml"))
+    assert waiting.score.critical == pytest.approx(
+        at_once.score.critical + bridge_s("200 ms")
+    )  # one bridge, to the cloud
+    row = sim.run(waiting).extra["sinks"]["alarms"]
+    assert row["simulated_s"] == pytest.approx(row["predicted_s"], rel=0.1)
+    with pytest.raises(HeadwaterError, match="every: "):
+        dataclasses.replace(plan, every="soon")
+
+
 # -- on the command line --------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +306,20 @@ def test_what_plan_writes_simulate_plays(farm):
     assert played["records_in"] == pytest.approx(6000, rel=0.1)
     as_before = ran("simulate", *ASKED[1:], "--placement", "plan.json", "--for", "4s", "--json")
     assert json.loads(as_before.stdout) == played  # the same rehearsal as of the flow, the net and all the options
+
+
+def test_how_often_checkpoints_are_made_is_asked_for_kept_in_the_plan_and_taken_by_deploy(farm):
+    shown = [
+        json.loads(ran(*ASKED, *more, "--json").stdout)["measures"]["critical"] for more in ((), ("--every", "1 s"))
+    ]
+    assert shown[1] == pytest.approx(shown[0] + bridge_s("1 s"))
+    ran(*ASKED, "--every", "1 s", "--output", "plan.json")
+    assert Plan.load("plan.json").every == "1 s"
+    given = {"inputs": [], "output": None, "rate": None, "every": None}
+    assert wanted("plan.json", None, given, Wishes()).deployed().every == "1 s"
+    assert wanted("plan.json", None, given | {"every": "50 ms"}, Wishes()).deployed().every == "50 ms"
+    dataclasses.replace(Plan.load("plan.json"), every=None).save("plan.json")
+    assert wanted("plan.json", None, given, Wishes()).deployed().every == "250 ms"
 
 
 def test_a_plan_is_played_from_anywhere_and_at_other_rates(farm, monkeypatch):

@@ -43,6 +43,13 @@ class Ask:
         str,
         typer.Option(help="how time is reckoned: as the engine does, or the papers' queue, shared or round-robin"),
     ] = MODEL
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="how often sites make checkpoints, as of 'headwater deploy': records wait for one where they cross from "
+            "site to site [default: no wait is counted]"
+        ),
+    ] = None
     pin: Annotated[
         list[str] | None,
         typer.Option(help="STEP=DEVICE: where a step must run; sources need it, or a sensor in the net"),
@@ -60,7 +67,7 @@ class Ask:
 
     def question(self, flows: list[str]) -> Question:
         """The flows, found, with what they cost, measured now where no profile says it."""
-        return question_of(flows, self.rate, self.profile, self.measured_on, self.model)
+        return question_of(flows, self.rate, self.profile, self.measured_on, self.model, self.every)
 
     def budget(self, objective: str | None = None, gap: float = 0.0) -> Budget:
         """How to search; checked before anything is measured."""

@@ -14,7 +14,7 @@ from headwater.cli.address import address_of
 from headwater.cli.part import flow_deployed
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
-from headwater.cli.sites import STATE, Coordinators, print_sites
+from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
 from headwater.cli.wanted import Wanted, Wishes, wanted
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
 from headwater.deploy.coordinator.server import Server, until
@@ -23,6 +23,7 @@ from headwater.deploy.policies import POLICIES
 from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, RunError, listed
 from headwater.flow.duration import microseconds_of
+from headwater.io.lock import Lock
 
 log = logging.getLogger("headwater.deploy")
 
@@ -60,8 +61,12 @@ def deploy(
         float | None, typer.Option(help="replay the records of sources once, at so many per second")
     ] = None,
     every: Annotated[
-        str, typer.Option(help="how often parts make a checkpoint: records wait as long at each bridge")
-    ] = "250 ms",
+        str | None,
+        typer.Option(
+            help="how often parts make a checkpoint, for which records wait at each bridge [default: what the plan says, or "
+            "250 ms]"
+        ),
+    ] = None,
     promise: Annotated[
         str | None, typer.Option(help="a rate such as 2000/s that sites promise [default: the flow's own contract]")
     ] = None,
@@ -102,7 +107,8 @@ def deploy(
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
     folder = StateFolder(state)
-    microseconds_of("--every", every)
+    if every is not None:
+        microseconds_of("--every", every)
     within_s = microseconds_of("--within", within) / 1e6
     given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
     wishes = Wishes(
@@ -120,12 +126,29 @@ def deploy(
     asked = None if what is None else wanted(what, net, {**given, "rate": rate, "every": every}, wishes)
     at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
     folder.identity()  # before the address, at which whoever asks shows it
-    host, port = folder.settled_address(*at) if listen is None else at
-    document = asyncio.run(_held(folder, asked, (host, port), within_s))
+    if listen is None:
+        at = folder.settled_address(*at)
+    else:
+        check_listen(folder, at)
+    document = asyncio.run(_held(folder, asked, at, within_s))
     if as_json:
         print_json(document)
     else:
         print_sites(document)
+
+
+def check_listen(folder: StateFolder, at: tuple[str, int]) -> None:
+    """Refuse an address at which sites that `headwater up` has started here would never find the coordinator."""
+    known, place = folder.address, folder.path / SITES
+    if known is None or known == at or not place.is_dir():
+        return
+    try:
+        Lock(place, "the folder of sites").release()
+    except RunError:
+        raise RunError(
+            f"the sites of 'headwater up' with the state folder {folder.path} dial {known[0]}:{known[1]}, and --listen says "
+            f"{at[0]}:{at[1]}; leave --listen out, or start 'headwater up' again after this command"
+        ) from None
 
 
 async def _held(folder: StateFolder, asked: Wanted | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
@@ -195,6 +218,7 @@ async def _choose(server: Server, asked: Wanted, left: asyncio.Event, within_s: 
         if loop.time() > until_s:
             missing = [name for name in asked.places if not views[name].here]
             joined = f"sites {listed(missing)} have not joined" if missing else why or "no site has joined"
+            joined += "" if here else _dialed(server)
             raise RunError(f"flow '{asked.flow.name}' cannot be deployed within {within_s:g} s: {joined}")
         await asyncio.sleep(_JOIN_S)
 
@@ -214,13 +238,22 @@ async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
         missing = machine.missing() or deployed.needed
         trouble = (
             f"sites {listed(missing)} have not {'joined' if machine.missing() else 'taken their parts'} within "
-            f"{within_s:g} s; here are {listed(here) or 'none'}"
+            f"{within_s:g} s; here are {listed(here) or 'none'}{'' if here else _dialed(server)}"
         )
     if trouble is not None and deployed is not None and deployed.phase == "installing":
         if not deployed.ran:
             server.handle(Drop())
             await asyncio.sleep(0.2)  # those that have a part are told
         raise RunError(f"flow '{deployed.name}' cannot be deployed: {trouble}")
+
+
+def _dialed(server: Server) -> str:
+    """Say what sites that are not here should have done."""
+    host, port = server.folder.address or ("?", 0)
+    return (
+        f". The coordinator listens at {host}:{port}: that is what 'headwater site --join' should name, and 'headwater up' "
+        f"does with --state {server.folder.path}"
+    )
 
 
 async def _over(server: Server, left: asyncio.Event) -> None:

@@ -13,12 +13,13 @@ from headwater.cli.plugins import problem_reader
 from headwater.cli.screen import err, progress
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow import Flow
+from headwater.flow.duration import microseconds_of
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
 from headwater.place import Constraints, Model, Placement, Plan, Problem, constrain
 from headwater.place.copies import with_copies
 from headwater.place.merge import merge
-from headwater.place.plan import RATE_HZ
+from headwater.place.plan import RATE_HZ, over_bridges
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
@@ -37,6 +38,7 @@ class Question:
     rates: Rates
     measured_on: str | None
     model: Model
+    every: str | None = None
 
     def on(
         self,
@@ -72,22 +74,38 @@ class Question:
 
         rates = _rates_of(flow, self.rates, self.flows)
         ips = measured_speed(self.measured_on, profile, net)
-        return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model)
+        return problem_of(flow, over_bridges(net, self.every), profile, rates, measured_ips=ips, model=self.model)
 
     def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
         """The plan of the one flow there is, with references to where it and the net came from."""
         profile, where = self.profiles[0], found.problem.net
         ips = measured_speed(self.measured_on, profile, where, quiet=True)
-        return Plan.of(found, flow=flow, net=net, profile=profile, rates_hz=self.rates, measured_ips=ips, copies=copies)
+        return Plan.of(
+            found,
+            flow=flow,
+            net=net,
+            profile=profile,
+            rates_hz=self.rates,
+            measured_ips=ips,
+            copies=copies,
+            every=self.every,
+        )
 
 
 def question_of(
-    flows: list[str], rate: list[str] | None, profiles: list[Path] | None, measured_on: str | None, model: str
+    flows: list[str],
+    rate: list[str] | None,
+    profiles: list[Path] | None,
+    measured_on: str | None,
+    model: str,
+    every: str | None,
 ) -> Question:
     """Find the flows, and measure those that no profile is given for."""
     models = [known.value for known in Model]
     if model not in models:
         raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
+    if every is not None:
+        microseconds_of("--every", every)
     rates = _rates(rate)
     found = tuple(find_flow(name) for name in flows)
     for flow in found:
@@ -95,18 +113,21 @@ def question_of(
     loaded = [Profile.load(path) for path in profiles or ()]
     if len(loaded) > len(found):
         raise PlacementError(f"a flow has one --profile; got {len(loaded)} for {len(found)}")
-    return Question(
-        found, tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found), rates, measured_on, Model(model)
-    )
+    measured = tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found)
+    return Question(found, measured, rates, measured_on, Model(model), every)
 
 
-def bound(plan: Plan, rate: list[str] | None, profile: list[Path] | None, measured_on: str | None) -> Placement:
-    """The placement that a plan is, its flow and net found; rates and a profile given here replace those of the plan."""
+def bound(
+    plan: Plan, rate: list[str] | None, profile: list[Path] | None, measured_on: str | None, every: str | None = None
+) -> Placement:
+    """The placement that a plan is, its flow and net found; what is given here replaces what the plan says."""
     flow, net = find_flow(plan.flow), nets.read(plan.net)
     if len(profile or ()) > 1:
         raise PlacementError(f"a plan has one flow, and so one --profile; got {len(profile or ())}")
     measured = Profile.load(profile[0]) if profile else plan.figures() or _measured(flow)
     ips = plan.measured_ips if measured_on is None and not profile else None
+    if every is not None:
+        plan = replace(plan, every=every)
     if rate:
         plan = replace(plan, rates_hz=_rates_of(flow, _rates(rate), [flow]))
     return replace(plan, measured_ips=ips or measured_speed(measured_on, measured, net)).bind(flow, net, measured)
@@ -156,9 +177,18 @@ def measured_speed(measured_on: str | None, measured: Profile, net: Net, *, quie
                 f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
             )
         return DESKTOP_IPS
-    if measured_on in classes:
-        return classes[measured_on]
-    return number("--measured-on", measured_on)
+    return speed_named(measured_on, net)
+
+
+def speed_named(measured_on: str, net: Net) -> float:
+    """Return the speed that `--measured-on` says: that of a class of the net, or a number."""
+    classes = {c.name: c.cpu_ips for c in net.classes}
+    speed = classes[measured_on] if measured_on in classes else number("--measured-on", measured_on)
+    if not speed:
+        raise PlacementError(
+            f"--measured-on is a class of net '{net.name}' ({listed(classes)}), or a number above 0; got 0"
+        )
+    return speed
 
 
 def _rates(texts: list[str] | None) -> Rates:

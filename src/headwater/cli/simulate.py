@@ -79,7 +79,7 @@ def simulate(
     solve, budget = strategy(strategy_name), ask.budget(objective)
     if flow is not None and net is None and problem is None and Path(flow).suffix in PLANS:
         _check_plan_alone(ask, placement=placement, strategy=strategy_name, objective=objective)
-        found = bound(Plan.load(flow), ask.rate, ask.profile, ask.measured_on)
+        found = bound(Plan.load(flow), ask.rate, ask.profile, ask.measured_on, ask.every)
         asked, device = found.problem, found.device
     else:
         asked = _asked(flow, net, problem, case, resources, ask, places=placement is None)

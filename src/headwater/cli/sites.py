@@ -18,6 +18,7 @@ from headwater.deploy.policies.telling import told, told_came
 from headwater.errors import one_line
 
 STATE = Path(".headwater", "deploy")  #: where nothing else is said
+SITES = "sites"  #: the folder in a state folder for the sites that `headwater up` starts, which has it while it runs
 Coordinators = Annotated[Path, typer.Option("--state", help="the state folder of the coordinator")]
 
 

@@ -30,6 +30,7 @@ from headwater.net.net import Net
 from headwater.place.plan import RATE_HZ, Plan
 
 _FIXED = "fixed"
+EVERY = "250 ms"  #: where neither a command nor a plan says how often checkpoints are made
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class Wanted:
     """A flow to be deployed; where its steps go is known, or the policy's choice once sites are there."""
 
     def __init__(self, flow: Flow, reference: str, net: Net, given: dict[str, Any]) -> None:
-        self.flow, self._reference, self.net, self._given = flow, reference, net, given
+        self.flow, self._reference, self.net = flow, reference, net
+        self.every: str = given["every"] or EVERY
+        self._given = {**given, "every": self.every}
         self.sites: dict[str, str] | None = None
         self.policed: Policed | None = None
 
@@ -121,13 +124,13 @@ def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
 def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Wanted:
     net, own = nets.read(Path(plan.net)), find_flow(plan.flow)
     flow = _rewired(own, given)
-    made = Wanted(flow, plan.flow, net, given)
+    made = Wanted(flow, plan.flow, net, {**given, "every": given["every"] or plan.every})
     made.sites = dict(Cut.of(plan, flow, net).site_of)
     contract = _contract(own, wishes) or plan.contract
     if wishes.policy != _FIXED or contract is not None:
         profile = plan.figures() if wishes.profile is None else Profile.load(wishes.profile)
         rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
-        made.policed = _policed(own, net, profile, rates, contract, wishes, plan.measured_ips)
+        made.policed = _policed(own, net, profile, rates, contract, wishes, made.every, plan.measured_ips)
     return made
 
 
@@ -138,7 +141,7 @@ def _of_flow(what: str, net_file: Path, given: dict[str, Any], wishes: Wishes) -
     profile = None if wishes.profile is None else Profile.load(wishes.profile)
     sources = sum(step.is_source for step in own.steps.values())
     rate = contract.rate_hz / sources if contract is not None else given["rate"] or RATE_HZ
-    made.policed = _policed(made.flow, net, profile, rate, contract, wishes, None)
+    made.policed = _policed(made.flow, net, profile, rate, contract, wishes, made.every)
     return made
 
 
@@ -155,7 +158,8 @@ def _policed(
     rates_hz: float | dict[str, float],
     contract: Contract | None,
     wishes: Wishes,
-    measured_ips: float | None,
+    every: str,
+    measured_ips: float | None = None,
 ) -> Policed:
     if contract is not None and (profile is None or profile.demand is None):
         profile = _demanding(flow, contract)
@@ -174,6 +178,7 @@ def _policed(
         measured_ips=ips,
         pins=pairs("--pin", wishes.pin),
         keep=pairs("--keep", wishes.keep),
+        every=every,
         whole=wishes.whole,
     )
     return Policed(

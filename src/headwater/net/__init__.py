@@ -9,7 +9,7 @@ from headwater.net.device import AZURE_D2, PI_2, PI_2_BATTERY, PI_3, RYZEN, Devi
 from headwater.net.files import read, write
 from headwater.net.generate import VEITH_SIZES, city, cloud_edge, pis_and_vm
 from headwater.net.net import Net
-from headwater.net.wan import Coordinates, Gateways, Matrix, Wan, Without
+from headwater.net.wan import Coordinates, Gateways, Held, Matrix, Wan, Without
 
 __all__ = [
     "AZURE_D2",
@@ -21,6 +21,7 @@ __all__ = [
     "Coordinates",
     "DeviceClass",
     "Gateways",
+    "Held",
     "Matrix",
     "Net",
     "NetError",

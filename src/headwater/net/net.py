@@ -13,7 +13,7 @@ import numpy as np
 from headwater.errors import NetError
 from headwater.net.arrays import Flags, Floats, Ints, Kinds
 from headwater.net.device import DeviceClass
-from headwater.net.wan import Wan, Without
+from headwater.net.wan import Held, Wan, Without
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +187,10 @@ class Net:
             some = ", ".join(f"'{z}'" for z in self.zones[:4])
             raise NetError(f"net '{self.name}' has no zone '{name}'; its zones begin {some}")
         return self._zone_by_name[name]
+
+    def with_waits(self, wait_s: float) -> Net:
+        """The same net, for records that wait before they cross from one zone to another."""
+        return dataclasses.replace(self, wan=Held(self.wan, wait_s))
 
     def without_links(self, cut: Iterable[tuple[int, int]]) -> Net:
         """The same net with the WAN links between some pairs of zones gone."""

@@ -147,6 +147,34 @@ class Without:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A WAN at whose borders records wait before they cross, as they do at the bridges between sites.
+
+    >>> Held(Matrix(np.array([[0.0, 0.07], [0.07, 0.0]])), 0.1).row(0).tolist()
+    [0.0, 0.17]
+    """
+
+    whole: Wan
+    wait_s: float
+
+    def __post_init__(self) -> None:
+        _check_vector("the wait before a crossing", np.array([self.wait_s]))
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def row(self, zone: int) -> Floats:
+        """Return the latency from `zone` to every zone."""
+        out = self.whole.row(zone) + self.wait_s
+        out[zone] = 0.0
+        return np.asarray(out)
+
+    def between(self, a: Ints, b: Ints) -> Floats:
+        """Return the latency of each pair (a, b)."""
+        return np.where(np.equal(a, b), 0.0, self.whole.between(a, b) + self.wait_s)
+
+
 def _check_vector(what: str, values: Floats) -> None:
     bad = np.isnan(values) | (values < 0)
     if bad.any():

@@ -27,6 +27,7 @@ import numpy as np
 
 from headwater.errors import FlowError, NetError, PlacementError, listed, suggestion
 from headwater.flow.contract import Contract
+from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
@@ -39,6 +40,8 @@ from headwater.place.problem import Model, Problem
 from headwater.place.score import MEASURES
 
 VERSION = 1
+CHECKPOINT_S = 0.015
+"""Seconds that a checkpoint of a site's part takes, until what waited for it is on its way; see docs/sites.md."""
 RATE_HZ = 1000.0
 """Records per second of every source when nothing else is said."""
 
@@ -68,6 +71,8 @@ class Plan:
     model: Model = Model.ENGINE
     strategy: str = "by hand"
     objective: str = ""
+    every: str | None = None
+    """How often sites make checkpoints, for which records wait where they cross; None where no such wait is counted."""
     predicted: Mapping[str, float | None] = field(default_factory=dict)
     """The measures of the placement; null where there is no end to one."""
     version: int = VERSION
@@ -81,6 +86,8 @@ class Plan:
                 raise PlacementError(f"the rate of {name} must be 0 or more records per second; got {rate}")
         if self.objective:
             Objective.parse(self.objective)
+        if self.every is not None:
+            bridge_s(self.every)
 
     @classmethod
     def of(
@@ -94,6 +101,7 @@ class Plan:
         measured_ips: float | None = None,
         copies: Mapping[str, int] | None = None,
         contract: Contract | None = None,
+        every: str | None = None,
     ) -> Plan:
         """The plan that a strategy's answer is, with references to what it was asked of."""
         if found.device is None:
@@ -112,6 +120,7 @@ class Plan:
             model=found.problem.model,
             strategy=found.strategy,
             objective=str(found.objective),
+            every=every,
             predicted={name: value if math.isfinite(value) else None for name, value in values.items()},
         )
 
@@ -125,7 +134,8 @@ class Plan:
             raise PlacementError(
                 f"the plan of flow '{flow.name}' has no profile; measure one with 'headwater profile', and name it there"
             )
-        asked = problem_of(flow, net, profile, self.rates_hz, measured_ips=self.measured_ips, model=self.model)
+        far = over_bridges(net, self.every)
+        asked = problem_of(flow, far, profile, self.rates_hz, measured_ips=self.measured_ips, model=self.model)
         for step, count in self.copies.items():
             asked = with_copies(asked, step, count)
         # the sources stand where the plan says, not where the net has a sensor
@@ -210,6 +220,20 @@ class Plan:
             flow = seen(self.flow)
         profile = seen(self.profile) if isinstance(self.profile, str) else self.profile
         return dataclasses.replace(self, flow=flow, net=seen(self.net), profile=profile)
+
+
+def bridge_s(every: str) -> float:
+    """Return how long a record waits at a bridge, in the mean: until the next checkpoint, and for that to be safe.
+
+    >>> bridge_s("100 ms")
+    0.065
+    """
+    return microseconds_of("every", every) / 2e6 + CHECKPOINT_S
+
+
+def over_bridges(net: Net, every: str | None) -> Net:
+    """The net as records of a deployed flow find it: they wait where they cross from site to site, see `Plan.every`."""
+    return net if every is None else net.with_waits(bridge_s(every))
 
 
 def _parsed(path: Path) -> dict[str, Any]:

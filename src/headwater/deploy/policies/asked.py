@@ -22,6 +22,7 @@ class Asked(msgspec.Struct, kw_only=True):
     pins: dict[str, str] = {}  #: step → device or site, besides where sources and sinks are
     keep: dict[str, str] = {}
     anonymise: list[str] = []
+    every: str | None = None  #: how often parts make checkpoints, for which records wait at bridges
     whole: bool = False  #: whether all steps but sources and sinks stay together
 
 

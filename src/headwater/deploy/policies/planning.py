@@ -23,6 +23,7 @@ from headwater.net.table import net_from_table
 from headwater.place import Budget, Constraints, Objective, best, constrain
 from headwater.place.from_flow import problem_of
 from headwater.place.placement import Placement, judge
+from headwater.place.plan import over_bridges
 from headwater.place.problem import DeviceUse, Problem
 from headwater.place.repair import repair
 
@@ -142,7 +143,7 @@ class Planner:
 
     def _net_of(self, views: Mapping[str, View]) -> Net:
         """Return the net with one device for each site, which counts what the policy says."""
-        net = self.net
+        net = over_bridges(self.net, self._asked.every)
         classes = []
         for number, name in enumerate(net.zones):
             kinds = self._classes(number)
