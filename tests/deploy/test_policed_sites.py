@@ -138,7 +138,7 @@ def drained(commands, name):
 
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
-    commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud")
+    commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
     words = (
         "tanks.py:tanks",
         "farm.toml",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,19 +17,23 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.sites import STATE, Coordinators
+from headwater.cli.question import speed_named
+from headwater.cli.sites import SITES, STATE, Coordinators
+from headwater.deploy.bridge.links import Address
 from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.local.ground import Ground
+from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
+from headwater.net.net import Net
 
 log = logging.getLogger("headwater.up")
 
 _MOST = 32  #: sites as processes of one machine
 _AGAIN_S = 1.0  #: before a site that died is started again
 _STOP_S = 40.0
-_LOOPBACK = "127.0.0.1"
 
 
 def up(
@@ -36,27 +41,51 @@ def up(
     only: Annotated[
         list[str] | None, typer.Option("--site", help="only this site; may be given several times [default: all]")
     ] = None,
+    namespaces: Annotated[
+        bool, typer.Option(help="give each site a network of its own, with links as the net has them; needs root")
+    ] = True,
+    reach: Annotated[
+        list[int] | None,
+        typer.Option(metavar="PORT", help="of this machine, that sites reach at 127.0.0.1 too: a broker's; several"),
+    ] = None,
+    measured_on: Annotated[
+        str | None,
+        typer.Option(
+            help="class of the net, or instructions/s, that a core of this machine is: a slower site has so much less of it "
+            "[default: all have all cores]"
+        ),
+    ] = None,
     state: Coordinators = STATE,
 ) -> None:
     """Start all sites of a net on this machine, as processes, for trials and tests; until stopped.
 
-    `headwater deploy PLAN` with the same state folder is the coordinator that they wait for. All talk over loopback: links
-    are as fast as this machine, whatever the net says of them. A site that dies is started again.
+    `headwater deploy PLAN` with the same state folder is the coordinator that they wait for. As root, each site is in a
+    network namespace, and links between them have the net's latency and bandwidth; elsewhere all talk over loopback, as fast
+    as this machine. A site that dies is started again. Nothing is left behind, whatever ends this command.
     """
-    sites = _chosen(net, only)
+    where = nets.read(net)
+    sites = _chosen(where, only)
+    core_ips = None if measured_on is None else speed_named(measured_on, where)
     folder = StateFolder(state)
-    lock = Lock(folder.path / "sites", "the folder of sites")
+    lock = Lock(folder.path / SITES, "the folder of sites")
+    if log.getEffectiveLevel() == logging.WARNING:
+        log.setLevel(logging.INFO)
     try:
-        _run(sites, folder)
+        folder.identity()
+        at = folder.settled_address(LOOPBACK, free_port(LOOPBACK))
+        servers = [at, *((LOOPBACK, port) for port in reach or ())]
+        ground = Ground(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
+        try:
+            for line in ground.told:
+                log.info("%s", line)
+            _run(sites, folder, ground, at)
+        finally:
+            ground.close()
     finally:
         lock.release()
 
 
-def _run(sites: list[str], folder: StateFolder) -> None:
-    folder.identity()
-    host, port = folder.settled_address(_LOOPBACK, free_port(_LOOPBACK))
-    if log.getEffectiveLevel() == logging.WARNING:
-        log.setLevel(logging.INFO)
+def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -64,19 +93,18 @@ def _run(sites: list[str], folder: StateFolder) -> None:
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name in sites:
-            place = folder.path / "sites" / name
+            place = folder.path / SITES / name
             use_token(make_token(folder.certificates, name), place / "identity", name)
-            running[name] = _started(name, place, port)
-        log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), host, port, ", ".join(sites))
-        _watch(running, leaving, folder, port)
+            running[name] = _started(name, place, ground, at)
+        log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), *at, ", ".join(sites))
+        _watch(running, leaving, lambda name: _started(name, folder.path / SITES / name, ground, at))
     finally:
         _end(running)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _chosen(path: Path, only: list[str] | None) -> list[str]:
-    net = nets.read(path)
+def _chosen(net: Net, only: list[str] | None) -> list[str]:
     for name in only or ():
         if name not in net.zones:
             slip = suggestion(name, net.zones) or f"; its sites are {listed(net.zones)}"
@@ -89,14 +117,14 @@ def _chosen(path: Path, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, port: int) -> subprocess.Popen[bytes]:
+def _started(name: str, place: Path, ground: Ground, at: Address) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
-    command += ["--join", f"{_LOOPBACK}:{port}", "--listen", _LOOPBACK, "--leash"]
-    # in a session of its own: Ctrl-C is for us, who tell each once; its input ends when we do, however that comes
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    host, port = ground.way_to(at)
+    # Ctrl-C is for us, who tell each once
+    return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])
 
 
-def _watch(running: dict[str, Any], leaving: threading.Event, folder: StateFolder, port: int) -> None:
+def _watch(running: dict[str, Any], leaving: threading.Event, start: Callable[[str], Any]) -> None:
     again_s: dict[str, float] = {}
     while not leaving.wait(0.1):
         for name, process in list(running.items()):
@@ -107,7 +135,7 @@ def _watch(running: dict[str, Any], leaving: threading.Event, folder: StateFolde
                 log.error("site '%s' ended with %d; it is started again", name, process.returncode)
             elif time.monotonic() > again_s[name]:
                 del again_s[name]
-                running[name] = _started(name, folder.path / "sites" / name, port)
+                running[name] = start(name)
 
 
 def _end(running: dict[str, Any]) -> None:

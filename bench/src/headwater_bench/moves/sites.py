@@ -143,7 +143,7 @@ class Farm:
         (folder / "plan.json").write_text(json.dumps(plan))
         self._state = StateFolder(folder / ".headwater" / "deploy")
         self._log = open(folder / "log", "ab")  # noqa: SIM115 - closed with the processes that write to it
-        self._up = self._started("up", "net.toml")
+        self._up = self._started("up", "net.toml", "--no-namespaces")
         self.coordinator = self._started("deploy", "plan.json", "--within", "120s", "--every", every)
 
     def _started(self, *words: str) -> subprocess.Popen[bytes]:

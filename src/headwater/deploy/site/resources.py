@@ -12,7 +12,7 @@ from headwater.deploy.part import Promise
 from headwater.deploy.site.looked import Looked
 from headwater.deploy.site.quote import Quote
 from headwater.errors import RateError
-from headwater.rate.client import board
+from headwater.rate import board
 from headwater.rate.ledger import LANE, PROMISED, Refusal
 from headwater.rate.messages import Board
 

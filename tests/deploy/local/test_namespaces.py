@@ -1,0 +1,191 @@
+"""Sites in networks of their own on this machine: what they say to each other takes the time that the net says."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from headwater.deploy.local.carrier import Carrier, address_of
+from headwater.deploy.local.ground import Ground
+from headwater.deploy.local.namespace import Namespace
+from headwater.deploy.local.quota import Quotas
+from headwater.deploy.local.relay import Relay
+from headwater.deploy.local.wires import Wires
+from headwater.net.table import net_from_table
+from headwater.rate import cgroups
+from ports import free_port
+
+WAY_S = 0.05
+PATIENCE_S = 60.0
+NET = {
+    "name": "two",
+    "classes": {"box": {"cpu_ips": 1e9, "access_bps": 1e8}},
+    "wan": {"kind": "matrix", "latency_s": [[0.0, WAY_S], [WAY_S, 0.0]]},
+    "zones": [{"name": name, "devices": [{"class": "box"}]} for name in ("barn", "cloud")],
+}
+
+
+@pytest.fixture
+def two():
+    """Return two namespaces and what carries packets between them."""
+    wires = Wires([[0.0, WAY_S], [WAY_S, 0.0]], [1e8, 1e8])
+    made = []
+    try:
+        made += [Namespace(address_of(0), wires.mtu)]
+        made += [Namespace(address_of(1), wires.mtu)]
+    except OSError as error:
+        for each in made:
+            each.close()
+        pytest.skip(f"network namespaces need root: {error}")
+    carrier = Carrier(made, wires)
+    yield made
+    carrier.close()
+    for each in made:
+        each.close()
+
+
+def echoing(listening):
+    """Answer one caller with what it says, until it hangs up."""
+
+    def answer():
+        caller, _ = listening.accept()
+        with caller:
+            while said := caller.recv(2**16):
+                caller.sendall(said)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    return thread
+
+
+def listening_in(namespace, host):
+    with namespace.inside():
+        made = socket.create_server((host, 0))
+    made.settimeout(PATIENCE_S)
+    return made
+
+
+def test_a_word_and_its_answer_take_the_way_twice_and_all_arrives(two):
+    barn, cloud = two
+    with listening_in(cloud, cloud.address) as listening:
+        thread = echoing(listening)
+        with barn.inside():
+            caller = socket.create_connection((cloud.address, listening.getsockname()[1]), PATIENCE_S)
+        with caller:
+            began_s = time.monotonic()
+            caller.sendall(b"ping")
+            assert caller.recv(16) == b"ping"
+            assert time.monotonic() - began_s >= 2 * WAY_S  # never sooner; later on a busy machine
+            sent = os.urandom(2**18)
+            sender = threading.Thread(target=caller.sendall, args=(sent,))
+            sender.start()
+            found = b""
+            while len(found) < len(sent):
+                found += caller.recv(2**16)
+            sender.join()
+            assert found == sent
+        thread.join()
+
+
+def test_a_namespace_has_nothing_but_its_own_loopback_and_the_way_to_others(two):
+    with socket.create_server(("127.0.0.1", 0)) as outside, two[0].inside():
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(outside.getsockname(), 5)
+        with pytest.raises(OSError, match="unreachable"):
+            socket.create_connection(("192.0.2.1", 80), 5)
+        child = subprocess.run(["cat", "/proc/net/dev"], capture_output=True, text=True, check=True)
+    names = [line.split(":")[0].strip() for line in child.stdout.splitlines()[2:]]
+    assert {"lo", "sites"} <= set(names)
+    assert "eth0" not in names
+
+
+def test_a_server_of_this_machine_is_reached_by_a_relay_and_who_calls_in_vain_is_told(two):
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        outside.settimeout(PATIENCE_S)
+        nobody = free_port()
+        relay = Relay(two, [outside.getsockname(), ("127.0.0.1", nobody)])
+        try:
+            thread = echoing(outside)
+            with two[1].inside():
+                caller = socket.create_connection(outside.getsockname(), PATIENCE_S)
+                vain = socket.create_connection(("127.0.0.1", nobody), PATIENCE_S)
+            with caller, vain:
+                caller.sendall(b"status")
+                assert caller.recv(16) == b"status"
+                with pytest.raises(ConnectionResetError):
+                    vain.recv(16)
+            thread.join()
+        finally:
+            relay.close()
+
+
+def test_where_namespaces_cannot_be_made_sites_share_the_network_of_this_machine(monkeypatch):
+    def refuse(address, mtu):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("headwater.deploy.local.ground.Namespace", refuse)
+    ground = Ground(net_from_table(NET, "two"), ["barn", "cloud"], [("192.0.2.1", 8471)])
+    try:
+        assert ground.address("barn") == "127.0.0.1"
+        assert ground.way_to(("192.0.2.1", 8471)) == ("192.0.2.1", 8471)
+        assert ground.told == [
+            "links are as fast as this machine: it does not allow network namespaces (Operation not permitted)"
+        ]
+        process = ground.start("barn", [sys.executable, "-c", "pass"])
+        assert process.wait(PATIENCE_S) == 0
+        process.stdin.close()
+    finally:
+        ground.close()
+
+
+def groups():
+    found = cgroups.find()
+    if found is None:
+        pytest.skip("control groups of the processor need root")
+    return found
+
+
+def made_by(found, pid):
+    return list(found.base.glob(f"headwater-up.{pid}.*"))
+
+
+def test_a_site_takes_no_more_than_its_share_of_cores_and_its_group_goes_with_it():
+    found = groups()
+    ground = Ground(net_from_table(NET, "two"), ["barn", "cloud"], [], namespaces=False, core_ips=2e9)
+    process = ground.start("barn", [sys.executable, "-c", "input()"])
+    try:
+        (group,) = made_by(found, os.getpid())
+        assert (group / "cgroup.procs").read_text().split() == [str(process.pid)]
+        bound = "cpu.cfs_quota_us" if found.version == 1 else "cpu.max"
+        assert (group / bound).read_text().split()[0] == "5000"  # half of each period
+        assert ground.told == ["cores that sites may take: 'barn' 0.5, 'cloud' 0.5; all others have this machine's "
+                               f"{len(os.sched_getaffinity(0))}"]  # fmt: skip
+    finally:
+        process.stdin.close()
+        process.wait(PATIENCE_S)
+        ground.close()
+    assert made_by(found, os.getpid()) == []
+
+
+def test_groups_of_who_was_killed_are_removed_by_the_next_one_to_come():
+    found = groups()
+    code = (
+        "import os, signal\n"
+        "from headwater.rate import cgroups\n"
+        "from headwater.deploy.local.quota import Quotas\n"
+        "found = cgroups.find()\n"
+        "Quotas(found).bound(os.getpid(), 0, 0.5)\n"
+        "print(*found.base.glob(f'headwater-up.{os.getpid()}.*'), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    said, _ = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == -signal.SIGKILL
+    assert f"headwater-up.{child.pid}." in said
+    Quotas(found).close()
+    assert made_by(found, child.pid) == []
