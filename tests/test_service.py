@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from headwater import io
+from headwater.cli import add_commands, app
 from headwater.serve.routes import ROUTES
 from headwater.serve.settings import read_settings
 from headwater_bench.experiments.broker import broker
@@ -62,13 +64,28 @@ def words_of(unit):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_takes_the_unit_as_it_is(tmp_path):
-    text = (SERVICE / "headwater.service").read_text()
-    (tmp_path / "headwater.service").write_text(text.replace("/opt/headwater/bin/headwater", sys.executable))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", tmp_path / "headwater.service"], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("name", ["headwater.service", "headwater-site.service"])
+def test_systemd_takes_the_unit_as_it_is(name, tmp_path):
+    text = (SERVICE / name).read_text()
+    (tmp_path / name).write_text(text.replace("/opt/headwater/bin/headwater", sys.executable))
+    done = subprocess.run(["systemd-analyze", "verify", tmp_path / name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_of_a_site_starts_one_with_options_that_it_has():
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(SERVICE / "headwater-site.service")
+    words = shlex.split(parser["Service"]["ExecStart"])
+    assert words[:2] == ["/opt/headwater/bin/headwater", "site"]
+    add_commands()
+    known = CliRunner().invoke(app, ["site", "--help"], env={"COLUMNS": "200"}).output
+    assert all(word in known for word in words if word.startswith("--"))
+    told = next(
+        line for line in (SERVICE / "headwater-site.service").read_text().splitlines() if "OPTIONS such as" in line
+    )
+    assert all(option in known for option in re.findall(r"--[a-z]+", told))
+    assert parser["Service"]["Type"] == "notify"
 
 
 def test_the_lines_of_the_unit_that_the_page_explains_are_in_it():

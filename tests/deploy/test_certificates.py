@@ -1,12 +1,13 @@
 """Certificates that several commands ask for at once, or that somebody was killed at, are made once and whole."""
 
+import asyncio
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from headwater.deploy import certificates
-from headwater.deploy.certificates import issued
+from headwater.deploy.certificates import check_signature, issued, sign
 from headwater.errors import RunError
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
@@ -45,3 +46,35 @@ def test_what_was_begun_and_not_done_is_made_anew(tmp_path, monkeypatch, last):
 def test_a_name_that_is_no_file_is_refused(tmp_path):
     with pytest.raises(RunError, match="has no '/'"):
         issued(tmp_path, "../a")
+
+
+def test_a_clock_that_is_wrong_keeps_nobody_out(tmp_path, monkeypatch):
+    issued(tmp_path, "anybody")  # and with it the authority
+    monkeypatch.setattr(certificates, "_DAYS", 0)  # over the moment they are made
+    coordinator, site = issued(tmp_path, "coordinator"), issued(tmp_path, "barn")
+
+    async def greeted():
+        met = asyncio.Event()
+
+        async def meet(reader, writer):
+            assert await reader.readexactly(5) == b"hello"
+            met.set()
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(meet, "127.0.0.1", 0, ssl=coordinator.server())
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=site.client(), server_hostname="coordinator")
+        writer.write(b"hello")
+        async with asyncio.timeout(30):
+            await met.wait()
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(greeted())
+    signature = sign(coordinator, b"a part")
+    check_signature(site.authority, coordinator.certificate, "coordinator", b"a part", signature)
+    with pytest.raises(RunError, match="not signed by 'coordinator', or was altered"):
+        check_signature(site.authority, coordinator.certificate, "coordinator", b"another", signature)

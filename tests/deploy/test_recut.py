@@ -12,7 +12,7 @@ from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.deploy import Cut, Inlet, Links, Outlet
 from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.luggage import bring_notes, packed, unpacked
-from headwater.deploy.recut import check_move, movable, recut
+from headwater.deploy.recut import check_move, movable, moved, recut
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import PlacementError
 
@@ -192,3 +192,14 @@ def test_what_was_written_to_a_bridge_behind_a_checkpoint_that_does_not_know_it_
     buffer.close()
     move(flow, (sites[1], homes[1]), sites[2], tmp_path / "second", homes[2])
     assert Store(homes[2]["barn"]).latest() is not None
+
+
+def test_a_flow_moves_by_its_own_name_with_all_its_steps_that_can():
+    flow = Flow("tanks")
+    levels = flow.read("levels", io.Items([{"n": 1}], {"n": int}))
+    levels.filter("some", col.n > 0).filter("more", col.n > 1).write("archive", io.Discard())
+    before = {"levels": "barn", "some": "barn", "more": "shed", "archive": "barn"}
+    assert moved(flow, before, ["tanks"], "cloud") == before | {"some": "cloud", "more": "cloud"}
+    assert moved(flow, before, ["more"], "cloud") == before | {"more": "cloud"}
+    with pytest.raises(PlacementError, match="flow 'tanks' has no step 'tnaks'; did you mean 'tanks'"):
+        moved(flow, before, ["tnaks"], "cloud")

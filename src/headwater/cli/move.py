@@ -1,4 +1,4 @@
-"""`headwater move STEP SITE`."""
+"""`headwater move STEP|FLOW SITE`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Within = Annotated[str, typer.Option(help="how long the move may take before the
 
 def move(
     steps: Annotated[
-        list[str], typer.Argument(metavar="STEP… SITE", help="steps of the flow, and where they should run")
+        list[str],
+        typer.Argument(
+            metavar="STEP…|FLOW SITE", help="steps of the flow, or by its own name all that can move, and where to"
+        ),
     ],
     state: Coordinators = STATE,
     within: Within = "60s",

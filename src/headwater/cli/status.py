@@ -56,7 +56,7 @@ def status(
 
 def _sites(state: Path | None) -> dict[str, Any] | None:
     """Return what a coordinator says of its flow and its sites; None where the folder is none of a coordinator's."""
-    from headwater.deploy.coordinator.asking import NobodyError, ask
+    from headwater.deploy.coordinator.asking import NobodyError, ask, at_rest
     from headwater.deploy.coordinator.state import StateFolder
 
     folder = StateFolder(STATE if state is None else state)
@@ -64,14 +64,9 @@ def _sites(state: Path | None) -> dict[str, Any] | None:
         return None
     try:
         return ask(folder, "status")
-    except NobodyError as error:
-        deployed = folder.read().deployed
-        if state is not None:
-            raise
-        if deployed is None:
-            return None
-        flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": False}
-        return {"flow": flow, "sites": [], "why": str(error)}
+    except NobodyError:
+        found = at_rest(folder)
+        return None if state is None and found["flow"] is None else found
 
 
 def _servers(state: Path | None) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import typer
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
-from headwater.deploy.coordinator.asking import NobodyError, ask
+from headwater.deploy.coordinator.asking import NobodyError, ask, at_rest
 from headwater.deploy.coordinator.events import Drop, Stop
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import StateFolder
@@ -45,7 +45,7 @@ def stop(
             document = asyncio.run(_alone(folder, within_s))
         if forget:
             _forget(folder)
-            document["flow"] = None
+            document = _forgotten(document)
     if as_json:
         print_json(document)
     else:
@@ -76,7 +76,7 @@ async def _alone(folder: StateFolder, within_s: float) -> dict[str, Any]:
     try:
         machine = server.coordinator
         if machine.kept.deployed is None or machine.kept.deployed.phase in _OVER:
-            return machine.describe()
+            return at_rest(folder)
         assert folder.address is not None
         server.handle(Stop())
         await server.open(*folder.address)
@@ -90,6 +90,15 @@ async def _alone(folder: StateFolder, within_s: float) -> dict[str, Any]:
             await server.close()
     finally:
         server.release()
+
+
+def _forgotten(document: dict[str, Any]) -> dict[str, Any]:
+    """Say what was forgotten: nothing of what a table would show is there any more."""
+    flow = document["flow"]
+    why = "there was nothing to forget"
+    if flow is not None:
+        why = f"flow '{flow['name']}' is forgotten; its sites remove what they keep of it once a coordinator tells them"
+    return {"flow": None, "sites": [], "why": why}
 
 
 def _late(document: dict[str, Any], within_s: float) -> RunError:

@@ -19,7 +19,7 @@ from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.cut import Crossing, Cut
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
-from headwater.errors import PlacementError, listed
+from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.endpoints import may_move
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Read, Step
@@ -183,8 +183,17 @@ def movable(flow: Flow, before: Mapping[str, str], site: str) -> list[str]:
 
 
 def moved(flow: Flow, before: Mapping[str, str], names: list[str], site: str) -> dict[str, str]:
-    """Return the sites of all steps once some are at another; PlacementError for a step that is none."""
+    """Return the sites of all steps once some are at another; PlacementError for a step that is none.
+
+    The flow's own name stands for all its steps that can move.
+    """
+    chosen: list[str] = []
     for name in names:
-        if name not in flow.steps:
-            raise PlacementError(f"flow '{flow.name}' has no step '{name}'; its steps are {listed(flow.steps)}")
-    return {**before, **dict.fromkeys(names, site)}
+        if name in flow.steps:
+            chosen.append(name)
+        elif name == flow.name:
+            chosen += [each for at in dict.fromkeys(before.values()) for each in movable(flow, before, at)]
+        else:
+            slip = suggestion(name, [*flow.steps, flow.name]) or f"; its steps are {listed(flow.steps)}"
+            raise PlacementError(f"flow '{flow.name}' has no step '{name}'{slip}")
+    return {**before, **dict.fromkeys(chosen, site)}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from headwater.deploy.certificates import Identity
 from headwater.deploy.control.messages import Answer, Ask
 from headwater.deploy.control.wire import Wire
-from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.coordinator.state import Phase, StateFolder
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
 
@@ -26,6 +26,30 @@ def ask(folder: StateFolder, what: Ask | Literal["status", "stop", "forget"]) ->
     if address is None:
         raise NobodyError(f"no coordinator has run with the state folder {folder.path}; headwater deploy starts one")
     return asyncio.run(_ask(folder, address, what if isinstance(what, Ask) else Ask(what)))
+
+
+def at_rest(folder: StateFolder) -> dict[str, Any]:
+    """Return what the state folder says where no coordinator runs, in the form of its answer, and why that is so."""
+    deployed = folder.read().deployed
+    if deployed is None:
+        return {"flow": None, "sites": [], "why": f"no coordinator runs with the state folder {folder.path}"}
+    over = deployed.phase in ("ended", "stopped")
+    sites = [
+        {"name": name, "here": False, "steps": steps, "state": deployed.phase if over else "unknown", "why": ""}
+        for name, steps in deployed.steps_at().items()
+    ]
+    flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": deployed.moving is not None}
+    return {"flow": flow, "sites": sites, "why": _REST[deployed.phase].format(folder.path)}
+
+
+#: what is so, and what could be done, by the phase of the flow
+_REST: dict[Phase, str] = {
+    "installing": "no coordinator runs, and not all sites have their parts; 'headwater deploy --state {0}' goes on",
+    "running": "no coordinator runs; the sites go on as they are, and 'headwater deploy --state {0}' looks after them again",
+    "stopping": "no coordinator runs, and not all sites have stopped; 'headwater stop --state {0}' tells them",
+    "stopped": "each part has a checkpoint, from which 'headwater deploy --state {0}' goes on",
+    "ended": "it has come to its end at all its sites; 'headwater stop --forget --state {0}' makes room to run it anew",
+}
 
 
 async def _ask(folder: StateFolder, address: tuple[str, int], question: Ask) -> dict[str, Any]:

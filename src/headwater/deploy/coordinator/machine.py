@@ -51,6 +51,7 @@ from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
 _SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
+_FULL_BYTES = 50_000_000  #: on the disk of a site's state, below which that is told to be full
 
 
 @dataclass(slots=True)
@@ -435,18 +436,19 @@ class Coordinator:
         if site is None:
             return {"name": name, "here": False, "steps": steps, "state": "away", "why": "it has not joined"}
         state = None if deployed is None else self._state(deployed, name)
-        why = site.unfit or ("" if state is None else state.why)
-        found = None if site.report is None else site.report.resources
-        if found is not None and found.why:
-            why = f"{why}; " * bool(why) + found.why
+        words = [site.unfit or ("" if state is None else state.why)]
+        if site.report is not None and site.report.resources is not None:
+            words.append(site.report.resources.why)
+        if site.report is not None and site.report.free_bytes < _FULL_BYTES:
+            words.append(f"its disk is full: less than {_FULL_BYTES / 1e6:g} MB are left, and records wait for room")
         if abs(site.skew_s) > _SKEW_S:
-            why = f"{why}; " * bool(why) + f"its clock is off by {site.skew_s:,.0f} s"
+            words.append(f"its clock is off by {round(site.skew_s, -1):,.0f} s")  # a word that stays is told once
         return {
             "name": name,
             "here": site.here,
             "steps": steps,
             "state": self._phase(name, site, state),
-            "why": why,
+            "why": "; ".join(filter(None, words)),
             "address": site.address,
             "memory_bytes": site.hello.memory_bytes,
             "load": None if site.report is None else site.report.load,

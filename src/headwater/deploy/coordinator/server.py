@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headwater import __version__
 from headwater.deploy import cut
 from headwater.deploy.control.messages import (
     BEAT_S,
@@ -152,7 +153,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._talks.add(task)
-        wire = Wire(reader, writer)
+        wire, first = Wire(reader, writer), None
         try:
             async with asyncio.timeout(_GREET_S):
                 first = await wire.hear()
@@ -162,6 +163,8 @@ class Server:
                 await self._site(wire, first)
         except (TimeoutError, HeadwaterError) as error:
             log.warning("a connection from %s is closed: %s", wire.address, error)
+            if first is None:  # whoever has another version hears why
+                wire.say(Refuse(f"{error}; the coordinator runs Headwater {__version__}, install the same at both"))
         finally:
             self._talks.discard(task)
             await wire.close()

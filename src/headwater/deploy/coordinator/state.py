@@ -60,6 +60,10 @@ class Deployed(msgspec.Struct, kw_only=True):
         """The sites that run a part."""
         return list(dict.fromkeys(self.sites.values()))
 
+    def steps_at(self) -> dict[str, list[str]]:
+        """Return the steps that each site runs."""
+        return {name: [step for step, at in self.sites.items() if at == name] for name in self.needed}
+
     def same_as(self, other: Deployed) -> bool:
         """Say whether it is the same flow, cut and run in the same way."""
         said = ["name", "flow", "files", "inputs", "output", "rate", "every"]

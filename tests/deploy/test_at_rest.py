@@ -1,0 +1,122 @@
+"""What commands say of a flow at sites while no coordinator runs: how it is, and what could be done about it."""
+
+import asyncio
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater.cli import add_commands, app
+from headwater.cli.deploy import check_listen
+from headwater.deploy.certificates import issued
+from headwater.deploy.control.messages import Refuse
+from headwater.deploy.control.wire import Wire
+from headwater.deploy.coordinator.server import Server
+from headwater.deploy.coordinator.state import Deployed, Kept, StateFolder
+from headwater.deploy.token import COORDINATOR
+from headwater.errors import RunError
+from headwater.io.lock import Lock
+from ports import free_port
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
+SITES = {"levels": "barn", "means": "cloud", "archive": "cloud"}
+
+
+@pytest.fixture
+def folder(tmp_path, certificates):
+    """Return a state folder whose coordinator is gone."""
+    made = StateFolder(tmp_path / "state")
+    shutil.copytree(certificates, made.certificates)
+    made.note_address("127.0.0.1", free_port())
+    return made
+
+
+def left(folder, phase):
+    deployed = Deployed(id="tanks-1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites=SITES, phase=phase)
+    folder.write(Kept(deployed=deployed))
+
+
+def said(folder, *words):
+    add_commands()
+    done = CliRunner().invoke(app, [*words, "--state", str(folder.path)])
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def test_status_of_a_flow_that_has_ended_says_so_and_not_that_a_coordinator_is_missing(folder):
+    left(folder, "ended")
+    told = said(folder, "status")
+    assert told.startswith("flow 'tanks' is ended (tanks-1) it has come to its end at all its sites")
+    assert "no coordinator" not in told
+    assert "stop --forget" in told
+    shown = json.loads(said(folder, "status", "--json"))["deployed"]
+    assert [(site["name"], site["state"], site["steps"]) for site in shown["sites"]] == [
+        ("barn", "ended", ["levels"]),
+        ("cloud", "ended", ["means", "archive"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("running", "no coordinator runs; the sites go on as they are, and 'headwater deploy --state"),
+        ("stopped", "each part has a checkpoint, from which 'headwater deploy --state"),
+        ("stopping", "not all sites have stopped; 'headwater stop --state"),
+        ("installing", "not all sites have their parts; 'headwater deploy --state"),
+    ],
+)
+def test_status_says_what_is_known_in_every_phase(folder, phase, told):
+    left(folder, phase)
+    assert told in said(folder, "status")
+
+
+def test_a_flow_that_has_ended_is_stopped_and_forgotten_without_a_table_that_denies_it(folder):
+    left(folder, "ended")
+    told = said(folder, "stop")
+    assert "it has come to its end at all its sites" in told
+    assert "has not joined" not in told
+    told = said(folder, "stop", "--forget")
+    assert told == (
+        "nothing is deployed flow 'tanks' is forgotten; its sites remove what they keep of it once a coordinator tells them"
+    )
+    assert folder.read() == Kept(forgotten=["tanks-1"])
+    assert "there was nothing to forget" in said(folder, "stop", "--forget")
+    assert "nothing is deployed" in said(folder, "status")
+
+
+def test_an_address_that_the_sites_of_up_do_not_dial_is_refused(folder):
+    host, port = folder.address
+    check_listen(folder, ("127.0.0.1", port - 1))  # nobody is there yet to dial another
+    lock = Lock(folder.path / "sites", "the folder of sites")  # as 'headwater up' has it
+    try:
+        check_listen(folder, (host, port))
+        with pytest.raises(RunError, match=f"dial {host}:{port}, and --listen says 127.0.0.1:{port - 1}; leave"):
+            check_listen(folder, ("127.0.0.1", port - 1))
+    finally:
+        lock.release()
+    check_listen(folder, ("127.0.0.1", port - 1))  # it is gone
+
+
+def test_a_site_whose_first_word_is_of_another_version_is_told_which_to_install(folder):
+    async def answered():
+        server = Server(folder)
+        try:
+            await server.open("127.0.0.1", 0)
+            context = issued(folder.certificates, "barn").client()
+            wire = Wire(
+                *await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR)
+            )
+            wire._writer.write((3).to_bytes(4, "big") + b"\xc1\xc1\xc1")  # no MessagePack of any version
+            async with asyncio.timeout(30):
+                answer = await wire.hear()
+            await wire.close()
+            await server.close()
+            return answer
+        finally:
+            server.release()
+
+    answer = asyncio.run(answered())
+    assert isinstance(answer, Refuse)
+    assert "no message of this version" in answer.why
+    assert "install the same at both" in answer.why
