@@ -326,6 +326,20 @@ def test_a_part_that_a_site_does_not_take_ends_the_move_and_the_flow_goes_on():
     assert world.settle(lambda: world.running() == "tanks-1")
 
 
+def test_a_part_that_a_site_does_not_prepare_ends_the_move_before_anything_stops():
+    machine = at_three_sites()
+    sites = {"levels": "barn", "means": "barn", "archive": "office"}
+    commands = machine.handle(Begin(Move(id="tanks-2", sites=sites, joined=[], listens=[])))
+    assert [(each.site, each.after) for each in commands if isinstance(each, Ready)] == [
+        ("barn", "tanks-1"),
+        ("office", "tanks-1"),
+    ]
+    commands = machine.handle(Heard("barn", Unfit("tanks-2", "no cores are left")))
+    assert machine.undone == "site 'barn': no cores are left"
+    assert False not in wants(commands)
+    assert machine.kept.deployed.moving is None
+
+
 def test_a_move_needs_all_its_sites():
     machine = Coordinator(Kept(deployed=deployed(phase="running")))
     with pytest.raises(RunError, match="sites 'barn', 'cloud', 'office' are not here"):

@@ -131,7 +131,7 @@ def drained(commands, name):
     try:
         return commands.json("drain", name, "--within", "180s")
     except AssertionError as failed:
-        if "are not here" not in str(failed):
+        if not any(word in str(failed) for word in ("are not here", "is away")):
             raise
         return None
 

@@ -250,6 +250,7 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
         ["sound", "archive"],
     ]
     assert shown["flow"]["moved"]["gap_s"] > 0
+    assert list(shown["flow"]["moved"]["stages_s"]) == ["stop", "cut", "hand over", "start"]
     wait_for(lambda: running(commands), commands, "a flow that runs after a move")
 
     begin(commands, Ask("move", ["sound", "means"], "cloud"))

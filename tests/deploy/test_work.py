@@ -7,10 +7,13 @@ import pytest
 
 from headwater.deploy import part as parts
 from headwater.deploy.certificates import Identity, issue
-from headwater.deploy.control.messages import Forget, Install, Prepare, Unfit
-from headwater.deploy.part import Part, checksum, sealed
+from headwater.deploy.control.messages import Fetch, Fetched, Forget, Install, Prepare, Unfit
+from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.work import Work
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
+from headwater.rate.ledger import Refusal
 from headwater.serve.claims import take_files
 
 FILES = {"tanks.py": b"flow = None\n"}
@@ -34,6 +37,7 @@ class Service:
 
     def __init__(self):
         self.nursery = Nursery()
+        self.pids = {}
 
     def warm(self, name, file):
         assert file.exists()
@@ -42,8 +46,15 @@ class Service:
     def look(self):
         pass
 
+    def wait_stopped(self, name, within_s):
+        return True
+
     def statuses(self):
-        return []
+        told = {"state": "running", "why": "", "restarts": 0}
+        return [{"name": name, "pid": pid, **told} for name, pid in self.pids.items()]
+
+    def sample_of(self, name):
+        return None
 
 
 @pytest.fixture
@@ -62,9 +73,10 @@ def work(tmp_path, certificates):
     return Work(folder, Service())
 
 
-def signed(certificates, id):
+def signed(certificates, id, promise=None):
     checksums = {path: checksum(content) for path, content in FILES.items()}
-    made = Part(id=id, site="barn", flow="tanks.py", sites={}, listens=[], files=checksums)
+    told = {"id": id, "site": "barn", "flow": "tanks.py", "sites": {}, "listens": []}
+    made = Part(**told, files=checksums, promise=promise)
     return sealed(made, FILES, Identity.of(certificates, "coordinator"))
 
 
@@ -112,3 +124,46 @@ def test_a_part_takes_over_the_files_of_the_one_before_it(work, certificates, tm
     take_files([file], work.folder.parts / "tanks-1.py", old)
     work.told(Install("tanks-2", signed(certificates, "tanks-2"), after="tanks-1"))
     take_files([file], work.folder.parts / "tanks-2.py", new)  # though the old part is still here
+
+
+class Ledger:
+    """Has no room for a promise, but that of one process."""
+
+    def refusal(self, wanted, pid):
+        left = wanted.cores if pid == 4711 else 0.0
+        return Refusal(wanted.cores, left) if wanted.cores > left else None
+
+    def resources(self):
+        return None
+
+
+PROMISE = Promise(contract=Contract(500.0), profile=Profile("tanks", "here", {}), cores=0.5)
+
+
+def test_a_promise_that_cannot_be_kept_is_told_before_the_part_that_runs_stops(work, certificates):
+    work._site = Ledger()
+    (said,) = work.told(Prepare("tanks-2", signed(certificates, "tanks-2", PROMISE)))
+    assert isinstance(said, Unfit)
+    assert "site 'barn' cannot promise 500/s to 'tanks.py': it wants 0.50 cores, and 0.00 are left" in said.why
+    assert work.report(0).prepared == []
+    assert not work.folder.sources("tanks-2").exists()  # a report sweeps what was not taken
+
+
+def test_a_part_takes_over_the_promise_of_the_one_before_it_which_has_stopped(work, certificates):
+    work._site, work._service.pids = Ledger(), {"tanks-1": 4711}
+    assert work.told(Prepare("tanks-2", signed(certificates, "tanks-2", PROMISE), "tanks-1")) == []
+    work._service.pids = {"tanks-1": None}  # which the ledger does not know yet
+    assert work.told(Install("tanks-2", None, {}, "tanks-1")) == []
+    assert [each.id for each in work.report(0).parts] == ["tanks-2"]
+    assert isinstance(work.told(Install("tanks-3", signed(certificates, "tanks-3", PROMISE)))[0], Unfit)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told(work, certificates):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    assert work.told(Fetch("tanks-1", "tanks-2")) == [Fetched("tanks-1", {}, "tanks-2")]
+    folder = work.folder.home("tanks-1").checkpoint
+    folder.mkdir(parents=True)
+    (folder / "000000001.checkpoint").write_bytes(b"half of one")
+    (said,) = work.told(Fetch("tanks-1", "tanks-2"))
+    assert isinstance(said, Unfit)
+    assert "its checkpoint cannot be taken: no checkpoint in" in said.why

@@ -1,7 +1,7 @@
 """What of a part's checkpoint travels when its flow is cut anew, and what stays at its site.
 
-The checkpoint and the logs of bridges go to whoever cuts, and come back as other checkpoints. The notes of sources and sinks
-stay: they are of files and connections of the site.
+The last checkpoint goes to whoever cuts, with what waits in the logs of bridges, and comes back as another checkpoint. The
+notes of sources and sinks stay: they are of files and connections of the site.
 """
 
 from __future__ import annotations
@@ -10,18 +10,75 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from headwater.deploy.bridge.buffer import LogBuffer
+from headwater.engine.checkpoint.store import Store
+from headwater.errors import RunError
+from headwater.io.log.disk import SystemDisk
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
+_WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
+_decoder = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
+
+
+class PassingDisk(SystemDisk):
+    """Where nothing is there for long, or is safe already: a crash begins anew."""
+
+    def fsync(self, fd: int) -> None:
+        """Leave it to the system."""
+
+    def fsync_dir(self, folder: str) -> None:
+        """Leave it to the system."""
 
 
 def packed(checkpoint: Path) -> dict[str, bytes]:
-    """Return the files that travel, by their path within a checkpoint's folder."""
-    paths = [*checkpoint.glob("*.checkpoint"), *checkpoint.glob(f"sinks/*/{_BRIDGE}/**/*")]
-    return {str(path.relative_to(checkpoint)): path.read_bytes() for path in paths if path.is_file()}
+    """Return what travels of a part at which nothing is at work, by its path within a checkpoint's folder.
+
+    That is the last checkpoint, with those that it builds on, and at each bridge what the other end may not have. Logs are
+    opened as they are when the part goes on, so that it still can.
+    """
+    store = Store(checkpoint, PassingDisk())
+    found = store.latest()
+    if found is None:
+        return {}
+    files = {path.name: path.read_bytes() for path in store.files(found.number)}
+    for folder in checkpoint.glob(f"sinks/*/{_BRIDGE}"):
+        outlet = unquote(folder.parent.name)
+        if outlet in found.content["steps"]:  # else nothing counts of what was written since that checkpoint
+            files[f"{_WAITING}/{_file(outlet)}"] = _waiting(folder, found.number)
+    return files
+
+
+def _waiting(log: Path, number: int) -> bytes:
+    """Return the messages that a log keeps up to a checkpoint, with their numbers."""
+    buffer = LogBuffer(log, after=number, disk=PassingDisk())
+    try:
+        kept, _ = buffer.read(buffer.released, buffer.part_end, 2**62)
+        return msgspec.msgpack.encode([(each.number, each.frame) for each in kept])
+    finally:
+        buffer.close()
+
+
+def waiting(folder: Path, outlet: str) -> list[tuple[int, bytes]]:
+    """Return the messages, with their numbers, that waited at a bridge, of a part that was packed and unpacked there."""
+    try:
+        return _decoder.decode((folder / _WAITING / _file(outlet)).read_bytes())
+    except FileNotFoundError:
+        return []
+    except msgspec.DecodeError as error:
+        raise RunError(f"what waited at the bridge of '{outlet}' came in a form that is not known: {error}") from None
+
+
+def made_in(folder: Path) -> dict[str, bytes]:
+    """Return the checkpoint that was just made in a folder, by its name there; nothing where none was."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.checkpoint")}
 
 
 def unpacked(files: Mapping[str, bytes], folder: Path, *, safe: bool = True) -> None:
-    """Write such files into a folder; `safe` on disk when this returns, unless they are for a moment alone."""
+    """Write what has travelled into a folder; `safe` on disk when this returns, unless it is for a moment alone."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = folder / name
@@ -45,3 +102,7 @@ def bring_notes(old: Path, new: Path) -> None:
                 shutil.copy2(path, to)
             elif not (path / _BRIDGE).is_dir():
                 shutil.copytree(path, to, dirs_exist_ok=True)
+
+
+def _file(outlet: str) -> str:
+    return quote(outlet, safe=" ")

@@ -11,31 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.data.frames import unpack_frame
-from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.cut import Crossing, Cut
+from headwater.deploy.luggage import PassingDisk, waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed, suggestion
-from headwater.flow.endpoints import may_move
+from headwater.flow.endpoints import may_move, resume_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Read, Step
-from headwater.io.log.disk import SystemDisk
-from headwater.operators import build
 from headwater.operators.operator import spread
-
-
-class _Passing(SystemDisk):
-    """A disk for what is read, packed and removed a moment later: records wait meanwhile, and a crash begins anew."""
-
-    def fsync(self, fd: int) -> None:
-        """Leave it to the system."""
-
-    def fsync_dir(self, folder: str) -> None:
-        """Leave it to the system."""
 
 
 def check_move(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -43,19 +30,30 @@ def check_move(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) 
     moved = [name for name, step in flow.steps.items() if _stays(step) and before[name] != after[name]]
     if moved:
         name, at = moved[0], before[moved[0]]
-        if flow.steps[name].is_sink:
-            why = f"a sink, which stays at site '{at}': what it has written is noted there"
-        else:
-            why = (
-                f"a source, which stays at site '{at}': what it reads may be there alone. One that goes on by a position, "
-                "and whose address is reached from every site, may say so: anywhere = True"
-            )
-        raise PlacementError(f"step '{name}' of flow '{flow.name}' is {why}. Stop the flow to deploy another plan")
+        raise PlacementError(f"step '{name}' of flow '{flow.name}' is {_why_it_stays(flow.steps[name], at)}")
     Cut(flow, after)
 
 
 def _stays(step: Step) -> bool:
     return step.is_sink or (isinstance(step.kind, Read) and not may_move(step.kind.source))
+
+
+def _why_it_stays(step: Step, at: str) -> str:
+    """Say what a source or a sink that stays has at its site, and what can be done about it."""
+    anew = "headwater stop --forget ends the flow, with its state; then deploy another plan"
+    if not isinstance(step.kind, Read):
+        why = "what it has written is noted there, so that nothing is there twice"
+        return f"a sink, which stays at site '{at}': {why}. Move the steps before it; to write elsewhere, {anew}"
+    source = f"a source, which stays at site '{at}'"
+    match resume_of(step.kind.source):
+        case "position":
+            told = "One whose address is reached from every site may say so, anywhere = True, and moves then"
+            return f"{source}: what it reads may be there alone. {told}"
+        case "sender":
+            why = "what came from its sender (a broker, say) and is not in a checkpoint yet is noted there"
+        case _:
+            why = "it could not go on elsewhere behind what it has read"
+    return f"{source}: {why}. Move the steps behind it; to read from elsewhere, {anew}"
 
 
 def recut(
@@ -67,12 +65,12 @@ def recut(
 ) -> None:
     """Write the checkpoints from which the parts of a new cut go on.
 
-    `kept` are copies of the checkpoint folders of the sites that ran a part, `into` new folders for those that will: to be
+    `kept` are folders with what has travelled from the sites that ran a part, `into` new folders for those that will: to be
     made safe where they go, since here they are not. Where nothing was kept, nothing is written: such a part begins anew.
     """
     check_move(flow, before, after)
     old, new = Cut(flow, before), Cut(flow, after)
-    found = {site: Store(kept[site], _Passing()).latest() for site in old.sites if site in kept}
+    found = {site: Store(kept[site], PassingDisk()).latest() for site in old.sites if site in kept}
     for crossing in old.crossings:
         _deliver(old, crossing, _under_way(crossing, kept, found), found)
     for site in new.sites:
@@ -84,18 +82,13 @@ def recut(
 
 def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> list[Batch]:
     """Return what was sent for good, and is not in the receiver's checkpoint: records, and words about event time."""
-    sender, receiver = found.get(crossing.origin), found.get(crossing.target)
-    folder = kept[crossing.origin] / "sinks" / quote(crossing.outlet, safe=" ") / "bridge"
-    if sender is None or crossing.outlet not in sender.content["steps"] or not folder.is_dir():
-        return []  # of what was written since a checkpoint that knows no such bridge nothing counts
+    if found.get(crossing.origin) is None:
+        return []
+    receiver = found.get(crossing.target)
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
-    buffer = LogBuffer(folder, after=sender.number, disk=_Passing())
-    try:
-        start = max(buffer.released, positions[0]["next"] if positions and positions[0] else 0)
-        messages, _ = buffer.read(start, buffer.part_end, 2**62)
-        return [unpack_frame(bytes(each.frame)) for each in messages]
-    finally:
-        buffer.close()
+    start = positions[0]["next"] if positions and positions[0] else 0
+    messages = waiting(kept[crossing.origin], crossing.outlet)
+    return [unpack_frame(frame) for number, frame in messages if number >= start]
 
 
 def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], found: Mapping[str, Checkpoint | None]) -> None:
@@ -148,14 +141,15 @@ def _write(old: Cut, new: Cut, site: str, found: Mapping[str, Checkpoint | None]
             content["positions"][name] = origin.content["positions"][name]
             content["sources"][name] = origin.content["sources"][name]
         for saved in origin.content["tasks"].get(name, []):
-            states.append(_whole(old.flow, name, saved))
-            told = {key: value for key, value in saved.items() if key != "changes"}
-            content["tasks"].setdefault(name, []).append({**told, "state": len(states) - 1, "whole": True})
+            at = len(states)
+            states += [saved["state"], *saved["changes"]]  # as they are: the run that goes on puts them together
+            told = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
+            content["tasks"].setdefault(name, []).append(saved | told)
     if not content["steps"]:
         return
     made = max(each.content["made"] for each in found.values() if each is not None)
     head = {"version": VERSION, "flow": old.flow.name, "made": made}
-    Store(into, _Passing()).write(0 if here is None else here.number, head | content, states)
+    Store(into, PassingDisk()).write(0 if here is None else here.number, head | content, states)
 
 
 def _own(old: Cut, here: Checkpoint | None) -> list[str]:
@@ -163,18 +157,6 @@ def _own(old: Cut, here: Checkpoint | None) -> list[str]:
     known = {name for name in old.flow.steps if name != DEAD_LETTERS}
     bridges = {end for crossing in old.crossings for end in (crossing.inlet, crossing.outlet)}
     return [] if here is None else [name for name in here.content["steps"] if name not in known | bridges]
-
-
-def _whole(flow: Flow, name: str, saved: Mapping[str, Any]) -> bytes:
-    """Return the state of an instance, with what has changed since it was last saved as a whole."""
-    state: bytes = saved["state"]
-    if not saved["changes"]:
-        return state
-    operator = build(flow.steps[name])  # a step that a run has added keeps nothing
-    operator.restore(state)
-    for change in saved["changes"]:
-        operator.change(change)
-    return operator.snapshot()
 
 
 def movable(flow: Flow, before: Mapping[str, str], site: str) -> list[str]:

@@ -104,10 +104,14 @@ class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """A part that will be installed soon: it is checked, and a process made ready for it; what runs goes on."""
+    """A part that will be installed soon: it is checked, its promise too, and a process made ready for it.
+
+    What runs goes on.
+    """
 
     id: str
     sealed: Sealed
+    after: str = ""  #: the part before it, whose promise it takes over
 
 
 class Install(msgspec.Struct, frozen=True, tag="install"):

@@ -96,6 +96,7 @@ class Ready:
 
     site: str
     deployed: Deployed
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

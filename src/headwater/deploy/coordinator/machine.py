@@ -309,9 +309,9 @@ class Coordinator:
             self.undone = unfit
             return [Keep()]
         if not move.cut:
-            return self._prepare(deployed.then, move)
+            return self._prepare(deployed, move)
         commands = self._fetch(deployed, move)
-        if commands or set(deployed.needed) - set(self._taken) or not self._have_stopped(deployed):
+        if commands or set(deployed.needed) - set(self._taken):  # who has answered has stopped
             return commands
         if self._checkpoints is None:
             if self._is_cutting:
@@ -344,9 +344,10 @@ class Coordinator:
                 commands.append(Say(name, Fetch(deployed.id, move.id)))
         return commands
 
-    def _prepare(self, then: Deployed, move: Move) -> list[Command]:
+    def _prepare(self, deployed: Deployed, move: Move) -> list[Command]:
         """Have a process ready at every site, while the old parts run; then begin with the move itself."""
         commands: list[Command] = []
+        then = deployed.then
         warmth: list[str | None] = []
         for name in then.needed:
             site = self.sites.get(name)
@@ -354,7 +355,7 @@ class Coordinator:
                 return commands
             if then.id not in site.prepared and site.preparing != then.id:
                 site.preparing = then.id
-                commands.append(Ready(name, then))
+                commands.append(Ready(name, then, deployed.id if name in deployed.needed else ""))
             warmth.append(site.prepared[then.id].phase if then.id in site.prepared else None)
         if all(each in ("warm", "cold") for each in warmth):
             move.cut = True

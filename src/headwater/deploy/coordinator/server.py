@@ -46,8 +46,9 @@ from headwater.deploy.coordinator.events import (
 )
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.policing import Policing
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
-from headwater.deploy.luggage import packed, unpacked
+from headwater.deploy.luggage import made_in, unpacked
 from headwater.deploy.part import Sealed, sealed
 from headwater.deploy.policies.asked import Decision
 from headwater.deploy.promise import promises_of
@@ -76,8 +77,7 @@ class Server:
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
         self._move_s: float | None = None  #: when the move began that is not over
-        self._cut_s: float | None = None  #: when its old parts were told to stop
-        self._gap_s: float | None = None  #: how long it was then until all new ones were at work
+        self._stages = Stages()  #: of the last move
         self.policing = Policing(self.coordinator, folder.path)
         self._look: asyncio.Task[None] | None = None  #: the policy's
         self.port = 0
@@ -118,11 +118,14 @@ class Server:
 
     def _note_times(self) -> None:
         deployed, now_s = self.coordinator.kept.deployed, time.monotonic()
-        if self._cut_s is None and deployed is not None and deployed.moving is not None and deployed.moving.cut:
-            self._cut_s = now_s
+        if deployed is not None and deployed.moving is not None:
+            if deployed.moving.cut:
+                self._stages.begin(now_s)
+            return
+        self._stages.end("hand over", now_s)
         if self.coordinator.all_run():
-            self._gap_s = None if self._cut_s is None else now_s - self._cut_s
-            self._move_s = self._cut_s = None
+            self._stages.end("start", now_s)
+            self._move_s = None
 
     def _do(self, command: Command) -> None:
         match command:
@@ -130,12 +133,13 @@ class Server:
                 self.folder.write(self.coordinator.kept)
             case Say(site, message):
                 self._say(site, message)
-            case Ready(site, deployed):
-                self._say(site, Prepare(deployed.id, self._sealed(site, deployed)))
+            case Ready(site, deployed, after):
+                self._say(site, Prepare(deployed.id, self._sealed(site, deployed), after))
             case Hand(site, deployed, checkpoint, after, is_there):
                 part = None if is_there else self._sealed(site, deployed)
                 self._say(site, Install(deployed.id, part, dict(checkpoint), after))
             case Cut(deployed, taken):
+                self._stages.end("stop", time.monotonic())
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
@@ -209,10 +213,13 @@ class Server:
         document = self.coordinator.describe()
         if document["flow"] is not None:
             document["flow"]["moving"] = document["flow"]["moving"] or self._move_s is not None
-            document["flow"]["moved"] = {"why": self.coordinator.undone, "gap_s": self._gap_s}
+            document["flow"]["moved"] = {"why": self.coordinator.undone, **self._told()}
             deployed = self.coordinator.kept.deployed
             document["flow"]["policy"] = None if deployed is None else self.policing.describe(deployed)
         return document
+
+    def _told(self) -> dict[str, Any]:
+        return {"gap_s": self._stages.gap_s, "stages_s": self._stages.to_json()}
 
     # -- moves ------------------------------------------------------------------------------------------------------------
 
@@ -248,7 +255,7 @@ class Server:
         id = f"{deployed.id.rpartition('-')[0]}-{secrets.token_hex(3)}"
         promises = {} if deployed.policed is None else promises_of(then, deployed.policed)
         self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens, promises=promises)))
-        self._move_s, self._cut_s, self._gap_s = time.monotonic(), None, None
+        self._move_s, self._stages = time.monotonic(), Stages()
         return id
 
     # -- the policy -------------------------------------------------------------------------------------------------------
@@ -291,7 +298,7 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             flow = await self._imported(deployed)
-            gap_s, undone = self._gap_s, self.coordinator.undone
+            gap_s, undone = self._stages.gap_s, self.coordinator.undone
             if await loop.run_in_executor(None, self.policing.came, flow, deployed, gap_s, undone):
                 self._do(Keep())
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
@@ -320,6 +327,7 @@ class Server:
         except (HeadwaterError, OSError, ValueError) as error:
             self.handle(Undo(id, str(error)))
         else:
+            self._stages.end("cut", time.monotonic())
             self.handle(Recut(id, made))
 
     def _recut(
@@ -334,7 +342,7 @@ class Server:
             for name, files in taken.items():
                 unpacked(files, kept[name], safe=False)
             recut(flow, deployed.sites, then.sites, kept, into)
-            return {name: packed(path) if path.is_dir() else {} for name, path in into.items()}
+            return {name: made_in(path) for name, path in into.items()}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,6 +15,7 @@ class Warm:
 
     id: str
     sealed: Sealed
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class Agent:
     def told(self, message: Message) -> list[Deed]:
         """Return what to do about a message."""
         match message:
-            case Prepare(id, sealed) if id not in self.parts and id not in self.prepared:
-                return [Warm(id, sealed)]
+            case Prepare(id, sealed, after) if id not in self.parts and id not in self.prepared:
+                return [Warm(id, sealed, after)]
             case Install(id, sealed, checkpoint, after) if self._lacks(id, sealed):
                 return [Unpack(id, sealed, checkpoint, after)]
             case Fetch(id, move) if self.parts.get(id) is False:

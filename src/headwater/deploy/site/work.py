@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,11 @@ class _Sample(msgspec.Struct):
     total: _Sampled
 
 
+class _Prepared(NamedTuple):
+    part: Part
+    pid: int | None  #: of the process of the part before it, whose promise it takes over: that may have stopped since
+
+
 class Work:
     """A site at work, whatever thread tells it something."""
 
@@ -45,7 +51,7 @@ class Work:
         self.folder, self._service, self._site = folder, service, site or Site()
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
-        self._prepared: dict[str, Part] = {}  #: those of the agent
+        self._prepared: dict[str, _Prepared] = {}  #: those of the agent
 
     @property
     def has_parts(self) -> bool:
@@ -126,12 +132,14 @@ class Work:
     def _warm(self, deed: Warm) -> list[Message]:
         try:
             part = self._checked(deed.id, deed.sealed)
+            pid = self._pid(deed.after)
+            self._check_promise(part, pid)  # now, while what runs can just go on
             file = self.folder.prepare(deed.id, part.every)
             self._service.warm(deed.id, file)
         except (HeadwaterError, OSError, ValueError) as error:
             log.error("a part is not taken: %s", error)
             return [Unfit(deed.id, str(error))]
-        self._prepared[deed.id] = part
+        self._prepared[deed.id] = _Prepared(part, pid)
         self._agent.prepares(deed.id)
         return []
 
@@ -149,14 +157,10 @@ class Work:
 
     def _unpack(self, deed: Unpack) -> list[Message]:
         try:
-            part = self._prepared.get(deed.id)
-            if part is None:
-                if deed.sealed is None:
-                    raise RunError(f"part '{deed.id}' was not prepared here")
-                part = self._checked(deed.id, deed.sealed)
+            part, pid = self._prepared.get(deed.id) or self._unprepared(deed)
             if deed.checkpoint or deed.after:
                 self._take_over(deed)
-            self._check_promise(part, deed.after)
+            self._check_promise(part, pid)  # once more: another flow may have been promised the cores meanwhile
             self.folder.add(deed.id, part.every, part.promise)
             self.folder.drop_prepared(deed.id)
         except (HeadwaterError, OSError, ValueError) as error:
@@ -167,12 +171,22 @@ class Work:
         self._service.look()
         return []
 
-    def _check_promise(self, part: Part, after: str) -> None:
+    def _unprepared(self, deed: Unpack) -> _Prepared:
+        if deed.sealed is None:
+            raise RunError(f"part '{deed.id}' was not prepared here")
+        return _Prepared(self._checked(deed.id, deed.sealed), self._pid(deed.after))
+
+    def _pid(self, id: str) -> int | None:
+        """Return the process of a part; None for one that has none."""
+        found = next((status for status in self._service.statuses() if status["name"] == id), None)
+        pid: int | None = None if found is None else found["pid"]
+        return pid
+
+    def _check_promise(self, part: Part, pid: int | None) -> None:
         """Refuse a part whose promise this site cannot keep, before it is asked to: the ledger of the machine decides."""
         if part.promise is None:
             return
-        before = next((status for status in self._service.statuses() if status["name"] == after), None)
-        refusal = self._site.refusal(part.promise, None if before is None else before["pid"])
+        refusal = self._site.refusal(part.promise, pid)
         if refusal is not None:
             raise RateError(f"site '{part.site}' cannot promise {part.promise.contract} to '{part.flow}': {refusal}")
 
@@ -203,5 +217,8 @@ class Work:
                 time.sleep(0.01)
         try:
             return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {}, move)]
+        except (HeadwaterError, OSError) as error:
+            log.error("the checkpoint of part '%s' cannot be taken: %s", id, error)
+            return [Unfit(id, f"its checkpoint cannot be taken: {error}")]
         finally:
             lock.release()

@@ -1,8 +1,8 @@
 """Checkpoints in a folder: each one file, written whole, checked by checksums when it is read.
 
 A file is a head, an index and states. The index is what is known of the flow, its sources and tasks (`data.codec`), and the
-length and checksum of each state; a task names its state by number. A checkpoint may hold only what has changed since
-another one: its head says which, and that one is kept for as long.
+length and checksum of each state; a task names its state by number, and its `changes` since, where it brings some along. A
+checkpoint may hold only what has changed since another one: its head says which, and that one is kept for as long.
 """
 
 from __future__ import annotations
@@ -105,6 +105,10 @@ class Store:
         except OSError as error:
             log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
 
+    def files(self, number: int) -> list[Path]:
+        """Return the files that a checkpoint consists of: its own, and those of the ones that it builds on."""
+        return [Path(self._file(each)) for each in self._chain(number)]
+
     def nbytes(self, number: int) -> int:
         """Return the size of a checkpoint's file."""
         fd = self.disk.open(self._file(number))
@@ -174,7 +178,7 @@ class Store:
             for at, task in enumerate(tasks):
                 state = states[task["state"]]
                 if task["whole"]:
-                    task["state"], task["changes"] = state, []
+                    task["state"], task["changes"] = state, [states[each] for each in task.get("changes", ())]
                 else:
                     before = whole[name][at]
                     task["state"], task["changes"] = before["state"], [*before["changes"], state]
