@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -117,6 +118,8 @@ def _prepared(task: Assignment) -> Flow:
 
     flow = _made(task)
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
+    gc.collect()
+    gc.freeze()  # no record waits for a look at all that was imported
     return flow
 
 

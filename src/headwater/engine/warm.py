@@ -8,11 +8,16 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.column import Text
-from headwater.data.jit.used import Used
+from headwater.data.jit.used import Used, load_recent
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Apply, Read, Write
+from headwater.operators import build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.keys import KeySlots
 from headwater.operators.operator import partitions
+
+#: by every run with checkpoints, and by most of their sinks
+_NEEDED = ("headwater.engine.checkpoint", "headwater.operators.write", "headwater.io.transactions.line_file")
 
 
 def kernels_of(graph: ExecutionGraph) -> Used:
@@ -38,7 +43,12 @@ def load_kernels(graph: ExecutionGraph) -> None:
 
 def load_ahead(flow: Flow) -> None:
     """Load what a run of a flow is sure to need, in the process that will run it, before there is anything to run."""
-    import_module("headwater.engine.checkpoint")
+    for name in _NEEDED:
+        import_module(name)
+    for step in flow.steps.values():
+        if not isinstance(step.kind, (Read, Write, Apply)):  # those are opened, and whose they are may do anything
+            build(step)
     graph = ExecutionGraph.of(flow)
     kernels_of(graph).load()
+    load_recent()  # its steps may have run here with others, as parts of a flow that was cut otherwise
     load_kernels(graph)

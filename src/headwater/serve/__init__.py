@@ -7,6 +7,7 @@ service    the same flows, for whoever asks
 served     a flow, with what is known of it; history has its samples
 following  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it
+warmed     processes that have made their flows before they are to run; aside is their priority until then
 home       the state folder: the lock, the token, where the server listens; known to `headwater status`
 watched    one run that was started by hand, answered for in the same way: see `answering`; usage is what a process takes
 querying   asks the next records of a step a query, by trial in a process of its own

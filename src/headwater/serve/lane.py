@@ -23,6 +23,7 @@ from headwater.errors import HeadwaterError, RunError, is_described_wrongly
 from headwater.flow.flow import Flow
 from headwater.io.lock import FILE, Lock
 from headwater.metrics import Sample
+from headwater.serve.aside import come_back
 from headwater.serve.lifecycle import ABORT_S
 from headwater.serve.messages import (
     Assignment,
@@ -111,6 +112,7 @@ def warmed(to_server: Line, make: Callable[[], Flow]) -> tuple[Flow, Assignment]
     except HeadwaterError as error:
         to_server.say(Warm(shown(str(error))))
         return None
+    come_back()
     to_server.say(Warm())
     task = to_server.hear()
     return (made, task) if isinstance(task, Assignment) else None

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
+from headwater.serve.aside import put_aside
 from headwater.serve.child import Child, why_it_died
 from headwater.serve.messages import Assignment, Statement, Warm
 
@@ -29,6 +30,7 @@ class Warmed:
         self._hear: Callable[[Statement], None] = self._heard
         self._gone: Callable[[], None] = self._left
         self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
+        put_aside(self._child.pid)
 
     def run(self, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]) -> Child:
         """Give it the word; from now on it is a child like any other."""

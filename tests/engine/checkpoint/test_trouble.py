@@ -89,6 +89,17 @@ def test_ten_thousand_checkpoints_leave_two_files_and_nothing_in_memory():
     assert len(store._since) <= 2
 
 
+def test_a_run_that_others_wait_for_begins_with_checkpoints_in_quick_succession():
+    plan, began_ms = Coordinator(tasks=1, first=4, every_s=0.05, soon=True), []
+    for now_ms in range(300):
+        if plan.due(now_ms / 1000):
+            began_ms.append(now_ms)
+            plan.saved(0, plan.begin(now_ms / 1000), None)
+            plan.complete()
+    assert began_ms == pytest.approx([10, 30, 70, 120, 170, 220, 270], abs=7)  # by a millisecond each, at most
+    assert not Coordinator(tasks=1, first=0, every_s=0.002, soon=True).due(0.001)
+
+
 def test_checkpoints_that_take_longer_than_their_interval_do_not_pile_up():
     plan = Coordinator(tasks=1, first=0, every_s=0.01)
     plan.begin(0.0)

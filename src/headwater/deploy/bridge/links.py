@@ -7,6 +7,7 @@ connection as well. A connection that breaks is made again; what was on its way 
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401 - else it is loaded by the first connection, for which records wait
 import logging
 import ssl
 import threading

@@ -87,7 +87,9 @@ class Checkpointer:
         self._lock: Lock | None = None
         self._sources = identities(graph.flow)
         self._chain = Chain(small_bytes)
-        self._coordinator = Coordinator(len(graph.instances), self.after + 1, every_s, clock())
+        # what a bridge was given goes with a checkpoint: the other site has waited for long enough
+        soon = found is not None and any(step.kind.timed for step in sinks.values())
+        self._coordinator = Coordinator(len(graph.instances), self.after + 1, every_s, clock(), soon=soon)
         self._said: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
         self._stopping = False
         self._final: int | None = None  #: the last complete one, that sinks must still commit once all threads are gone

@@ -8,6 +8,8 @@ from typing import Any
 
 #: After so long tasks that have not begun are told to save themselves at once, with what waits in their queues.
 PATIENCE_S = 1.0
+#: How soon the first one is due where somebody waits for it; each that follows takes twice as long, up to the usual time.
+SOON_S = 0.01
 
 
 class Coordinator:
@@ -20,9 +22,11 @@ class Coordinator:
     (True, True, {0: 'a', 1: 'b'})
     """
 
-    def __init__(self, tasks: int, first: int, every_s: float, now_s: float = 0.0) -> None:
+    def __init__(self, tasks: int, first: int, every_s: float, now_s: float = 0.0, *, soon: bool = False) -> None:
+        """`soon` is for a run that goes on and others wait for: see SOON_S."""
         self._tasks, self._next, self._every_s = tasks, first, every_s
-        self._due_s = now_s + every_s
+        self._rest_s = min(SOON_S, every_s) if soon else every_s  #: until the next one
+        self._due_s = now_s + self._rest_s
         self._began_s = 0.0
         self._urged = False
         self.number: int | None = None  #: the checkpoint that is being made
@@ -43,7 +47,8 @@ class Coordinator:
         self.number = self._next if number is None else number
         self._next = self.number + 1
         self.waiting, self._results = set(range(self._tasks)), {}
-        self._began_s, self._due_s, self._urged = now_s, now_s + self._every_s, False
+        self._rest_s = min(2 * self._rest_s, self._every_s)
+        self._began_s, self._due_s, self._urged = now_s, now_s + self._rest_s, False
         return self.number
 
     def saved(self, task: int, number: int, result: Any) -> bool:
