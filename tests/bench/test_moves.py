@@ -2,7 +2,7 @@
 
 import json
 
-from headwater_bench.moves.found import compared, longest_s, waits_s
+from headwater_bench.moves.found import compared, different, longest_s, waits_s
 
 
 def written(folder, archive, windows):
@@ -34,3 +34,8 @@ def test_what_is_missing_or_twice_or_has_another_state_is_told(tmp_path):
     assert compared(altered, other, 5) == (0, 0, False)
     window = written(tmp_path / "window", rows(5), [{"n": 4}])
     assert compared(window, other, 5) == (0, 0, False)
+    assert different(window, other) == [
+        "daily.jsonl, moved alone, 1 times: {'n': 4}",
+        "daily.jsonl, undisturbed alone, 1 times: {'n': 5}",
+    ]
+    assert different(other, other) == []

@@ -18,7 +18,7 @@ from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.moves.faults import FAULTS, strike
-from headwater_bench.moves.found import compared, longest_s, waits_s
+from headwater_bench.moves.found import compared, different, longest_s, waits_s
 from headwater_bench.moves.sites import MOVABLE, SITES, Farm
 
 _RATE = 2000  #: records/s
@@ -45,14 +45,16 @@ def run(
             records = farm.finish(2.0)
         except BaseException:
             if output is not None:
-                output.mkdir(parents=True, exist_ok=True)
-                shutil.copy(folder / "log", output / "moves.log")
+                _keep(folder, output)
             raise
         finally:
             farm.close()
         engine.run(find_flow(f"{folder / 'readings.py'}:undisturbed"))
         found = compared(folder / "moved", folder / "undisturbed", records)
         waits = waits_s(folder / "moved")
+        told = different(folder / "moved", folder / "undisturbed")
+        if told and output is not None:
+            _keep(folder, output)
     usual_s = statistics.median(wait for _, wait in waits)
     for row in rows:
         between = row.pop("between")
@@ -66,6 +68,7 @@ def run(
         "lost": found.lost,
         "twice": found.twice,
         "state_equal": found.state_equal,
+        "different": told,
         "usual_ms": round(1000 * usual_s, 1),
         "gap_ms": {"p50": statistics.median(calm_gaps), "max": calm_gaps[-1]} if calm_gaps else {},
     }
@@ -73,6 +76,14 @@ def run(
         output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "moves.csv")
     return answer
+
+
+def _keep(folder: Path, output: Path) -> None:
+    """Keep what tells why something went wrong: what all processes said, and what the sinks have."""
+    output.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "log", output / "moves.log")
+    for name in ("moved", "undisturbed"):
+        shutil.copytree(folder / name, output / name, dirs_exist_ok=True)
 
 
 def _moved(farm: Farm, chance: Random, number: int, *, calm: bool) -> dict[str, Any]:
@@ -87,12 +98,14 @@ def _moved(farm: Farm, chance: Random, number: int, *, calm: bool) -> dict[str, 
     if fault:
         strike(farm, fault, before[steps[0]], target, chance)
     status = farm.wait(farm.settled, "a flow that runs after a move")
+    moved = status["flow"]["moved"]
     return {
         "steps": " ".join(steps),
         "to": target,
         "fault": fault,
-        "undone": status["flow"]["moved"]["why"],
-        "stopped_ms": round(1000 * (status["flow"]["moved"]["gap_s"] or 0.0), 1),
+        "undone": moved["why"],
+        "stopped_ms": round(1000 * (moved["gap_s"] or 0.0), 1),
+        **{f"{stage}_ms": round(1000 * seconds, 1) for stage, seconds in moved["stages_s"].items()},
         "between": (began_s - _AROUND_S, time.time() + _AROUND_S),
     }
 
@@ -106,6 +119,7 @@ def table(answer: dict[str, Any]) -> str:
         f"{answer['records']:,} records: {answer['lost']} lost, {answer['twice']} twice; state "
         + ("as in an undisturbed run" if answer["state_equal"] else "NOT as in an undisturbed run"),
     ]
+    lines += answer["different"]
     if gap:
         lines.append(
             f"a record waited longer by {gap['p50']:g} ms in the middle move without a fault, by {gap['max']:g} ms at "

@@ -10,11 +10,16 @@ from headwater_bench.moves.sites import Farm
 FAULTS = ("source site", "target site", "coordinator", "link")
 _SILENT_S = 2.5  #: longer than either end of a bridge waits for a word
 _LATEST_S = 2.0  #: after a move was begun
+_CHANGE_S = 0.4  #: within which the parts change over, on a machine that is not too busy
+_WARM_S = 30.0  #: for the new parts to have their processes
 
 
 def strike(farm: Farm, fault: str, source: str, target: str, chance: Random) -> None:
-    """Have something happen at a random moment of a move: before, amid or just after the parts change over."""
-    time.sleep(chance.random() * _LATEST_S)
+    """Have something happen at a random moment of a move; each second time while the parts change over, which is short."""
+    is_amid = chance.random() < 0.5
+    if is_amid:
+        farm.wait_until_cut(_WARM_S)
+    time.sleep(chance.random() * (_CHANGE_S if is_amid else _LATEST_S))
     if fault == "coordinator":
         farm.kill_coordinator()
     elif fault == "link":

@@ -33,6 +33,7 @@ PLACED = {
 }
 MOVABLE = ("sound", "seen", "sums")
 _WAIT_S = 120.0
+_LOOK_S = 0.1  #: between two looks: each is a connection of its own, and takes of the machine what a move needs
 
 _FLOW = '''
 import time
@@ -178,8 +179,17 @@ class Farm:
             if time.monotonic() > until_s:
                 said = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
                 raise RunError(f"{what} did not come within {_WAIT_S:g} s; the last that was said:\n{said}")
-            time.sleep(0.02)
+            time.sleep(_LOOK_S)
         return found
+
+    def wait_until_cut(self, within_s: float) -> None:
+        """Wait until the old parts are told to stop, as the coordinator notes it; or until no move is left, for so long."""
+        until_s = time.monotonic() + within_s
+        while time.monotonic() < until_s:
+            deployed = self._state.read().deployed
+            if deployed is None or deployed.moving is None or deployed.moving.cut:
+                return
+            time.sleep(0.005)
 
     def sites_of(self, steps: tuple[str, ...]) -> dict[str, str]:
         """Return where steps are."""
