@@ -5,8 +5,6 @@ import http.client
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -16,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.rate.client import connected
+from headwater.rate.peer import peer
 from headwater.serve.openapi import SCHEMAS
 from headwater.serve.routes import found
 
@@ -129,9 +128,7 @@ class Serving:
             self.process.communicate()
         if (line := connected(Path(self.environment["HEADWATER_RUNTIME"]))) is not None:
             with line:  # a supervisor of promises, which would wait for others for a minute
-                os.kill(
-                    struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0], signal.SIGTERM
-                )
+                os.kill(peer(line)[0], signal.SIGTERM)
 
 
 def check_described(method, path, status, document):

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import socket
-import struct
 
 from headwater.rate.client import Client, board, connected
 from headwater.rate.messages import End
+from headwater.rate.peer import peer
 
 
 def supervisor_pid(home) -> int:
     """Return the process that answers in a runtime folder."""
-    line = connected(home)
-    with line:
-        return struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    with connected(home) as line:
+        return peer(line)[0]
 
 
 def end_supervisor(home):

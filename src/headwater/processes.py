@@ -1,7 +1,8 @@
-"""Which processes a process has started, as the system knows them."""
+"""Which processes a process has started, as the system knows them, and what killed one."""
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,3 +23,21 @@ def family(pid: int) -> list[int]:
     for each in found:  # grows while we walk along it
         found += children(each)
     return found
+
+
+def signal_name(number: int) -> str:
+    """Return what a signal is called; those of real time have no names.
+
+    >>> signal_name(9), signal_name(35)
+    ('SIGKILL', 'signal 35')
+    """
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def ending(status: int) -> str:
+    """Say how a process ended, by its exit status: below 0 the signal that killed it.
+
+    >>> ending(-9), ending(3)
+    ('was killed by SIGKILL', 'ended with status 3')
+    """
+    return f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"

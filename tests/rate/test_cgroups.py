@@ -51,6 +51,33 @@ def test_version_2_of_a_user_is_the_group_that_was_handed_to_them(made_up, monke
     assert Groups(own, 2).names() == []
 
 
+def test_groups_that_nobody_is_in_are_swept_away(made_up):
+    root, _, _ = made_up
+    groups = Groups(root, 2)
+    groups.put("busy", 42, 0.5)
+    for name in ("killed", "probe-1", "rest"):
+        (root / f"headwater.{name}").mkdir()
+    groups.sweep()
+    # one in which somebody is the system does not remove; here its files keep it
+    assert sorted(each.name for each in root.glob("headwater.*")) == ["headwater.busy", "headwater.rest"]
+
+
+def test_a_group_that_is_swept_away_before_anybody_is_in_it_is_made_again(made_up, monkeypatch):
+    root, _, _ = made_up
+    weigh, times = Groups.weigh, []
+
+    def swept_first(self, name, cores, *, above):
+        if not times:
+            Groups(root, 2).sweep()
+        times.append(name)
+        weigh(self, name, cores, above=above)
+
+    monkeypatch.setattr(Groups, "weigh", swept_first)
+    Groups(root, 2).put("a", 42, 0.5)
+    assert (root / "headwater.a" / "cgroup.procs").read_text() == "42"
+    assert times == ["a", "a"]
+
+
 def test_where_there_is_no_processor_group_there_is_none(made_up):
     root, own, proc = made_up
     for place in (root, own):
@@ -72,6 +99,7 @@ def test_a_process_is_put_into_a_group_of_its_own_and_given_back():
             groups.base / f"headwater.{name}" / ("cpu.shares" if groups.version == 1 else "cpu.weight")
         ).read_text()
         assert int(weight) == (131_072 if groups.version == 1 else 5000)
+        groups.sweep()  # which leaves it: somebody is in it
         assert name in groups.names()
         groups.remove(name)
         assert f"headwater.{name}" not in Path(f"/proc/{hog.pid}/cgroup").read_text()

@@ -152,6 +152,23 @@ def test_a_lane_that_died_starts_again_but_not_for_ever(program, tmp_path):
     assert "after it had started again 5 times" in err
 
 
+def test_a_lane_that_ends_without_a_last_word_has_died_and_its_status_is_told(program, tmp_path):
+    started = program(
+        """
+        import os
+        from headwater.rate import born
+        def main():
+            if not born.kept.deaths:
+                os._exit(3)
+            print("again")
+        """,
+        cwd=tmp_path,
+    )
+    out, err = started.communicate(timeout=120)
+    assert (started.returncode, out) == (0, "again\n")
+    assert "ended with status 3 without a last word, and starts again in 0.1 s" in err
+
+
 def test_lanes_outlive_their_warm_parent_and_end_as_they_do(program):
     started = program(
         "import os\ndef main():\n    print(os.getpid(), flush=True)\n    input()\n    raise SystemExit(5)"
@@ -271,4 +288,4 @@ def test_one_of_several_lanes_that_dies_without_a_checkpoint_has_all_of_them_sta
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
-    assert "died, and starts again in 0.1 s" in err
+    assert "ended with status 1 without a last word, and starts again in 0.1 s" in err

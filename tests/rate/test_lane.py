@@ -52,7 +52,7 @@ def test_a_promise_holds_beside_busy_neighbours_and_is_broken_without_protection
             each.kill()
             each.wait()
     assert kept["grade"] == "reserved"
-    assert without["grade"] == "shared"
+    assert without["grade"] in ("shared", "none")  # by how busy the machine was when it asked
     assert kept["kept"] > without["kept"]
     assert sum(without["causes"].values()) > 0
     assert any("processor taken by others" in cause for cause in without["causes"])

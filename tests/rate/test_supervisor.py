@@ -2,6 +2,7 @@
 
 import asyncio
 import grp
+import json
 import os
 import pwd
 import signal
@@ -15,8 +16,10 @@ from promised import demand
 from promising import until
 
 from headwater import Contract
+from headwater.cli.promise import give_way
 from headwater.errors import RateError
 from headwater.rate import home as home_of
+from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade
 from headwater.rate.messages import Ask, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
@@ -180,25 +183,44 @@ def test_a_group_that_could_not_be_removed_at_once_is_removed_later(supervisor, 
     assert tries == [name] * 3  # and no more
 
 
+def test_what_others_left_behind_and_nobody_is_in_is_removed_at_its_start_and_at_its_end(home, tmp_path, monkeypatch):
+    tree = tmp_path / "cgroup"
+    left = [tree / f"headwater.{name}" for name in ("of-a-killed-one", "of-a-test")]
+    left[0].mkdir(parents=True)
+    found = []
+
+    async def works(supervisor, stopping, idle_s):
+        found.append(left[0].exists())
+        left[1].mkdir()
+
+    monkeypatch.setattr("headwater.rate.supervisor._until_stopped", works)
+    asyncio.run(serve(home, grade=Grade("reserved", "for a test", "", Groups(tree, 2))))
+    assert found == [False]
+    assert not left[1].exists()
+
+
 def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, monkeypatch):
     supervisor = Supervisor(tmp_path, SHARED, cores=2)
     monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.4)
-    assert isinstance(supervisor.answer(Ask("small", CONTRACT, 0.3), os.getpid()), Granted)
+    small = supervisor.answer(Ask("small", CONTRACT, 0.3), os.getpid())
+    assert (small.grade, small.how) == ("shared", "as everybody; beside what runs now that is about 0.40 of a core")
     refused = supervisor.answer(Ask("large", CONTRACT, 0.5), os.getpid())
     assert (refused.why, refused.left) == ("unprotected", 0.4)
-    assert isinstance(supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()), Granted)
+    assert supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()).grade == "none"
 
 
 def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monkeypatch):
     monkeypatch.setattr(Grade, "protect", PROTECT)
+    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.05)
     supervisor = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # in our session
     try:
         assert supervisor.answer(Ask("etl", CONTRACT, 0.1), child.pid).why == "unprotected"
         granted = supervisor.answer(Ask("etl", CONTRACT, 0.1, best_effort=True), child.pid)
         assert (granted.grade, granted.how) == (
-            "shared",
-            f"nothing protects it: process {child.pid} has no session of its own; start it with setsid",
+            "none",
+            f"nothing protects it: process {child.pid} has no session of its own; start it with setsid; beside what runs "
+            "now that is about 0.05 of a core",
         )
     finally:
         child.kill()
@@ -217,6 +239,32 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
         assert line.recv(100) == b""
     assert [lane.flow for lane in board(home).lanes] == ["etl"]  # the others are still answered
     client.close()
+
+
+def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monkeypatch):
+    client, idle = Client(home), []
+    client.say(Status())
+    client.close()
+    monkeypatch.setattr("headwater.rate.client._ANSWER_S", 3600.0)
+    monkeypatch.setattr("headwater.rate.grade.run_idle", lambda: idle.append(True))
+    monkeypatch.setenv("HEADWATER_RUNTIME", str(home))
+    pid = supervisor_pid(home)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RateError, match=rf"process {pid}\) is stopped.*'kill -CONT {pid}'"):
+            board(home)
+        command = [sys.executable, "-m", "headwater", "status", "--json"]
+        shown = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+        give_way()  # as a flow does that is promised nothing, and runs all the same
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert idle == [True]
+    assert shown.returncode == 1
+    said = json.loads(shown.stdout)
+    assert (said["supervisor"], said["servers"]) == (False, [])
+    assert "is stopped" in said["error"]
+    assert "is stopped" in shown.stderr
+    assert board(home).lanes == []  # and goes on as if nothing had been
 
 
 def test_there_is_one_for_each_folder(home):

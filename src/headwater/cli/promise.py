@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from headwater.cli.screen import err, progress
 from headwater.engine.options import Options
-from headwater.errors import FlowError, RunError
+from headwater.errors import FlowError, RateError, RunError
 from headwater.flow.contract import Above, Contract, rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
@@ -86,7 +86,12 @@ def give_way() -> None:
     from headwater.rate import board
     from headwater.rate.grade import run_idle
 
-    found = board()
+    try:
+        found = board()
+    except RateError as error:  # there may be promises, and nobody tells
+        run_idle()
+        err.print(f"{error}; this flow, which has no promise, runs at idle priority", soft_wrap=True, markup=False)
+        return
     if found is not None and found.lanes:
         run_idle()
         err.print("promises are kept on this machine: this flow, which has none, runs at idle priority")

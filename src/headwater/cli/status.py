@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json
 from headwater.cli.sites import STATE, print_sites
-from headwater.errors import RunError, one_line
+from headwater.errors import RateError, RunError, one_line
 from headwater.rate import board
 from headwater.rate.messages import Board, Lane
 from headwater.serve.asking import ask
@@ -39,19 +40,31 @@ def status(
     if sites is not None and state is not None:
         print_json({"deployed": sites}) if as_json else print_sites(sites)
         return
-    found, served = board(), _servers(state)
+    served = _servers(state)
+    found, silent = _board()
     if as_json:
         promised = {} if found is None else msgspec.to_builtins(found)
-        print_json({"supervisor": found is not None, **promised, "servers": served, "deployed": sites})
-        return
-    if sites is not None:
-        print_sites(sites)
-    for server in served:
-        _print_server(server)
-    if found is None:
-        console.print("nothing is promised here: no supervisor runs")
+        why = {} if silent is None else {"error": str(silent)}
+        print_json({"supervisor": found is not None, **promised, **why, "servers": served, "deployed": sites})
     else:
-        _print(found)
+        if sites is not None:
+            print_sites(sites)
+        for server in served:
+            _print_server(server)
+        if found is not None:
+            _print(found)
+        elif silent is None:
+            console.print("nothing is promised here: no supervisor runs")
+    if silent is not None:
+        raise silent
+
+
+def _board() -> tuple[Board | None, RateError | None]:
+    """Return what is promised, or why the supervisor does not tell: what servers and sites say is shown all the same."""
+    try:
+        return board(), None
+    except RateError as error:
+        return None, error
 
 
 def _sites(state: Path | None) -> dict[str, Any] | None:
@@ -125,12 +138,18 @@ def _print(found: Board) -> None:
             str(lane.contract),
             f"{lane.cores:.2f}",
             f"{lane.used:.2f}",
-            f"{lane.kept:,}",
+            _kept(lane),
             f"{lane.broken:,}",
             str(lane.restarts),
             _remark(lane),
         )
     console.print(table)
+
+
+def _kept(lane: Lane) -> str:
+    """Say how many windows were kept, and which share of all that is: rounded down, so that 100 % means all."""
+    windows = lane.kept + lane.broken
+    return f"{lane.kept:,} ({math.floor(1000 * lane.kept / windows) / 10:g} %)" if windows else "0"
 
 
 def _remark(lane: Lane) -> str:

@@ -5,7 +5,8 @@
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
 admission  whether a promise can be given: by the estimate, then by a trial; admitted is a yes
-ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks
+ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks; peer
+           is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the best of it
 lane       a promised flow at work; gate counts, sheds or holds what comes, by a bucket
 windows    the proof: seconds kept and broken, and why; counts adds lanes up, watch tells; process is what the system knows

@@ -1,11 +1,13 @@
 """Control groups of the processor, version 1 and 2: one group per lane, weighed by what it has reserved.
 
 Groups lie side by side with whatever else the machine runs, so that a weight counts against all of it. A lane within its
-promise outweighs hundreds of busy processes; one above it weighs what any of them does.
+promise outweighs hundreds of busy processes; one above it weighs what any of them does. A group outlives whoever made it:
+those that nobody is in are swept away by whoever makes some next.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ from pathlib import Path
 
 _PREFIX = "headwater."
 _REST = "rest"  #: the group of what was in a group of version 2 before it had others
+_SWEPT = (errno.ENOENT, errno.ENODEV)  #: how a group answers that was removed while it was still empty
+_TRIES = 3
 #: by version: the file, the weight of anybody, the weight of a reserved core, the largest there is
 _WEIGHTS = {1: ("cpu.shares", 1024, 262_144, 262_144), 2: ("cpu.weight", 100, 10_000, 10_000)}
 
@@ -24,34 +28,48 @@ class Groups:
     base: Path
     version: int
 
-    def put(self, name: str, pid: int, cores: float) -> None:
-        """Put a process, with all its threads, into a group of its own that has so many cores reserved."""
-        group = self._group(name)
-        group.mkdir(exist_ok=True)
-        self.weigh(name, cores, above=False)
-        (group / "cgroup.procs").write_text(str(pid))
+    def put(self, name: str, pid: int, cores: float | None = None) -> None:
+        """Put a process, with all its threads, into a group of its own, which may have so many cores reserved."""
+        group = self.group(name)
+        for tries in range(1, _TRIES + 1):
+            try:
+                group.mkdir(exist_ok=True)
+                if cores is not None:
+                    self.weigh(name, cores, above=False)
+                (group / "cgroup.procs").write_text(str(pid))
+                return
+            except OSError as error:  # somebody else swept it away before the process was in it
+                if error.errno not in _SWEPT or tries == _TRIES:
+                    raise
 
     def weigh(self, name: str, cores: float, *, above: bool) -> None:
         """Set a group's weight: by its cores, or by those of anybody while it is above its promise."""
         file, usual, per_core, most = _WEIGHTS[self.version]
         weight = round((usual if above else per_core) * cores)
-        (self._group(name) / file).write_text(str(min(max(weight, 2), most)))
+        (self.group(name) / file).write_text(str(min(max(weight, 2), most)))
 
     def remove(self, name: str) -> None:
         """Remove a group whose processes are gone; one that still has some gives them back."""
-        group = self._group(name)
+        group = self.group(name)
         with suppress(OSError):
             for pid in (group / "cgroup.procs").read_text().split():
                 (self.base / "cgroup.procs").write_text(pid)
         with suppress(OSError):
             group.rmdir()
 
+    def sweep(self) -> None:
+        """Remove all groups that nobody is in: they are of processes that were killed, with whoever would have done it."""
+        for name in self.names():
+            with suppress(OSError):  # which the system answers for one that has processes
+                self.group(name).rmdir()
+
     def names(self) -> list[str]:
         """Return the names of all groups that were made here."""
         found = (each.name.removeprefix(_PREFIX) for each in self.base.glob(f"{_PREFIX}*") if each.is_dir())
         return [name for name in found if name != _REST]
 
-    def _group(self, name: str) -> Path:
+    def group(self, name: str) -> Path:
+        """Return the folder of a group."""
         return self.base / f"{_PREFIX}{name}"
 
 
@@ -131,7 +149,8 @@ def _usable(groups: Groups) -> bool:
     probe = groups.base / f"{_PREFIX}probe-{os.getpid()}"
     try:
         probe.mkdir()
-        probe.rmdir()
+        with suppress(FileNotFoundError):  # somebody swept it away, being empty
+            probe.rmdir()
     except OSError:
         return False
     return True

@@ -1,4 +1,7 @@
-"""A process's line to the supervisor: starts one where there is none, and finds the next one when it was killed."""
+"""A process's line to the supervisor: starts one where there is none, and finds the next one when it was killed.
+
+One that is stopped keeps its socket and its lock: nobody can take its place, and whoever asks is told at once.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,17 @@ from pathlib import Path
 import msgspec
 
 from headwater.errors import RateError
+from headwater.rate import process
 from headwater.rate.home import LOG, SOCKET, folder
 from headwater.rate.messages import Board, Reply, Request, Status, line, reply
+from headwater.rate.peer import peer
 
 IDLE_S = 60
 """After so many seconds without a promise a supervisor that was started for one goes home."""
 
 _START_S = 20.0
-_ANSWER_S = 10.0
+_ANSWER_S = 10.0  #: how long an answer may take: a machine may be very busy
+_LOOK_S = 0.5  #: after how long without one it is looked whether any can come
 _children: list[subprocess.Popen[bytes]] = []  #: kept, lest Python complain of processes that it forgot
 
 
@@ -34,7 +40,10 @@ class Client:
         self._rest = b""
 
     def say(self, message: Request) -> Reply:
-        """Say something and return the answer; once more, to the next supervisor, if the line is cut."""
+        """Say something and return the answer; once more, to the next supervisor, if the line is cut.
+
+        RateError says why there is none: at once where the supervisor is stopped, else after a while.
+        """
         with self._lock:
             try:
                 return self._said(message)
@@ -54,14 +63,33 @@ class Client:
     def _said(self, message: Request) -> Reply:
         if self._socket is None:
             self._socket = connected(self.home) or _started(self.home)
+            self._socket.settimeout(_LOOK_S)
         self._socket.sendall(line(message))
+        until_s = time.monotonic() + _ANSWER_S
         while b"\n" not in self._rest:
-            more = self._socket.recv(65536)
+            try:
+                more = self._socket.recv(65536)
+            except TimeoutError:
+                self._check_that_it_may_answer(self._socket, time.monotonic() >= until_s)
+                continue
             if not more:
                 raise EOFError
             self._rest += more
         text, _, self._rest = self._rest.partition(b"\n")
         return reply(text)
+
+    def _check_that_it_may_answer(self, line_to: socket.socket, late: bool) -> None:
+        """Raise RateError if no answer is to be waited for any longer; the next thing said gets a line of its own."""
+        pid, _ = peer(line_to)
+        if process.is_stopped(pid):
+            self._hang_up()
+            raise RateError(
+                f"the supervisor in {self.home} (process {pid}) is stopped, by SIGSTOP, Ctrl-Z or a debugger, and answers "
+                f"nobody; 'kill -CONT {pid}' lets it go on"
+            )
+        if late:
+            self._hang_up()
+            raise RateError(f"the supervisor in {self.home} (process {pid}) has not answered within {_ANSWER_S:g} s")
 
     def _hang_up(self) -> None:
         if self._socket is not None:
@@ -75,6 +103,11 @@ def connected(home: Path) -> socket.socket | None:
     made.settimeout(_ANSWER_S)
     try:
         made.connect(str(home / SOCKET))
+    except BlockingIOError:
+        made.close()
+        raise RateError(
+            f"the supervisor in {home} has taken up none of the last hundred calls: it is stopped, or hangs"
+        ) from None
     except OSError:
         made.close()
         return None

@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 import headwater
 from headwater.errors import RateError
+from headwater.processes import ending
 from headwater.rate import process
 from headwater.rate.born import Kept, Order
 from headwater.rate.home import LOG, own_folder
@@ -44,6 +46,18 @@ _EARLY = (
 _children: list[subprocess.Popen[bytes]] = []  #: kept, lest Python complain of processes that it forgot
 
 
+class Ended(NamedTuple):
+    """How a process that was forked has ended."""
+
+    status: int | None  #: below 0 the signal that killed it; None where nobody is left to tell
+    by_itself: bool  #: whether it said so; one that ends without a word has died
+
+    def __str__(self) -> str:
+        if self.status is None:
+            return "died"
+        return ending(self.status) + ("" if self.by_itself or self.status < 0 else " without a last word")
+
+
 class Forked:
     """A process that was forked for us, and is no child of ours."""
 
@@ -67,8 +81,8 @@ class Forked:
         self.pid = int(line)
         self._began = process.began(self.pid)
 
-    def wait(self) -> int | None:
-        """Wait for its end, and return its exit status; below 0 the signal that killed it, None where it died otherwise."""
+    def wait(self) -> Ended:
+        """Wait for its end, and return how that was."""
         last_word = self._last_word.readline()
         status = last_word or self._how_it_died()
         while self._began is not None and process.began(self.pid) == self._began:  # its parent may be gone before it is
@@ -76,7 +90,7 @@ class Forked:
         for each in (self._parent, self._connection, self._last_word):
             each.close()
         os.close(self._held)
-        return int(status) if last_word or status.startswith(b"-") else None
+        return Ended(int(status) if status else None, by_itself=bool(last_word))
 
     def _how_it_died(self) -> bytes:
         """Return what its parent says of one that could not say so itself; nothing where that is gone, or silent."""

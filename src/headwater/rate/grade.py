@@ -13,8 +13,8 @@ from headwater.rate.cgroups import Groups
 from headwater.rate.ledger import Reservation
 
 #: "reserved": a group per lane outweighs everything else; "session": a session per lane does, where the scheduler groups by
-#: session; "shared": a lane gets what everybody gets, and a promise is as good as that share
-Name = Literal["reserved", "session", "shared"]
+#: session; "shared": a lane gets what everybody gets, and a promise is as good as that share; "none": that is too little
+Name = Literal["reserved", "session", "shared", "none"]
 
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _HIGHEST = -20
@@ -48,6 +48,11 @@ class Grade:
         """Give back what a lane had."""
         if self.groups is not None:
             self.groups.remove(name)
+
+    def sweep(self) -> None:
+        """Give back what is held for nobody any more, whoever has left it behind."""
+        if self.groups is not None:
+            self.groups.sweep()
 
     def names(self) -> list[str]:
         """Return the lanes that something is held for here, whoever did that."""

@@ -43,10 +43,9 @@ def keep(program: str, arguments: Sequence[str]) -> int:
     with _handled(pass_on):
         while True:
             lane = forked(program, arguments, Kept(os.getpid(), restarts.count))
-            status = lane.wait()
-            if status is not None and status >= 0:
-                return status
-            how = "died" if status is None else f"was killed by {signal.Signals(-status).name}"
+            ended = lane.wait()
+            if ended.by_itself and ended.status is not None:
+                return ended.status
             if told:
                 return 128 + told[-1]
             pause_s = restarts.pause_s(time.monotonic())
@@ -54,12 +53,12 @@ def keep(program: str, arguments: Sequence[str]) -> int:
                 log.error(
                     "its lane (process %d) %s, after it had started again %d times within %g s",
                     lane.pid,
-                    how,
+                    ended,
                     restarts.most,
                     WITHIN_S,
                 )
                 return 1
-            log.warning("its lane (process %d) %s, and starts again in %.1f s", lane.pid, how, pause_s)
+            log.warning("its lane (process %d) %s, and starts again in %.1f s", lane.pid, ended, pause_s)
             lane = None
             time.sleep(pause_s)
 

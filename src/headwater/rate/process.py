@@ -1,4 +1,4 @@
-"""What the system knows of a process: whether it lives, whose it is, what it used, and how long it waited to run."""
+"""What the system knows of a process: whether it lives or is stopped, whose it is, what it used, how long it waited."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ def began(pid: int) -> int | None:
     """Return when a process began, in ticks since boot; None if there is none, or only its remains."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process was stopped, by SIGSTOP, Ctrl-Z or a debugger, and does nothing until it is let go on."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in "Tt"
 
 
 def user(pid: int) -> int | None:

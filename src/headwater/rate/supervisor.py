@@ -17,8 +17,6 @@ import logging
 import os
 import pwd
 import signal
-import socket
-import struct
 import sys
 import time
 import uuid
@@ -31,7 +29,7 @@ import msgspec
 from headwater.errors import RateError
 from headwater.rate import process
 from headwater.rate.alone import alone
-from headwater.rate.grade import Grade, grade_here, share
+from headwater.rate.grade import Grade, Name, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
 from headwater.rate.ledger import Keeper, Ledger, Refusal, Reservation
 from headwater.rate.messages import (
@@ -52,6 +50,7 @@ from headwater.rate.messages import (
     line,
     request,
 )
+from headwater.rate.peer import peer
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +84,7 @@ class Supervisor:
         for name in set(grade.names()) - set(self.ledger.held):
             if name.startswith(self._sign):
                 grade.release(name)  # of a supervisor before this one
+        grade.sweep()  # and of those of folders that are no more
         for lane in self.ledger.held.values():  # which of them were above their promise they will say again
             self._weigh(lane, above=False)
 
@@ -199,9 +199,17 @@ class Supervisor:
                 self._free(lane.id)
                 return _refused(Refusal(lane.cores, min(share(self.ledger.cores), lane.cores), why="unprotected"))
             self._write()
-            return Granted(lane.id, lane.cores, "shared", f"nothing protects it: {error}")
+            return self._unprotected(lane, f"nothing protects it: {error}")
         self._write()
+        if self.grade.name == "shared":
+            return self._unprotected(lane, self.grade.how)
         return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)
+
+    def _unprotected(self, lane: Reservation, how: str) -> Granted:
+        """Grant what nothing protects: of grade "none" where the share that everybody gets now is less than it wants."""
+        fair = share(self.ledger.cores)
+        name: Name = "shared" if fair >= lane.cores else "none"
+        return Granted(lane.id, lane.cores, name, f"{how}; beside what runs now that is about {fair:.2f} of a core")
 
     def _tell(self, said: Tell) -> Reply:
         before = self.told.get(said.id)
@@ -301,9 +309,12 @@ async def serve(
             server = await asyncio.start_unix_server(converse, home / SOCKET, limit=_LONGEST_LINE)
         finally:
             os.umask(before)
-        async with server:
-            await _until_stopped(supervisor, stopping, idle_s)
-        (home / SOCKET).unlink(missing_ok=True)
+        try:
+            async with server:
+                await _until_stopped(supervisor, stopping, idle_s)
+        finally:
+            (home / SOCKET).unlink(missing_ok=True)
+            supervisor.grade.sweep()
 
 
 async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s: float | None) -> None:
@@ -321,8 +332,7 @@ async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s
 
 async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        peer = writer.get_extra_info("socket")
-        pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        pid, uid = peer(writer.get_extra_info("socket"))
         while text := await reader.readline():
             writer.write(line(supervisor.answer(request(text), pid, uid)))
             await writer.drain()

@@ -56,6 +56,7 @@ class Watch:
         self.bucket = Bucket(contract.rate_hz, contract.burst_records + gathered)
         self._used: list[float] = [0.0, 0.0]  #: cores in all windows so far, added up, and in the last one
         self._looks = 0
+        self._complaint = ""  #: what was last said of a supervisor that does not answer
 
     def thread(self, run: Watched) -> threading.Thread:
         """Return the thread that watches a run, not yet started."""
@@ -121,8 +122,11 @@ class Watch:
             reply = self._client.say(said)
             if isinstance(reply, Noted) and not reply.known:
                 self._ask_again(run)
+            self._complaint = ""
         except RateError as error:
-            log.warning("%s", error)
+            if str(error) != self._complaint:  # and not every second
+                log.warning("%s; flow %s goes on, and tells it when it does", error, run.flow.name)
+            self._complaint = str(error)
 
     def _ask_again(self, run: Watched) -> None:
         """Ask a supervisor that lost its book to hold what was held."""

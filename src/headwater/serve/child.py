@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from headwater.errors import RunError, one_line
+from headwater.processes import signal_name
 from headwater.serve.messages import Answer, Assignment, Order, Over, Statement, line, statement
 
 log = logging.getLogger(__name__)
@@ -148,10 +149,7 @@ def why_it_died(code: int, lines: Sequence[str]) -> str:
     >>> why_it_died(3, ["Traceback …", "ValueError: no"])
     'exit code 3; the last it said: ValueError: no'
     """
-    if code < 0:
-        how = f"killed by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"killed by signal {-code}"
-    else:
-        how = f"exit code {code}"
+    how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
     return f"{how}; the last it said: {lines[-1]}" if lines else how
 
 

@@ -20,6 +20,7 @@ from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire, unpack
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import HeadwaterError, RunError
+from headwater.processes import ending
 
 if TYPE_CHECKING:
     from headwater.engine.lanes.checkpoint import Word
@@ -48,7 +49,8 @@ class Child:
         try:
             said = unpack(self.connection.recv_bytes())
         except (EOFError, ConnectionError):
-            raise DiedError(f"{self} ended before it had started") from None
+            self.ended, status = True, self.reap()
+            raise DiedError(f"{self} {ending(status)} before it had started") from None
         if "refused" in said:
             name, text = said["refused"]
             kind = getattr(errors, name, RunError)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report, Sample
 from headwater.operators.execution_graph import ExecutionGraph
+from headwater.processes import ending
 from headwater.restarts import WITHIN_S, Restarts
 from headwater.run import outcome
 
@@ -290,7 +290,7 @@ class LanesRun:
 
     def _gone(self, child: Child, status: int) -> None:
         """Take note that a lane has died without a last word: what it had is lost, unless a checkpoint has it."""
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        how = ending(status)
         if self._keeper is not None and self.error is None and self._aborted_s is None:
             pause_s = self._restarts.pause_s(time.monotonic())
             if pause_s is not None:
