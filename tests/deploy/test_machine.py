@@ -38,7 +38,7 @@ from headwater.deploy.coordinator.events import (
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.part import Sealed
-from headwater.deploy.site.agent import Agent, Locate, Remove, Start, Take, Unpack, Warm
+from headwater.deploy.site.agent import Agent, HandOver, Locate, Remove, Start, Unpack, Warm
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 
@@ -213,7 +213,7 @@ class World:
                 self.warm[site].pop(id, None)
                 self.parts[site][id] = False
                 self.agents[site].has(id)
-            case Take(id, move):
+            case HandOver(id, move):
                 assert not self.parts[site][id], "taken while it runs"
                 if site in self.lines:
                     self.handle(Heard(site, Fetched(id, {}, move)))

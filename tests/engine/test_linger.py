@@ -41,8 +41,8 @@ def test_where_many_gather_they_wait_less_for_each_other():
     assert read(linger, got=10, asked=2000, at=50 * MS, created=49 * MS) == pytest.approx(0.015)
     assert read(linger, got=300, asked=2000, at=90 * MS, created=89 * MS) == pytest.approx(0.010)
     options, given = Options(), Options(linger="20 ms")
-    assert (options.linger_s, options.crowd_linger_s, options.least_linger_s) == (0.015, 0.010, 0.006)
-    assert (given.linger_s, given.crowd_linger_s, given.least_linger_s) == (0.02, 0.02, 0.02)
+    assert (options.linger_s, options.busy_linger_s, options.least_linger_s) == (0.015, 0.010, 0.006)
+    assert (given.linger_s, given.busy_linger_s, given.least_linger_s) == (0.02, 0.02, 0.02)
 
 
 @pytest.mark.parametrize(

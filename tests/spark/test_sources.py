@@ -290,21 +290,21 @@ def test_a_file_that_cannot_be_read_is_told_before_java_is_started(tmp_path):
             sources.check(source)
 
 
-def collected(spark, feed, checkpoint):
+def collected(spark, opened, checkpoint):
     """Run a query until its source has ended; return the plain rows in order."""
     rows = []
 
     def take(frame, batch_id):
         rows.extend((batch_id, *row) for row in frame.orderBy("seq").collect())
 
-    query = feed.rows.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint)).start()
+    query = opened.rows.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint)).start()
     try:
         while not (query.lastProgress and '"ended": true' in query.lastProgress.sources[0].endOffset):
             assert query.exception() is None
             query.processAllAvailable()
     finally:
         query.stop()
-        feed.close()
+        opened.close()
     return [(bucket, target, unpack_frame(frame)) for _, bucket, target, _, frame in rows]
 
 
@@ -319,8 +319,8 @@ def test_spark_reads_every_record_once_and_then_the_end(spark, tmp_path, kind):
         source = io.Items([{"n": n} for n in range(2000)] + [{"n": "bad"}], {"n": int})
         sizes = Sizes(parallel=2, batch_bytes=20_000, piece_bytes=1000)
     checkpoint = tmp_path / "checkpoint"
-    feed = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
-    frames = collected(spark, feed, checkpoint)
+    opened = open_source(spark, "read", source, step_index=3, checkpoint=checkpoint, sizes=sizes)
+    frames = collected(spark, opened, checkpoint)
     assert {target for _, target, _ in frames} == {3}
     assert [n for bucket, _, b in frames if bucket == -1 and b.length for n in b["n"].tolist()] == list(range(2000))
     assert next(b["error"].tolist() for bucket, _, b in frames if bucket == -2)[0]

@@ -41,11 +41,11 @@ def move(
     moved(StateFolder(state), Ask("move", names, site), within, as_json=as_json)
 
 
-def moved(folder: StateFolder, wish: Ask, within: str, *, as_json: bool) -> None:
+def moved(folder: StateFolder, request: Ask, within: str, *, as_json: bool) -> None:
     """Have a coordinator move steps, wait until that is done, and show what came of it; RunError if it came to nothing."""
     until_s = time.monotonic() + microseconds_of("--within", within) / 1e6
     with progress("moving"):
-        document = ask(folder, wish)
+        document = ask(folder, request)
         while document["flow"]["moving"]:
             if time.monotonic() > until_s:
                 ask(folder, Ask("undo"))

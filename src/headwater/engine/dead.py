@@ -15,7 +15,7 @@ from headwater.clock import now_ns
 from headwater.data.batch import CREATED, Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
-from headwater.flow.endpoints import Delivery, Reject, Writer, open_behind
+from headwater.flow.endpoints import DeliverySemantics, Reject, Writer, open_behind
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.steps import DeadLetters, Input, Read, Step, Union, Write
 from headwater.io.dead import DeadLetterFolder, Letter
@@ -251,7 +251,7 @@ class _LettersReader:
 class _Behind:
     """A sink that goes on behind what is there, where opening it would begin anew."""
 
-    delivery: ClassVar[Delivery] = "neither"
+    delivery: ClassVar[DeliverySemantics] = "neither"
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink

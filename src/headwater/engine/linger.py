@@ -10,7 +10,7 @@ processed. So the more come, the shorter they are left to gather: for as long as
 
 from __future__ import annotations
 
-_MANY = 100  #: records that gathered, from which on they are a crowd: one more costs next to nothing
+_MANY = 100  #: records that gathered, from which on a source is busy: one more costs next to nothing
 _PLENTY = 1000  #: records that are enough: what a batch costs is little beside what they cost
 _BEHIND = 2.0  #: of the time to linger; records that are older than that have waited for more than each other
 
@@ -22,11 +22,11 @@ class Linger:
     made when they are asked for, and by always having some.
     """
 
-    def __init__(self, linger_s: float, crowd_s: float | None = None, least_s: float | None = None) -> None:
-        """`crowd_s` is how long to linger where many records gather, `least_s` where more do than is of use."""
+    def __init__(self, linger_s: float, busy_s: float | None = None, least_s: float | None = None) -> None:
+        """`busy_s` is how long to linger where many records gather, `least_s` where more do than is of use."""
         self._linger_ns = round(linger_s * 1e9)
-        self._crowd_ns = self._linger_ns if crowd_s is None else round(crowd_s * 1e9)
-        self._least_ns = self._crowd_ns if least_s is None else round(least_s * 1e9)
+        self._busy_ns = self._linger_ns if busy_s is None else round(busy_s * 1e9)
+        self._least_ns = self._busy_ns if least_s is None else round(least_s * 1e9)
         self.comes_by_itself = False  #: until this is seen, a read should not wait: one that has nothing shows it
         self._read_ns = 0  #: when the last read returned
         self._asked = self._got = 0
@@ -59,7 +59,7 @@ class Linger:
         if self._gathered < _MANY:
             return self._linger_ns
         enough_ns = _PLENTY * (self._read_ns - self._since_ns) // self._gathered
-        return max(self._least_ns, min(self._crowd_ns, enough_ns))
+        return max(self._least_ns, min(self._busy_ns, enough_ns))
 
     def next_chunk(self, least: int, most: int) -> int:
         """Return how many records to ask for: all that gathered, or twice as many as were there to be had."""

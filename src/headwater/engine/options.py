@@ -67,7 +67,7 @@ class Options:
         return _FEW_S if self.linger == "auto" else microseconds(self.linger) / 1e6
 
     @property
-    def crowd_linger_s(self) -> float:
+    def busy_linger_s(self) -> float:
         """`linger` in seconds, where many records come."""
         return _MANY_S if self.linger == "auto" else self.linger_s
 

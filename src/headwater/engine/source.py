@@ -166,7 +166,7 @@ class SourceThread:
         reader, options = self._reader, self.run.options
         stopping = self.run.done if self.inner else self.run.stopping
         assert reader is not None
-        lingers = (0.0,) if self.inner else (options.linger_s, options.crowd_linger_s, options.least_linger_s)
+        lingers = (0.0,) if self.inner else (options.linger_s, options.busy_linger_s, options.least_linger_s)
         linger = Linger(*lingers)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
         gathering = Gathering(reader) if self._gathers else None

@@ -33,7 +33,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 
 | a sink may have | which says |
 |---|---|
-| `delivery` | what holds when records come again, see `Delivery` |
+| `delivery` | what holds when records come again, see `DeliverySemantics` |
 | `transaction(schema, ledger)` | how it is written in parts; with delivery "transactional" each is there once; or None |
 | `again` | what receivers have of a record that is there twice, in words |
 | `appended(schema)` | how it is written behind what it holds, where `open` begins anew |
@@ -81,10 +81,10 @@ Resume = Literal["position", "sender", "beginning", "never"]
 #: What a sink can promise of records that come again after a stop. In a transactional one they are there once: what did not
 #: come to its end is taken back. An idempotent one may get them again, and holds what it held. Neither: they may be there
 #: twice.
-Delivery = Literal["transactional", "idempotent", "neither"]
+DeliverySemantics = Literal["transactional", "idempotent", "neither"]
 
 _RESUMES: tuple[Resume, ...] = ("position", "sender", "beginning", "never")
-_DELIVERIES: tuple[Delivery, ...] = ("transactional", "idempotent", "neither")
+_DELIVERIES: tuple[DeliverySemantics, ...] = ("transactional", "idempotent", "neither")
 
 
 class Reader(Protocol):
@@ -233,9 +233,9 @@ def may_move(source: Source) -> bool:
     return getattr(source, "anywhere", False) is True and resume_of(source) == "position"
 
 
-def delivery_of(sink: Sink) -> Delivery:
+def delivery_of(sink: Sink) -> DeliverySemantics:
     """Return what a sink promises of records that come again; one that says nothing promises nothing."""
-    return cast(Delivery, _declared(sink, "delivery", _DELIVERIES, "neither"))
+    return cast(DeliverySemantics, _declared(sink, "delivery", _DELIVERIES, "neither"))
 
 
 def writes_in_parts(sink: Sink) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headwater.flow.endpoints import Delivery, Resume, delivery_of, described, recognizes, resume_of
+from headwater.flow.endpoints import DeliverySemantics, Resume, delivery_of, described, recognizes, resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, DeadLetters, Read, Step, Write
 
@@ -25,7 +25,7 @@ class Guarantee:
 
     sink: str  #: the step
     holds: Holds
-    delivery: Delivery  #: what the sink says of itself
+    delivery: DeliverySemantics  #: what the sink says of itself
     resumes: dict[str, Resume]  #: what the sources say that its records come from
     #: the links because of which no more holds, in words, each with its step; none where records are there exactly once
     weakest: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from headwater.data.batch import Batch
 from headwater.data.schema import NUMERIC, Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Delivery, Refused
+from headwater.flow.endpoints import DeliverySemantics, Refused
 from headwater.io.fields import texts_of_column
 from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
@@ -27,7 +27,7 @@ class Console:
     … and 1 more
     """
 
-    delivery: ClassVar[Delivery] = "neither"
+    delivery: ClassVar[DeliverySemantics] = "neither"
 
     limit: int = 20
     json: bool = False

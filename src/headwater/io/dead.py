@@ -20,7 +20,7 @@ from headwater.clock import latest_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import RunError
-from headwater.flow.endpoints import Delivery, Ledger, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Transaction
 from headwater.io.files import replace_whole
 from headwater.io.log import Log, Reader
 from headwater.io.transactions.journal import Journal
@@ -56,7 +56,7 @@ class DeadLetterFolder:
 
     folder: str | Path
 
-    delivery: ClassVar[Delivery] = "transactional"
+    delivery: ClassVar[DeliverySemantics] = "transactional"
 
     def open(self, schema: Schema) -> _Writer:
         """Start keeping dead letters; they are safe when `write` returns."""

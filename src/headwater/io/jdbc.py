@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Delivery
+from headwater.flow.endpoints import DeliverySemantics
 from headwater.io.urls import shown
 
 _PLAIN = 3  # an option's value of so few characters, such as 10 or yes, hides nothing
@@ -20,7 +20,7 @@ class Jdbc:
     micro-batch is kept in a table `headwater_batches` of the same database.
     """
 
-    delivery: Delivery = "transactional"  # by Spark's own writer
+    delivery: DeliverySemantics = "transactional"  # by Spark's own writer
 
     def __init__(self, url: str, table: str, options: Mapping[str, str] | None = None) -> None:
         if not url.startswith("jdbc:"):

@@ -10,7 +10,7 @@ from zlib import crc32
 from headwater.data.batch import Batch
 from headwater.data.schema import Fields, Schema, Type
 from headwater.errors import FlowError, InputError
-from headwater.flow.endpoints import Delivery, Reject, Resume
+from headwater.flow.endpoints import DeliverySemantics, Reject, Resume
 from headwater.flow.identity import Identity
 
 
@@ -122,7 +122,7 @@ class Collect:
     """Keeps what is written to it: `records` as dicts, in the order they came."""
 
     writers: ClassVar = "many"
-    delivery: ClassVar[Delivery] = "neither"
+    delivery: ClassVar[DeliverySemantics] = "neither"
 
     batches: list[Batch] = field(default_factory=list)
 
@@ -154,7 +154,7 @@ class Discard:
     """Takes records and forgets them: measures a flow without its sink."""
 
     writers = "many"
-    delivery: Delivery = "idempotent"  # of what is forgotten nothing is there twice
+    delivery: DeliverySemantics = "idempotent"  # of what is forgotten nothing is there twice
     apart = True
 
     def open(self, schema: Schema) -> Discard:
@@ -173,7 +173,7 @@ class Failing:
 
     writers = "many"
     apart = True
-    delivery: Delivery = "neither"
+    delivery: DeliverySemantics = "neither"
 
     def __init__(self, message: str = "the sink is gone") -> None:
         self.message = message

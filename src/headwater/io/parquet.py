@@ -12,7 +12,16 @@ from typing import IO, Any, overload
 from headwater.data.batch import Batch, concat_batches, stamped
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction, Writer, write_whole
+from headwater.flow.endpoints import (
+    DeliverySemantics,
+    Ledger,
+    Refused,
+    Reject,
+    Resume,
+    Transaction,
+    Writer,
+    write_whole,
+)
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import Ranges, Wanted
@@ -33,7 +42,7 @@ class Parquet:
     """
 
     resume: Resume = "position"
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
 
     def __init__(self, path: str | Path) -> None:
         self.path = path

@@ -13,7 +13,7 @@ from headwater.data.column import Column, checked_value
 from headwater.data.schema import Fields, Schema, Type
 from headwater.data.timestamps import moments_as_text
 from headwater.errors import FlowError, InputError, listed, suggestion
-from headwater.flow.endpoints import Delivery, Ledger, Refused, Reject, Resume, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.io.fields import column_of_texts
@@ -52,7 +52,7 @@ class Sqlite:
     """
 
     resume: Resume = "position"
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, Text, parts
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
 from headwater.flow.places import Place
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
@@ -41,7 +41,7 @@ class ParquetTable:
     """
 
     writers = "many"  # each adds files of its own
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
     apart = True
 
     def __init__(self, path: str | Path, by: str | Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Delivery, Ledger, Resume, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import Ranges, Wanted
@@ -104,7 +104,7 @@ class WritableTextFile(TextFile):
         """Start writing at the end of what is there."""
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> DeliverySemantics:
         """Whether what was written can be cut off again."""
         return "transactional" if self._is_file() else "neither"
 

@@ -95,7 +95,7 @@ def require_places(problem: Problem, sources: Iterable[str]) -> None:
 
 
 def _sensors(flow: Flow, net: Net, constraints: Constraints | None) -> Ints:
-    """Where the net has sensors of a flow's sources, unless these are wished elsewhere; −1 for all other steps."""
+    """Where the net has sensors of a flow's sources, unless these are pinned elsewhere; −1 for all other steps."""
     standing = dict(net.sensors)
     asked = constraints.pins if constraints else {}
     return np.array(

@@ -78,11 +78,11 @@ def _depths(problem: Problem) -> list[int]:
 
 def _positions(problem: Problem, depth: list[int], rows: list[int]) -> list[tuple[float, float]]:
     """A place per step: column by depth, row by device; steps that would coincide are set apart."""
-    crowd: dict[tuple[int, int], list[int]] = {}
+    cells: dict[tuple[int, int], list[int]] = {}
     for i in range(len(problem.steps)):
-        crowd.setdefault((depth[i], rows[i]), []).append(i)
+        cells.setdefault((depth[i], rows[i]), []).append(i)
     out = [(0.0, 0.0)] * len(problem.steps)
-    for (x, y), steps in crowd.items():
+    for (x, y), steps in cells.items():
         shifts = np.linspace(-0.3, 0.3, len(steps)) if len(steps) > 1 else np.zeros(1)
         for i, shift in zip(steps, shifts.tolist(), strict=True):
             out[i] = (x + shift, float(y))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from headwater.serve.messages import Order
 
 
-class Kept(Protocol):
+class FlowFiles(Protocol):
     """Where the files of a flow are."""
 
     @property
@@ -50,7 +50,7 @@ class Answering(Protocol):
     def history_of(self, name: str, seconds: float) -> list[bytes]:
         """Return samples of the last so many seconds as JSON, oldest first."""
 
-    def home_of(self, name: str) -> Kept:
+    def home_of(self, name: str) -> FlowFiles:
         """Return where the files of a flow are."""
 
     def graph_of(self, name: str) -> bytes:

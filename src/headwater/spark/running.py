@@ -63,7 +63,7 @@ class SparkRun:
         self.samples: deque[Sample] = deque(maxlen=3600)
         self._temporary = None if options.checkpoint else Path(tempfile.mkdtemp(prefix="headwater-checkpoint-"))
         self.checkpoint = Checkpoint(Path(options.checkpoint or self._temporary))  # type: ignore[arg-type]
-        self._feeds: dict[str, sources.Feed] = {}
+        self._sources: dict[str, sources.SparkSource] = {}
         self._sinks: Sinks | None = None
         self._batches = 0  #: micro-batches that are written
         self._first_part = 0  #: of what sinks have: the one that micro-batch 0 is
@@ -109,12 +109,12 @@ class SparkRun:
         self._sinks = self._opened_sinks(taken)
         self.layout.stagings = self._sinks.stagings()
         self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)
-        shipped = broadcast(spark, self.layout)
+        broadcast_layout = broadcast(spark, self.layout)
         target = self.options.target
         target_s = None if target is None else microseconds_of("target", target) / 1e6
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read):
-                self._feeds[step.name] = sources.open_source(
+                self._sources[step.name] = sources.open_source(
                     spark,
                     step.name,
                     step.kind.source,
@@ -123,14 +123,14 @@ class SparkRun:
                     available_now=self.options.available_now,
                     sizes=self.options.sizes,
                     columns=columns_used(self.flow, step.name),
-                    prefix=SourceStage(shipped, self.layout.source_stage(step.name).number),
+                    prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name).number),
                     begin=None if taken is None else taken.offsets[step.name],
                     target_s=target_s,
                 )
         self._began = time.perf_counter()
-        rows = reduce(lambda a, b: a.union(b), (feed.rows for feed in self._feeds.values()))
+        rows = reduce(lambda a, b: a.union(b), (source.rows for source in self._sources.values()))
         for level in range(1, self.layout.levels + 1):
-            rows = with_level(rows, shipped, level)
+            rows = with_level(rows, broadcast_layout, level)
         self._begin: Callable[[], StreamingQuery] = lambda: self._started(spark, rows)
         return self._begin()
 
@@ -172,7 +172,7 @@ class SparkRun:
         assert self._sinks is not None
         self._sinks.write(self._first_part + batch_id, envelopes, self.tally)
         self._batches = batch_id + 1
-        if self.tally.ended == set(self._feeds):
+        if self.tally.ended == set(self._sources):
             self._last_batch = batch_id
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -268,9 +268,9 @@ class SparkRun:
             if elapsed >= next_sample:
                 self.samples.append(self.sample())
                 next_sample = elapsed + self.options.sample_s
-            for feed in self._feeds.values():
-                feed.check()
-                feed.follow(self._query)
+            for source in self._sources.values():
+                source.check()
+                source.follow(self._query)
             if self._is_time_up():
                 self.stopping.set()
             if self.stopping.is_set() and not told:
@@ -278,8 +278,8 @@ class SparkRun:
                 if self.options.checkpoint:
                     self._pause()
                     return
-                for feed in self._feeds.values():
-                    feed.finish(self._until_ns if self._is_time_up() else None)
+                for source in self._sources.values():
+                    source.finish(self._until_ns if self._is_time_up() else None)
             if self._last_batch >= 0 and self._is_committed(self._last_batch):
                 self.checkpoint.end()
                 return
@@ -298,7 +298,7 @@ class SparkRun:
         if self.options.seconds is None:
             return False
         if self._until_ns is None:
-            begun = [feed.begun_ns() for feed in self._feeds.values()]
+            begun = [source.begun_ns() for source in self._sources.values()]
             if None in begun:
                 return False
             self._until_ns = max(at for at in begun if at is not None) + round(self.options.seconds * 1e9)
@@ -308,15 +308,15 @@ class SparkRun:
         """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
         done = self.checkpoint.committed()
         ended = sum(offset["ended"] for offset in self.checkpoint.offsets(self.flow, done).values())
-        return done if ended == len(self._feeds) else -1
+        return done if ended == len(self._sources) else -1
 
     def _is_committed(self, batch: int) -> bool:
         return (self.checkpoint.query / "commits" / str(batch)).exists()
 
     def _pause(self) -> None:
         """Read no more, and let the micro-batch that is under way come to its end."""
-        for feed in self._feeds.values():
-            feed.pause()
+        for source in self._sources.values():
+            source.pause()
         until = time.perf_counter() + _LAST_S
         while self._query.isActive and self._query.status["isTriggerActive"] and time.perf_counter() < until:
             time.sleep(_WATCH_S)
@@ -338,8 +338,8 @@ class SparkRun:
                 stack.callback(rmtree, self._temporary, ignore_errors=True)
             if self._sinks is not None:
                 stack.callback(self._sinks.close)
-            for feed in self._feeds.values():
-                stack.callback(feed.close)
+            for source in self._sources.values():
+                stack.callback(source.close)
             query = getattr(self, "_query", None)
             if query is not None:
                 stack.callback(query.stop)
@@ -348,8 +348,8 @@ class SparkRun:
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""
-        for name, feed in self._feeds.items():
-            self.tally.dropped(name, feed.dropped)
+        for name, source in self._sources.items():
+            self.tally.dropped(name, source.dropped)
         return self.tally.sample()
 
     def report(self) -> Report:

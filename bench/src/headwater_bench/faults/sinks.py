@@ -13,7 +13,7 @@ from headwater.flow.endpoints import Transaction
 Row = tuple[Any, ...]
 
 
-class Kept:
+class SinkContents:
     """What a sink has, as it outlives processes: rows that count, and parts that wait."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Kept:
 class SimulatedParts(Transaction):
     """An open sink; `fails` says by the name of a call whether it fails now."""
 
-    def __init__(self, kept: Kept, after: int, fails: Callable[[str], bool]) -> None:
+    def __init__(self, kept: SinkContents, after: int, fails: Callable[[str], bool]) -> None:
         if after > max(kept.parts, default=-1):
             raise AssertionError(f"the run goes on after part {after}, which the sink was never asked to prepare")
         self._kept, self._fails, self._part = kept, fails, []
@@ -80,6 +80,6 @@ class SimulatedParts(Transaction):
         """Nothing is open."""
 
 
-def parts_of(kept: Kept, after: int, fails: Callable[[str], bool]) -> Callable[[Any, Schema], Transaction]:
+def parts_of(kept: SinkContents, after: int, fails: Callable[[str], bool]) -> Callable[[Any, Schema], Transaction]:
     """Return what opens a sink for an operator."""
     return lambda sink, schema: SimulatedParts(kept, after, fails)

@@ -14,7 +14,7 @@ from headwater.operators.keyed import ProcessOperator, ScanOperator
 from headwater.operators.snapshot import unpacked
 from headwater.sim.disk import PowerCutError, SimulatedDisk
 from headwater_bench.faults.shapes import Shape, shape
-from headwater_bench.faults.sinks import Kept
+from headwater_bench.faults.sinks import SinkContents
 from headwater_bench.faults.world import World
 
 SHAPES = 400  #: flows that seeds share
@@ -58,7 +58,7 @@ class Trial:
         self.deleting = Random(f"{seed} deleting")  # apart, so that it changes nothing else that a seed does
         self.deletes = self.deleting.choice([0.0, 0.0, 0.01])
         self.is_deleted = False  #: somebody has deleted all, and there is no new checkpoint yet
-        self.sinks: dict[str, Kept] = {}
+        self.sinks: dict[str, SinkContents] = {}
         self.complete = -1  #: the last checkpoint that was called complete
         self.counts: Counter[str] = Counter()
         self.more = 0
@@ -178,7 +178,7 @@ class _Watched(Store):
 
 @lru_cache(maxsize=4096)
 def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
-    sinks: dict[str, Kept] = {}
+    sinks: dict[str, SinkContents] = {}
     world = World(Random(0), given.graph(), given.records, sinks, None)
     world.run(most=_MOST_MOVES)
     for task in world.tasks:
@@ -191,7 +191,7 @@ def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
     return _held(sinks), _state(world)
 
 
-def _held(sinks: dict[str, Kept]) -> dict[str, Counter[Any]]:
+def _held(sinks: dict[str, SinkContents]) -> dict[str, Counter[Any]]:
     return {name: Counter(kept.rows()) for name, kept in sinks.items()}
 
 

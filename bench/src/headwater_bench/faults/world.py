@@ -15,7 +15,7 @@ from headwater.operators import build
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
-from headwater_bench.faults.sinks import Kept, parts_of
+from headwater_bench.faults.sinks import SinkContents, parts_of
 
 
 class SimulatedSource:
@@ -83,7 +83,7 @@ class World:
         random: Random,
         graph: ExecutionGraph,
         records: dict[str, Batch],
-        sinks: dict[str, Kept],
+        sinks: dict[str, SinkContents],
         store: Store | None,
         fails: Callable[[str], bool] = lambda call: False,
     ) -> None:
@@ -121,9 +121,9 @@ class World:
         if instance.step.is_source:
             return Task(instance, None, measure=False)
         kept = (
-            self.sinks.setdefault(f"{instance.step.name}.{instance.number}", Kept())
+            self.sinks.setdefault(f"{instance.step.name}.{instance.number}", SinkContents())
             if instance.step.is_sink
-            else Kept()
+            else SinkContents()
         )
         return Task(instance, build(instance.step, parts_of(kept, after, self._fails)), measure=False)
 

@@ -30,7 +30,7 @@ _STEP_S = 50e-6  #: for which a slow sum rests at each record
 
 
 @dataclass
-class Found:
+class Discrepancy:
     """What is wrong with what a sink, or the state, holds in the end; `again` is no fault where the sink may have it."""
 
     lost: int = 0
@@ -137,11 +137,11 @@ class Case:
         """Say whether all records have come through, of a flow that does not end: how far the text file is tells."""
         return len({n for _, n, _ in self.target.rows(folder)}) >= RECORDS
 
-    def found(self, folder: Path) -> Found:
+    def found(self, folder: Path) -> Discrepancy:
         """Hold what is there in the end against an undisturbed run, and remove what servers keep of it."""
         rows: list[Row] = [tuple(row) for row in asked(lambda: self.target.rows(folder))]
         asked(lambda: self.origin.remove(folder))
-        found, count = Found(), len(rows)
+        found, count = Discrepancy(), len(rows)
         if self.target.ids:
             rows = list({row[-1]: row[:-1] for row in rows}.values())
             found.again = count - len(rows)
@@ -153,7 +153,7 @@ class Case:
         found.hold_state(state_of(folder), totals(rows if self.target.once else undisturbed()))
         return found
 
-    def _hold_some(self, found: Found, held: Rows, whole: Rows) -> None:
+    def _hold_some(self, found: Discrepancy, held: Rows, whole: Rows) -> None:
         """Hold what may be there more than once against what must be there: a receiver tells by a record's number."""
         numbers = Counter((n,) for _, n, _ in held.elements())
         found.again = numbers.total() - len(numbers)

@@ -12,7 +12,7 @@ from typing import Any
 from headwater import Flow, agg, col, engine, io
 from headwater.data.column import Array
 from headwater.flow.windows import Tumbling
-from headwater_bench.kills.case import FIELDS, Found, Rows, made, state_of, summed
+from headwater_bench.kills.case import FIELDS, Discrepancy, Rows, made, state_of, summed
 
 RECORDS = 6_000
 RATE = 30_000
@@ -75,9 +75,9 @@ class Everything:
         ).write("parquet", io.ParquetTable(folder / "found"))
         return flow
 
-    def found(self, folder: Path) -> Found:
+    def found(self, folder: Path) -> Discrepancy:
         """Hold what is there in the end against the undisturbed run."""
-        found, held = Found(), _held(folder)
+        found, held = Discrepancy(), _held(folder)
         for name, whole in self._whole.items():
             found.hold(name, held[name], whole)
         if self.lanes == 1:

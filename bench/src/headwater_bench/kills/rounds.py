@@ -15,7 +15,7 @@ from typing import Protocol
 from headwater import Flow, engine
 from headwater.engine.warm import load_kernels
 from headwater.operators.execution_graph import ExecutionGraph
-from headwater_bench.kills.case import Found
+from headwater_bench.kills.case import Discrepancy
 from headwater_bench.kills.children import asked, beside, is_over, run_in_child
 from headwater_bench.kills.points import Point
 
@@ -53,7 +53,7 @@ class Killed(Protocol):
     def is_complete(self, folder: Path) -> bool:
         """Say whether all is there, of a flow that does not end."""
 
-    def found(self, folder: Path) -> Found:
+    def found(self, folder: Path) -> Discrepancy:
         """Look at what is there in the end."""
 
 
@@ -64,7 +64,7 @@ class Round:
     kills: int = 0
     while_checkpointing: int = 0
     points: Counter[str] = field(default_factory=Counter)  #: at which runs killed themselves
-    found: Found = field(default_factory=Found)
+    found: Discrepancy = field(default_factory=Discrepancy)
 
 
 def play(case: Killed, folder: Path, chance: Random) -> Round:

@@ -12,7 +12,7 @@ from typing import Any
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery, Refused
+from headwater.flow.endpoints import DeliverySemantics, Refused
 from headwater.io.urls import shown
 
 
@@ -58,7 +58,7 @@ class BlobStore:
 class PutBlobs:
     """A sink that stores the `data` of each record under its `name`."""
 
-    delivery: Delivery = "idempotent"  # a file that comes again takes its own place
+    delivery: DeliverySemantics = "idempotent"  # a file that comes again takes its own place
 
     writers = "many"
 

@@ -13,7 +13,7 @@ from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery, Ledger, Sink, Transaction, write_whole
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Sink, Transaction, write_whole
 from headwater.flow.places import Place, place_of
 from headwater.io.transactions.spool import Spool
 
@@ -26,7 +26,7 @@ class InOrder:
     """
 
     writers = "many"
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
 
     def __init__(self, sink: Sink, by: Sequence[str]) -> None:
         self.sink, self.by = sink, tuple(by)
@@ -87,7 +87,7 @@ class _Keeper:
 class TextLines:
     """Writes one text column to a file, a line for each record: messages as they were sent."""
 
-    delivery: Delivery = "neither"
+    delivery: DeliverySemantics = "neither"
 
     def __init__(self, path: Path, column: str) -> None:
         self.path, self.column = path, column

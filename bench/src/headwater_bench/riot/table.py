@@ -9,7 +9,7 @@ from typing import Any
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Delivery
+from headwater.flow.endpoints import DeliverySemantics
 
 _SQL_TYPES = {"int": "INTEGER", "time": "INTEGER", "bool": "INTEGER", "float": "REAL", "float32": "REAL"}
 
@@ -21,7 +21,7 @@ class SqliteTable:
     row that comes again replaces itself.
     """
 
-    delivery: Delivery = "idempotent"
+    delivery: DeliverySemantics = "idempotent"
 
     def __init__(self, path: str | Path, table: str, id: str, time: str = "timestamp", group: int = 100) -> None:
         if not table.isidentifier():

@@ -17,7 +17,7 @@ _NUMBER = Struct("<cq")
 _NEVER_DROPPED = 254  #: the priority of what must stay where a full log drops the least important
 
 
-class Kept(NamedTuple):
+class NumberedFrame(NamedTuple):
     """A message that is kept, under its number."""
 
     number: int
@@ -42,7 +42,7 @@ class Buffer(Protocol):
     def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
         """Keep a message."""
 
-    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
 
     def release(self, before: int) -> None:
@@ -69,13 +69,13 @@ class _Recent:
         """Tell whether all from a number on that there is is here."""
         return bool(self._numbers) and self._numbers[0] <= number
 
-    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
-        found: list[Kept] = []
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
+        found: list[NumberedFrame] = []
         size = 0
         for at in range(bisect_left(self._numbers, start), bisect_left(self._numbers, stop)):
             if size >= most_bytes:
                 return found, self._numbers[at]
-            found.append(Kept(self._numbers[at], self._frames[at]))
+            found.append(NumberedFrame(self._numbers[at], self._frames[at]))
             size += len(self._frames[at])
         return found, stop
 
@@ -118,7 +118,7 @@ class MemoryBuffer:
         self._kept.append(self._end, frame)
         self._end += 1
 
-    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
         return self._kept.read(start, stop, most_bytes)
 
@@ -184,13 +184,13 @@ class LogBuffer:
         self._log.sync()
         return self._log.end
 
-    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[Kept], int]:
+    def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
         if self._recent.has(start):
             return self._recent.read(start, stop, most_bytes)
         if self._reader.position != start:
             self._reader.seek(start)
-        found: list[Kept] = []
+        found: list[NumberedFrame] = []
         size = 0
         while size < most_bytes and self._reader.position < stop:
             entries = self._reader.read(min(most_bytes - size, 2**18))
@@ -198,7 +198,7 @@ class LogBuffer:
                 break
             for entry in entries:
                 if entry.position < stop and entry.data[:1] == _FRAME and not self._is_void(entry.position):
-                    found.append(Kept(entry.position, memoryview(entry.data)[1:]))
+                    found.append(NumberedFrame(entry.position, memoryview(entry.data)[1:]))
                     size += len(entry.data)
         return found, min(stop, self._reader.position)
 

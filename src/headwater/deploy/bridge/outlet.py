@@ -16,7 +16,7 @@ from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound
 from headwater.deploy.bridge.room import Room
 from headwater.errors import InputError, RunError
-from headwater.flow.endpoints import Delivery, Ledger, Refused, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
 from headwater.io.sifting import sifted
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Outlet:
     """
 
     hears_time = True
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
 
     def __init__(
         self,

@@ -159,7 +159,7 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """A question, or a wish, of whoever has the coordinator's own certificate."""
+    """A question, or an order, of whoever has the coordinator's own certificate."""
 
     what: Literal["status", "stop", "forget", "move", "drain", "open", "undo"]
     steps: list[str] = []  #: that are to move; the site that is to be drained

@@ -73,7 +73,7 @@ class Decider:
         return decision
 
     def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
-        """Return where all that can leave a site should go, as somebody wishes; PlacementError where there is no place."""
+        """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place."""
         why = f"site '{site}' is drained"
         seen = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
         look = self._look(seen, sites)

@@ -91,14 +91,14 @@ class Planner:
 
     def _problem(self, views: Mapping[str, View], pins: dict[str, str]) -> Problem:
         net = self._net_of(views)
-        wishes = Constraints(
+        limits = Constraints(
             pins={step: self._zone(at) for step, at in pins.items()},
             keep=self._asked.keep,
             anonymise=frozenset(self._asked.anonymise),
         )
         rates = self._asked.rates_hz
         asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=self._asked.measured_ips)
-        asked = constrain(asked, wishes)
+        asked = constrain(asked, limits)
         unplaced = [asked.steps[i] for i in asked.sources if asked.pinned[i] < 0]
         if unplaced:
             raise PlacementError(

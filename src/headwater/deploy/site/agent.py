@@ -29,7 +29,7 @@ class Unpack:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class HandOver:
     """Return the checkpoint of a part that was told to stop, once it has."""
 
     id: str
@@ -66,7 +66,7 @@ class Remove:
     id: str
 
 
-Deed = Warm | Unpack | Take | Locate | Start | Stop | Remove
+Deed = Warm | Unpack | HandOver | Locate | Start | Stop | Remove
 
 
 class Agent:
@@ -85,7 +85,7 @@ class Agent:
             case Install(id, sealed, checkpoint, after) if self._lacks(id, sealed):
                 return [Unpack(id, sealed, checkpoint, after)]
             case Fetch(id, move) if self.parts.get(id) is False:
-                return [Take(id, move)]
+                return [HandOver(id, move)]
             case Want(id, running, addresses, ended) if id in self.parts:
                 return self._wanted(running, Locate(id, addresses, ended))
             case Forget(ids):

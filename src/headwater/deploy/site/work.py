@@ -17,7 +17,7 @@ from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message,
 from headwater.deploy.joined import note_addresses, note_ended, read_port
 from headwater.deploy.luggage import bring_notes, packed, unpacked
 from headwater.deploy.part import Part, Sealed, unpack
-from headwater.deploy.site.agent import Agent, Deed, Locate, Remove, Start, Stop, Take, Unpack, Warm
+from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.resources import Site
 from headwater.errors import HeadwaterError, RateError, RunError
@@ -112,8 +112,8 @@ class Work:
                 return self._warm(deed)
             case Unpack():
                 return self._unpack(deed)
-            case Take(id, move):
-                return self._take(id, move)
+            case HandOver(id, move):
+                return self._hand_over(id, move)
             case Locate(id, addresses, ended):
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
@@ -202,7 +202,7 @@ class Work:
             if before.dead.is_dir():
                 shutil.copytree(before.dead, home.dead)
 
-    def _take(self, id: str, move: str) -> list[Message]:
+    def _hand_over(self, id: str, move: str) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
         home = self.folder.home(id)
         until_s = time.monotonic() + _LEAVE_S

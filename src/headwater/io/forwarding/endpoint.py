@@ -10,7 +10,7 @@ from typing import Literal
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Delivery, Sink, check_sink, delivery_of
+from headwater.flow.endpoints import DeliverySemantics, Sink, check_sink, delivery_of
 from headwater.flow.places import Place
 from headwater.io.amounts import bytes_per_second, nbytes
 from headwater.io.forwarding.writer import ForwardWriter
@@ -38,7 +38,7 @@ class Forward:
         return replace(self, is_its_turn=is_its_turn)
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> DeliverySemantics:
         """What the sink behind makes of records that come twice, as a few may after a crash; transactions end at the log."""
         return "idempotent" if delivery_of(self.sink) == "idempotent" else "neither"
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Delivery, Ledger, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Transaction
 from headwater.io.urls import shown
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Http:
         self.timeout_s, self.patience_s = microseconds(timeout) / 1e6, microseconds(patience) / 1e6
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> DeliverySemantics:
         """What the server makes of a request that comes again, as far as was said."""
         return "transactional" if self.once else "neither"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Delivery, Ledger, Reject, Resume, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, difference
 from headwater.io.payload import payload_schema
 from headwater.io.urls import shown
@@ -38,7 +38,7 @@ class Kafka:
     """
 
     resume: Resume = "position"
-    delivery: Delivery = "transactional"
+    delivery: DeliverySemantics = "transactional"
     remote = True
 
     def __init__(

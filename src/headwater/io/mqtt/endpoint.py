@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Delivery, Ledger, Reject, Resume, Transaction
+from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity
 from headwater.flow.places import Place
 from headwater.io.mqtt.address import Address, options, parsed, place
@@ -141,7 +141,7 @@ class Mqtt:
     apart = True
     in_order = True
 
-    delivery: Delivery = "neither"
+    delivery: DeliverySemantics = "neither"
     remote = True
 
     @property

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Feed:
+class SparkSource:
     """A source that Spark reads: its rows, and how to end it.
 
     `finish` lets it end where it is, as a source does that comes to its end: what was read is processed, and marks
@@ -90,7 +90,7 @@ def open_source(
     columns: tuple[str, ...] | None = None,
     begin: Offset | None = None,
     target_s: float | None = None,
-) -> Feed:
+) -> SparkSource:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
     `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
@@ -112,14 +112,16 @@ def open_source(
         if begin is not None:
             native.begin_at(begin["position"])
         rows = native.rows(spark, step, prefix, control, sizes)
-        return Feed(rows, control, None, temporary, native if available_now else None)
+        return SparkSource(rows, control, None, temporary, native if available_now else None)
     if ranges is None:
         receiver = Receiver(step, source, folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
     first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
     pace = None if target_s is None else Pace(target_s)
-    return Feed(rows_of(spark, step, ranges, begin or first, prefix, control, pace), control, receiver, temporary)
+    return SparkSource(
+        rows_of(spark, step, ranges, begin or first, prefix, control, pace), control, receiver, temporary
+    )
 
 
 def check(source: Source) -> None:

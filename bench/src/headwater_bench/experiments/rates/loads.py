@@ -16,7 +16,7 @@ from headwater.data.batch import CREATED, Batch
 from headwater.data.column import Array
 from headwater.data.schema import Schema
 from headwater.flow import Flow
-from headwater.flow.endpoints import Delivery, Reject
+from headwater.flow.endpoints import DeliverySemantics, Reject
 from headwater.flow.identity import Identity
 from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
 from headwater.io.open_loop_source import OpenLoopSource
@@ -90,7 +90,7 @@ class Judge:
     """A sink that notes when each record was due and when it came; of STATS, all but the regression."""
 
     writers = "many"
-    delivery: Delivery = "idempotent"
+    delivery: DeliverySemantics = "idempotent"
     apart = False
 
     def __init__(self) -> None:
