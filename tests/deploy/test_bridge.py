@@ -1,4 +1,4 @@
-"""A bridge over TCP: the real ends, encrypted, through a proxy that cuts and tears, and processes that are killed."""
+"""A bridge over TCP: the real ends, encrypted, through a link that cuts and tears, and processes that are killed."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from headwater.deploy.bridge.room import Room
 from headwater.deploy.certificates import Identity, issue
 from headwater.errors import InputError, RunError
 from ports import free_port
-from torn_link import Proxy
+from torn_link import TornLink
 
 ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(40_000)]
 SCHEMA = {"n": int, "key": str, "at": "time"}
@@ -46,16 +46,16 @@ def barn(certificates):
 
 @pytest.fixture
 def torn():
-    """Put a proxy before a port; all are closed when the test is over, however it ends."""
+    """Put a link before a port; all are closed when the test is over, however it ends."""
     made = []
 
     def before(port, **options):
-        made.append(Proxy(port, **options))
+        made.append(TornLink(port, **options))
         return made[-1]
 
     yield before
-    for proxy in made:
-        proxy.close()
+    for link in made:
+        link.close()
 
 
 class Ends:
@@ -88,21 +88,21 @@ def test_a_flow_over_two_sites_gives_what_one_engine_gives_however_often_the_lin
     engine.run(there_and_back(ROWS, expected)[0])
     flow, sites = there_and_back(ROWS, got)
     cut = Cut(flow, sites)
-    proxy = torn(cloud.port, seed=seed)
-    ends = Ends(barn, cloud, proxy.port)
+    link = torn(cloud.port, seed=seed)
+    ends = Ends(barn, cloud, link.port)
     runs = [engine.start(cut.part(site, ends), chunk=20) for site in cut.sites]
     reports = [run.wait(120) for run in runs]
-    assert seed is None or proxy.cuts > 1
+    assert seed is None or link.cuts > 1
     assert all(report.left == 0 for report in reports)
     assert sorted(map(str, got.records)) == sorted(map(str, expected.records))
 
 
 def test_records_wait_while_the_link_is_down_and_sources_are_held_at_the_bound(cloud, barn, torn):
-    proxy, out = torn(cloud.port), io.Collect()
-    proxy.closed = True
+    link, out = torn(cloud.port), io.Collect()
+    link.cut()
     rows = [{"n": n, "key": "k", "at": n} for n in range(60_000)]
     flow, sent = Flow("held"), Flow("held")
-    outlet = Outlet("b", barn, ("127.0.0.1", proxy.port), peer="cloud", room=Room(nbytes=300_000))
+    outlet = Outlet("b", barn, ("127.0.0.1", link.port), peer="cloud", room=Room(nbytes=300_000))
     sent.read("r", io.Items(rows, SCHEMA)).write("w", outlet)
     flow.read("r", Inlet("b", sent.steps["r"].outputs["out"], cloud)).write("w", out)
     receiver, sender = engine.start(flow), engine.start(sent, queue_records=1000, chunk=100)
@@ -112,7 +112,7 @@ def test_records_wait_while_the_link_is_down_and_sources_are_held_at_the_bound(c
         time.sleep(0.5)
     assert 1000 < read < 30_000
     assert not out.records
-    proxy.closed = False
+    link.mend()
     assert sender.wait(60).left == 0
     assert receiver.wait(60).left == 0
     assert [row["n"] for row in out.records] == list(range(60_000))

@@ -10,6 +10,8 @@ from typing import Any
 
 from headwater_bench.servers import free_port
 
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 
 class Link:
     """Passes bytes between a port of its own and a server's, in a thread, until it is closed."""
@@ -66,8 +68,12 @@ class Link:
             return
         both = {writer, back}
         self._writers |= both
-        await asyncio.gather(_passed(reader, back), _passed(there, writer))
+        await self.join((reader, writer), (there, back))
         self._writers -= both
+
+    async def join(self, ours: Stream, theirs: Stream) -> None:
+        """Pass on what comes over a connection until both ends have closed it; a link that is worse does it otherwise."""
+        await asyncio.gather(_passed(ours[0], theirs[1]), _passed(theirs[0], ours[1]))
 
 
 async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
