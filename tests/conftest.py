@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies` and `conservation`
 
 from conservation import missing
-from headwater import cli
 from headwater.engine import EngineRun
 from headwater.engine.lanes import LanesRun
 from headwater.errors import RunError
+from typed_words import exit_code
 
 ROOT = Path(__file__).parents[1]
 #: all in these is a test of Spark; elsewhere a test says so itself, with the marker or by asking for the session
@@ -34,6 +34,7 @@ LONG = {
     "test_lane.py",
     "test_pages.py",
     "test_policed_sites.py",
+    "test_rehearsal.py",
     "test_serve.py",
     "test_session.py",
     "test_site.py",
@@ -108,15 +109,9 @@ def no_connection_outlives_its_test():
 def typed(monkeypatch, capsys, tmp_path):
     """Run the command line in an empty folder; return exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
-    cli.add_commands()
 
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["headwater", *map(str, words)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
+        code = exit_code(*words)
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from headwater.deploy.coordinator.state import StateFolder
 from ports import free_port
+from typed_words import exit_code
 
 #: records that do not come to their end before a file is there: nothing that a test does comes too late
 _SLOW = """
@@ -44,6 +47,8 @@ def slow_flow(folder, rate_hz, text):
 
 
 WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
+#: commands that ask whoever is at work and leave; `site token` is one too
+_ASKING = {"drain", "move", "status", "stop"}
 
 
 class Commands:
@@ -71,19 +76,31 @@ class Commands:
         return process
 
     def run(self, *words, code=0):
-        process = self.start(*words)
-        process.wait(2 * WAIT_S)
-        said = process.log.read_text()
-        assert process.returncode == code, said
+        if words[0] in _ASKING or words[:2] == ("site", "token"):
+            found, out, err = self._typed(*words)
+            said = out + err
+        else:
+            process = self.start(*words)
+            found, said = process.wait(2 * WAIT_S), process.log.read_text()
+        assert found == code, said
         return said
 
     def json(self, *words):
-        done = subprocess.run(
-            [sys.executable, "-m", "headwater", *map(str, words), "--json"],
-            cwd=self.folder, capture_output=True, text=True, timeout=2 * WAIT_S, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        if words[0] in _ASKING:
+            found, out, err = self._typed(*words, "--json")
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "headwater", *map(str, words), "--json"],
+                cwd=self.folder, capture_output=True, text=True, timeout=2 * WAIT_S, check=False,
+            )  # fmt: skip
+            found, out, err = done.returncode, done.stdout, done.stderr
+        assert found == 0, out + err
+        return json.loads(out)
+
+    def _typed(self, *words):
+        with chdir(self.folder), redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+            code = exit_code(*words)
+        return code, out.getvalue(), err.getvalue()
 
     def logs(self):
         return "\n".join(f"== {process.log.name}\n{process.log.read_text()}" for process in self.started)

@@ -293,23 +293,19 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
         (["--output", __file__], "--output names a folder"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused(tmp_path, arguments, said):
+def test_an_option_that_cannot_be_meant_is_refused(typed, tmp_path, arguments, said):
     (tmp_path / "own.py").write_text(
         "from headwater import Flow, io\nflow = Flow('own')\nflow.read('r', io.Items([{'x': 1}])).write('w', io.Discard())\n"
     )
-    code = [sys.executable, "-m", "headwater", "run", "own.py", *arguments]
-    ran = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 2
-    assert said in ran.stderr
+    code, _, heard = typed("run", "own.py", *arguments)
+    assert (code, said in heard) == (2, True), heard
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["own.py"]
 
 
-def test_a_file_that_is_no_python_is_told(tmp_path):
+def test_a_file_that_is_no_python_is_told(typed, tmp_path):
     (tmp_path / "in.jsonl").write_text("{}\n")
-    code = [sys.executable, "-m", "headwater", "run", str(tmp_path / "in.jsonl")]
-    ran = subprocess.run(code, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 2
-    assert "is no Python file" in ran.stderr
+    code, _, heard = typed("run", tmp_path / "in.jsonl")
+    assert (code, "is no Python file" in heard) == (2, True), heard
 
 
 def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch):

@@ -3,12 +3,14 @@
 import json
 import os
 from collections import defaultdict
+from functools import partial
 
 import pytest
 
 from headwater import Flow, engine, io
 from headwater.data.frames import unpack_frame
 from headwater.engine.checkpoint.ledgers import writer_name
+from headwater.io import forwarding
 from headwater.io.log import Reader
 from headwater.io.transactions import notes_of
 from kept_flow import add_up
@@ -61,7 +63,9 @@ def keys_left(checkpoint, lane):
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_what_a_lane_has_left_is_there_before_what_is_new_of_its_keys(tmp_path, after):
+def test_what_a_lane_has_left_is_there_before_what_is_new_of_its_keys(tmp_path, monkeypatch, after):
+    # for so long a run waits at its end for who takes nothing
+    monkeypatch.setattr(forwarding, "forward", partial(forwarding.forward, linger="1 s"))
     path, taken, checkpoint = tmp_path / "in.jsonl", tmp_path / "taken.jsonl", tmp_path / "checkpoint"
     add(path, 0, OLD)
     engine.run(summing(path, Uplink(taken, lambda row: False)), lanes=2, checkpoint=checkpoint)

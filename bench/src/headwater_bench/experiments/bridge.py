@@ -25,6 +25,7 @@ from headwater_bench.experiments.rows import write_rows
 
 _ROOM = 64 * 2**20  #: bytes that wait at the sender, before who makes records waits
 _TICK_S = 0.001
+_RECORDS, _QUICK_RECORDS = 10_000_000, 1_000_000  #: as fast as they go
 _RATE, _CUT_RATE = 200_000, 20_000  #: records/s
 _WAIT_S = 120.0  #: for the receiver to have all
 
@@ -35,7 +36,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         here = Path(folder)
         for name in (SENDER, RECEIVER):
             issue(here / "certificates", name)
-        flat = _flat(here, 1_000_000 if quick else 10_000_000)
+        flat = _flat(here, _QUICK_RECORDS if quick else _RECORDS)
         paced = _paced(here, _RATE, 3 if quick else 20)
         cut = _cut(here, cut_s=3 if quick else 60, around_s=1 if quick else 5)
     found = (flat, paced, cut)
