@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Flow, coalesce, col, engine, greatest, io, least, when
@@ -39,7 +39,7 @@ whole = st.none() | st.integers(-9, 9) | st.sampled_from([MOST, -MOST - 1, 2**53
 floats = st.none() | st.floats() | st.integers(-9, 9).map(float)
 texts = st.none() | st.sampled_from(["straße", "ǆ", " a\t", "", "Σίσυφος"])
 rows = st.lists(
-    st.fixed_dictionaries({"a": whole, "b": whole, "x": floats, "y": floats, "s": texts}), min_size=1, max_size=5
+    st.fixed_dictionaries({"a": whole, "b": whole, "x": floats, "y": floats, "s": texts}), min_size=1, max_size=15
 ).map(lambda made: [{"n": n, **row} for n, row in enumerate(made)])
 
 
@@ -64,6 +64,7 @@ def queried(query):
     return lambda flow, t, step: flow.query(step, f"{query} insert into o{step}")
 
 
+@settings(max_examples=20)
 @given(rows=rows)
 def test_a_query_computes_what_a_flow_computes(rows):
     wanted = ran({f"s{n}": selected(expr) for n, (_, expr) in enumerate(SAME)}, rows)
@@ -80,6 +81,7 @@ def between(text):
 PATTERN = "from every e1 = t[n % 2 == 0] -> e2 = t[n == e1.n + 1 and not (({}) is null)] select e1.n as n, true as c"
 
 
+@settings(max_examples=20)
 @given(rows=rows)
 def test_a_pattern_computes_between_events_what_a_flow_computes_in_one_record(rows):
     """Each record comes twice, as the events 2 n and 2 n + 1; the second sees whether the answer is missing."""

@@ -26,7 +26,7 @@ def run_in_parts(flow, sites, **chosen):
     return {site: run.wait(60) for site, run in runs.items()}
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(flows(), records, options, st.integers(1, 2), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_generated_flows_cut_anywhere_give_the_same(plan, rows, chosen, sources, sites, random):
     expected, made = build(plan, rows, sources), build(plan, rows, sources)
@@ -67,7 +67,7 @@ def windows(rows, sinks):
     return flow
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=60).flatmap(
         lambda drawn: st.sampled_from([drawn, sorted(drawn, key=lambda each: each[1])])

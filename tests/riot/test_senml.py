@@ -134,14 +134,14 @@ def same_text(mine: str, its: str) -> bool:
     return mine == its or float(mine) == float(its)
 
 
-@settings(max_examples=600)
+@settings(max_examples=250)
 @given(st.lists(messages(), max_size=6))
 def test_parser_and_json_library_never_disagree(batch):
     for mine, raw in zip(parse(batch), batch, strict=True):
         assert same(mine, reference.senml(raw, FIELDS)), raw
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(messages().filter(is_sure))
 def test_what_the_compiled_scan_accepts_a_second_json_library_accepts_too(raw):
     msgspec.json.decode(raw)
@@ -174,7 +174,7 @@ def of_one_form(draw):
     return first, others
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(of_one_form())
 def test_what_was_learned_from_a_message_changes_no_answer_for_others(drawn):
     first, others = drawn
