@@ -2,6 +2,7 @@
 
 import queue
 
+from headwater.io.lock import Lock
 from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
 from headwater.serve.warmed import Nursery
@@ -35,7 +36,13 @@ def test_a_flow_that_was_made_before_runs_when_it_is_told_to(tmp_path):
     assert not (tmp_path / "home").exists()  # nothing that is kept was touched
     assert not (tmp_path / "out.jsonl").exists()
     said = queue.SimpleQueue()
-    child = nursery.run("numbers", Assignment("run", *given), said.put, lambda: said.put(None))
+
+    def hear(message):
+        if isinstance(message, Over):
+            Lock(tmp_path / "home", "what is kept").release()  # which others may have at once
+        said.put(message)
+
+    child = nursery.run("numbers", Assignment("run", *given), hear, lambda: said.put(None))
     heard = list(iter(lambda: said.get(timeout=60), None))
     assert child.reap() == 0
     assert [type(each) for each in heard if isinstance(each, Running | Over)] == [Running, Over]

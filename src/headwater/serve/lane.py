@@ -124,6 +124,7 @@ class Lane:
     def __init__(self, to_server: Line, task: Assignment) -> None:
         self._line, self._task = to_server, task
         self._run: Any = None  #: as `headwater.run.Run`, with its flow
+        self._home: Lock | None = None  #: on what is kept of the flow
         self._asked = False  #: by the server, to stop
         self._signalled = False
 
@@ -153,6 +154,8 @@ class Lane:
             return self._failed(error)
         told_to = self._asked or self._signalled
         why = "a SIGTERM stopped it" if self._signalled else ""
+        assert self._home is not None
+        self._home.release()  # all is closed: who goes on from it need not wait until this process has gone
         self._line.say(Over("stopped" if told_to else "end", why, raw(report.to_json())))
         return 0
 
@@ -170,7 +173,7 @@ class Lane:
         told_it = False
         while True:
             try:
-                self._lock = Lock(folder, "what is kept of the flow,")
+                self._home = Lock(folder, "what is kept of the flow,")
                 return
             except RunError as error:
                 if not (folder / FILE).exists():

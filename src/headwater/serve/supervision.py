@@ -121,11 +121,14 @@ class Supervision:
         self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
 
     def wait_stopped(self, name: str, within_s: float) -> bool:
-        """Wait until nothing is at work for a flow; say whether that came in time."""
+        """Wait until nothing is at work for a flow, or its process has said its last word; say whether that came in time."""
+
+        def is_over() -> bool:
+            child = self._flows[name].child if name in self._flows else None
+            return child is None or child.last_words is not None
+
         with self._news:
-            return self._news.wait_for(
-                lambda: name not in self._flows or self._flows[name].child is None, timeout=within_s
-            )
+            return self._news.wait_for(is_over, timeout=within_s)
 
     def _asked(self, served: Served, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
