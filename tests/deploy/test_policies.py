@@ -20,7 +20,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
 from headwater.net.files import as_json
 from headwater.net.table import net_from_table
-from headwater.place.plan import bridge_s
+from headwater.place.from_flow import GATHER_S, bridge_s
 from headwater.rate.estimate import cores
 
 MOVABLE = ("time", "sound", "means")
@@ -144,7 +144,9 @@ def test_waits_at_bridges_count_in_what_a_policy_expects():
         Decider(tanks(), policed("min-latency", every=every)).worth(views(*PRICES), at("cloud"))["critical"]
         for every in (None, "1 s")
     ]
-    assert slowest[1] == pytest.approx(slowest[0] + 2 * bridge_s("1 s"))  # from the barn to the cloud, and back
+    assert slowest[1] == pytest.approx(
+        slowest[0] + GATHER_S + 2 * bridge_s("1 s")
+    )  # from the barn to the cloud, and back
 
 
 def test_fixed_is_a_policy_that_plans_nothing_and_an_unknown_one_is_told():

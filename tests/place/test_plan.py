@@ -14,10 +14,10 @@ from headwater import Contract, Flow, Profile, StepProfile, col, io, sim
 from headwater import net as nets
 from headwater.cli import add_commands, app
 from headwater.cli.wanted import Wishes, wanted
+from headwater.engine.options import Options
 from headwater.errors import HeadwaterError, PlacementError
 from headwater.place import Budget, Constraints, Model, Plan, strategy
-from headwater.place.from_flow import problem_of
-from headwater.place.plan import bridge_s
+from headwater.place.from_flow import GATHER_S, bridge_s, problem_of
 from headwater.place.score import MEASURES
 
 FLOW = """
@@ -284,12 +284,16 @@ def test_records_of_a_plan_with_checkpoints_wait_where_they_cross(farm):
     at_once = plan.bind(tanks(), nets.read("farm.toml"))
     waiting = dataclasses.replace(plan, every="200 ms").bind(tanks(), nets.read("farm.toml"))
     assert waiting.score.critical == pytest.approx(
-        at_once.score.critical + bridge_s("200 ms")
+        at_once.score.critical + GATHER_S + bridge_s("200 ms")
     )  # one bridge, to the cloud
     row = sim.run(waiting).extra["sinks"]["alarms"]
     assert row["simulated_s"] == pytest.approx(row["predicted_s"], rel=0.1)
     with pytest.raises(HeadwaterError, match="every: "):
         dataclasses.replace(plan, every="soon")
+
+
+def test_records_are_reckoned_to_gather_at_their_source_for_as_long_as_the_engine_lets_them():
+    assert pytest.approx(Options().linger_s) == 2 * GATHER_S
 
 
 # -- on the command line --------------------------------------------------------------------------------------------------
@@ -312,7 +316,7 @@ def test_how_often_checkpoints_are_made_is_asked_for_kept_in_the_plan_and_taken_
     shown = [
         json.loads(ran(*ASKED, *more, "--json").stdout)["measures"]["critical"] for more in ((), ("--every", "1 s"))
     ]
-    assert shown[1] == pytest.approx(shown[0] + bridge_s("1 s"))
+    assert shown[1] == pytest.approx(shown[0] + GATHER_S + bridge_s("1 s"))
     ran(*ASKED, "--every", "1 s", "--output", "plan.json")
     assert Plan.load("plan.json").every == "1 s"
     given = {"inputs": [], "output": None, "rate": None, "every": None}

@@ -19,7 +19,7 @@ from headwater.net.net import Net
 from headwater.place import Constraints, Model, Placement, Plan, Problem, constrain
 from headwater.place.copies import with_copies
 from headwater.place.merge import merge
-from headwater.place.plan import RATE_HZ, over_bridges
+from headwater.place.plan import RATE_HZ
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
@@ -74,7 +74,7 @@ class Question:
 
         rates = _rates_of(flow, self.rates, self.flows)
         ips = measured_speed(self.measured_on, profile, net)
-        return problem_of(flow, over_bridges(net, self.every), profile, rates, measured_ips=ips, model=self.model)
+        return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model, every=self.every)
 
     def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
         """The plan of the one flow there is, with references to where it and the net came from."""

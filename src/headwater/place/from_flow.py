@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.errors import PlacementError, listed
+from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile, StepProfile
 from headwater.flow.steps import DeadLetters
@@ -18,6 +19,10 @@ from headwater.place.constraints import Constraints, constrain
 from headwater.place.problem import Model, Problem
 
 FREE = StepProfile(time_s=0.0)
+GATHER_S = 0.0075
+"""Seconds that a record waits at its source in the mean: the engine lets few of them gather for twice as long."""
+CHECKPOINT_S = 0.015
+"""Seconds that a checkpoint takes where nothing else is known, until what has waited for it is on its way."""
 
 
 def problem_of(
@@ -29,6 +34,8 @@ def problem_of(
     measured_ips: float | None = None,
     model: Model = Model.ENGINE,
     constraints: Constraints | None = None,
+    every: str | None = None,
+    checkpoint_s: float = CHECKPOINT_S,
 ) -> Problem:
     """Ask where the steps of a flow should run.
 
@@ -36,8 +43,11 @@ def problem_of(
     whose speed is that of the class it names or `measured_ips`; times on other classes scale with their
     instructions per second. Give one profile per class where they were measured. A class without a profile
     is then not used. A source stands where `constraints` pin it, or else where the net has a sensor of its name; see
-    `require_places`.
+    `require_places`. With `every`, it is asked of a flow that sites run with a checkpoint that often: its records gather at
+    their sources, and wait for a checkpoint, which takes `checkpoint_s`, where they cross from site to site.
     """
+    if every is not None:
+        net = net.with_waits(bridge_s(every, checkpoint_s))
     for one in [profile] if isinstance(profile, Profile) else profile.values():
         _check_profile(flow, one)
     order = flow.in_order()
@@ -80,8 +90,20 @@ def problem_of(
         overhead_s=np.where(np.isfinite(service), per_batch, 0.0),
         charge_mas=np.where(np.isfinite(service), service, 0.0) * extra,
         memory_bytes=np.array([float(cost.state_bytes) for cost in costs]),
+        window_s=np.array([GATHER_S if step.is_source and every is not None else 0.0 for step in order]),
     )
     return constrain(problem, constraints) if constraints else problem
+
+
+def bridge_s(every: str, checkpoint_s: float = CHECKPOINT_S) -> float:
+    """Return how long a record waits before it crosses to another site, in the mean, where checkpoints come that often.
+
+    It waits until the next one begins, and until that is done; one that takes longer than `every` is followed at once.
+
+    >>> bridge_s("100 ms"), bridge_s("100 ms", 0.25)
+    (0.065, 0.375)
+    """
+    return max(microseconds_of("every", every) / 1e6, checkpoint_s) / 2 + checkpoint_s
 
 
 def require_places(problem: Problem, sources: Iterable[str]) -> None:

@@ -27,21 +27,18 @@ import numpy as np
 
 from headwater.errors import FlowError, NetError, PlacementError, listed, suggestion
 from headwater.flow.contract import Contract
-from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
 from headwater.place import best
 from headwater.place.copies import with_copies
-from headwater.place.from_flow import problem_of
+from headwater.place.from_flow import bridge_s, problem_of
 from headwater.place.objective import Objective
 from headwater.place.placement import Budget, Placement, judge
 from headwater.place.problem import Model, Problem
 from headwater.place.score import MEASURES
 
 VERSION = 1
-CHECKPOINT_S = 0.015
-"""Seconds that a checkpoint of a site's part takes, until what waited for it is on its way; see docs/sites.md."""
 RATE_HZ = 1000.0
 """Records per second of every source when nothing else is said."""
 
@@ -72,7 +69,7 @@ class Plan:
     strategy: str = "by hand"
     objective: str = ""
     every: str | None = None
-    """How often sites make checkpoints, for which records wait where they cross; None where no such wait is counted."""
+    """How often sites make checkpoints, for which records wait where they cross; None where no wait is counted."""
     predicted: Mapping[str, float | None] = field(default_factory=dict)
     """The measures of the placement; null where there is no end to one."""
     version: int = VERSION
@@ -134,8 +131,9 @@ class Plan:
             raise PlacementError(
                 f"the plan of flow '{flow.name}' has no profile; measure one with 'headwater profile', and name it there"
             )
-        far = over_bridges(net, self.every)
-        asked = problem_of(flow, far, profile, self.rates_hz, measured_ips=self.measured_ips, model=self.model)
+        asked = problem_of(
+            flow, net, profile, self.rates_hz, measured_ips=self.measured_ips, model=self.model, every=self.every
+        )
         for step, count in self.copies.items():
             asked = with_copies(asked, step, count)
         # the sources stand where the plan says, not where the net has a sensor
@@ -220,20 +218,6 @@ class Plan:
             flow = seen(self.flow)
         profile = seen(self.profile) if isinstance(self.profile, str) else self.profile
         return dataclasses.replace(self, flow=flow, net=seen(self.net), profile=profile)
-
-
-def bridge_s(every: str) -> float:
-    """Return how long a record waits at a bridge, in the mean: until the next checkpoint, and for that to be safe.
-
-    >>> bridge_s("100 ms")
-    0.065
-    """
-    return microseconds_of("every", every) / 2e6 + CHECKPOINT_S
-
-
-def over_bridges(net: Net, every: str | None) -> Net:
-    """The net as records of a deployed flow find it: they wait where they cross from site to site, see `Plan.every`."""
-    return net if every is None else net.with_waits(bridge_s(every))
 
 
 def _parsed(path: Path) -> dict[str, Any]:

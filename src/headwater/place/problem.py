@@ -90,7 +90,7 @@ class Problem:
     """Seconds per activation on each class, whatever the number of records: counts under `engine` alone."""
     memory_bytes: Floats = field(default_factory=lambda: np.zeros(0))
     window_s: Floats = field(default_factory=lambda: np.zeros(0))
-    """Seconds until a window fills: part of latency that no placement can change."""
+    """Seconds until a window fills, or a source has gathered: part of latency that no placement can change."""
     window_records: Floats = field(default_factory=lambda: np.zeros(0))
     """Records that fill the window, 0 where time does: with more of them per second it fills sooner."""
     share: Floats = field(default_factory=lambda: np.zeros(0))

@@ -14,7 +14,7 @@ def render(account: dict[str, Any]) -> str:
     lines += [f"  {step:<20} → {device}" for step, device in account["placement"].items()]
     lines += ["", "slowest path to each sink"]
     for path in account["paths"]:
-        windows = f", {_seconds(path['in_windows_s'])} of it in windows" if path["in_windows_s"] else ""
+        windows = f", {_seconds(path['in_windows_s'])} of it in windows and sources" if path["in_windows_s"] else ""
         lines.append(f"  {_seconds(path['latency_s']):>10}  {' → '.join(path['steps'])}{windows}")
     lines += ["", "devices"]
     for row in account["devices"]:

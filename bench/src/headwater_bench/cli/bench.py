@@ -123,6 +123,18 @@ def sites(
     _report("sites", quick, output, as_json, phase_s=phase_s)
 
 
+@app.command("promise-vs-run")
+def promise_vs_run(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    seconds: Annotated[float | None, typer.Option(help="for which each plan runs [default: 30]")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="plant or aels; several by repeating")] = None,
+) -> None:
+    """Plans that are run at sites: latency of each path as accounted for, as simulated, and as measured."""
+    _report("promise-vs-run", quick, output, as_json, seconds=seconds, only=only)
+
+
 @app.command("aels-cases")
 def aels_cases(
     quick: Quick = False,

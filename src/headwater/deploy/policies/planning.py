@@ -23,7 +23,6 @@ from headwater.net.table import net_from_table
 from headwater.place import Budget, Constraints, Objective, best, constrain
 from headwater.place.from_flow import problem_of
 from headwater.place.placement import Placement, judge
-from headwater.place.plan import over_bridges
 from headwater.place.problem import DeviceUse, Problem
 from headwater.place.repair import repair
 
@@ -96,8 +95,8 @@ class Planner:
             keep=self._asked.keep,
             anonymise=frozenset(self._asked.anonymise),
         )
-        rates = self._asked.rates_hz
-        asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=self._asked.measured_ips)
+        rates, speed, every = self._asked.rates_hz, self._asked.measured_ips, self._asked.every
+        asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=speed, every=every)
         asked = constrain(asked, limits)
         unplaced = [asked.steps[i] for i in asked.sources if asked.pinned[i] < 0]
         if unplaced:
@@ -143,7 +142,7 @@ class Planner:
 
     def _net_of(self, views: Mapping[str, View]) -> Net:
         """Return the net with one device for each site, which counts what the policy says."""
-        net = over_bridges(self.net, self._asked.every)
+        net = self.net
         classes = []
         for number, name in enumerate(net.zones):
             kinds = self._classes(number)
