@@ -39,6 +39,7 @@ LONG = {
     "test_session.py",
     "test_site.py",
     "test_sites.py",
+    "test_sites_and_plans.py",
     "test_split.py",
 }
 

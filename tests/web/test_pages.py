@@ -1,30 +1,17 @@
 """The dashboard as somebody uses it: real pages in a real browser, over a server with flows that are hostile."""
 
-import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
 import pytest
 
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, looked_at, opened, sync_api
 from serving import Serving
 
-sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="the pages are driven by Playwright, which is not installed"
-)
-pytest.importorskip("nicegui", reason="the dashboard needs NiceGUI, which is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("the pages are driven in Chromium, which is not installed", allow_module_level=True)
-
-PATIENCE_MS = 60_000
-SCRIPT = "<script>window.hacked = 1</script>"
-IMAGE = "<img src=x onerror='window.hacked = 1'>"
 #: ends by itself, so its figures stand still; of 300 records 60 go on, and 3 break a step
 DONE = """
 from headwater import Flow, col, io
@@ -67,33 +54,8 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield chromium
-        chromium.close()
-
-
-@contextlib.contextmanager
-def looked_at(browser, url, token, **settings):
-    """A page that is logged in; nothing may leave this machine, no script of a record may run."""
-    context = browser.new_context(**settings)
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    asked, troubles = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", lambda socket: asked.append(socket.url))
-    page.on("dialog", lambda dialog: troubles.append(dialog.message))
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.goto(f"{url}/login#{token}")
-    page.wait_for_url(lambda at: "/login" not in at)
-    yield page
-    assert page.evaluate("window.hacked === undefined")
-    assert {urlsplit(each).hostname for each in asked if not each.startswith(("data:", "blob:"))} <= {"127.0.0.1"}
-    assert token not in " ".join(asked)
-    assert troubles == []
-    context.close()
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -102,20 +64,9 @@ def page(browser, served):
         yield page
 
 
-def opened(page, address):
-    """Go to a page, and wait until it hears what is done on it."""
-    page.goto(address)
-    page.wait_for_function("window.did_handshake === true", timeout=PATIENCE_MS)
-
-
 def letters(served):
     """The dead letters of the hostile flow; None while nobody answers."""
     return (served.ask("/api/v1/flows/hostile/dead")[1] or {}).get("letters")
-
-
-def cells(page, key):
-    """The cells of a row of a table."""
-    return page.locator(f'tr[data-key="{key}"] td').all_inner_texts()
 
 
 def test_nobody_looks_without_the_token_which_is_in_no_address_afterwards(browser, served):

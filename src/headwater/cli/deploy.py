@@ -16,6 +16,8 @@ from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
 from headwater.cli.wanted import Wanted, Wishes, wanted
+from headwater.cli.window import LISTEN as WEB_LISTEN
+from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import StateFolder
@@ -94,6 +96,8 @@ def deploy(
         str, typer.Option(help="how long a policy waits after a move before one that is only for gain")
     ] = "60s",
     within: Annotated[str, typer.Option(help="how long to wait for all sites to join, and take their parts")] = "60s",
+    web: Web = False,
+    web_listen: WebListen = WEB_LISTEN,
     as_json: JSON = False,
 ) -> None:
     """Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends.
@@ -106,6 +110,7 @@ def deploy(
     """
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
+    check_window(web, web_listen)
     folder = StateFolder(state)
     if every is not None:
         microseconds_of("--every", every)
@@ -130,7 +135,8 @@ def deploy(
         at = folder.settled_address(*at)
     else:
         check_listen(folder, at)
-    document = asyncio.run(_held(folder, asked, at, within_s))
+    with window(web, web_listen, folder):
+        document = asyncio.run(_held(folder, asked, at, within_s))
     if as_json:
         print_json(document)
     else:

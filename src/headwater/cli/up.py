@@ -19,6 +19,8 @@ import typer
 from headwater import net as nets
 from headwater.cli.question import speed_named
 from headwater.cli.sites import SITES, STATE, Coordinators
+from headwater.cli.window import LISTEN as WEB_LISTEN
+from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.ground import Ground
@@ -56,6 +58,8 @@ def up(
         ),
     ] = None,
     state: Coordinators = STATE,
+    web: Web = False,
+    web_listen: WebListen = WEB_LISTEN,
 ) -> None:
     """Start all sites of a net on this machine, as processes, for trials and tests; until stopped.
 
@@ -66,6 +70,7 @@ def up(
     where = nets.read(net)
     sites = _chosen(where, only)
     core_ips = None if measured_on is None else speed_named(measured_on, where)
+    check_window(web, web_listen)
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -78,7 +83,8 @@ def up(
         try:
             for line in ground.told:
                 log.info("%s", line)
-            _run(sites, folder, ground, at)
+            with window(web, web_listen, folder, where):
+                _run(sites, folder, ground, at)
         finally:
             ground.close()
     finally:

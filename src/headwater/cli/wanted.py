@@ -14,6 +14,7 @@ from headwater.cli.question import measured_speed, pairs
 from headwater.cli.rewire import rewired
 from headwater.cli.screen import progress
 from headwater.deploy.bundle import sources_of
+from headwater.deploy.chart import Chart
 from headwater.deploy.coordinator.state import Deployed
 from headwater.deploy.cut import Cut
 from headwater.deploy.policies import policy_named
@@ -89,6 +90,7 @@ class Wanted:
             sites=self.sites or {},
             files=files,
             policed=self.policed,
+            chart=Chart.of(self.net),
             **self._given,
         )
         if self.sites is not None:

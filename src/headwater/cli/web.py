@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.cli.address import address_of
 from headwater.cli.screen import err
@@ -16,7 +16,10 @@ from headwater.errors import RunError
 from headwater.serve.http import Server
 from headwater.serve.watched import WatchedRun
 from headwater.web.process import Dashboard, check_installed
-from headwater.web.settings import Settings
+from headwater.web.settings import FLOW_PAGES, Settings
+
+if TYPE_CHECKING:
+    from headwater.deploy.api.routes import Answers
 
 log = logging.getLogger("headwater.serve")
 
@@ -31,17 +34,22 @@ def check_web(listen: str) -> None:
 
 @contextmanager
 def shown(
-    api: str, token: str, listen: str, tell: Callable[[str], None], names: tuple[str, ...] = ()
+    api: str,
+    token: str,
+    listen: str,
+    tell: Callable[[str], None],
+    names: tuple[str, ...] = (),
+    pages: tuple[str, ...] = FLOW_PAGES,
 ) -> Iterator[None]:
     """Have a dashboard of an API while the context lasts; `tell` is called with its address once it is there."""
     host, port = address_of("--web-listen", listen, LISTEN)
-    pages = Dashboard(Settings(api, token, host, port, list(names)))
+    dashboard = Dashboard(Settings(api, token, host, port, list(names), pages))
 
     def start() -> None:
         try:
-            tell(pages.start())
+            tell(dashboard.start())
         except RunError as error:
-            if not pages.closed:
+            if not dashboard.closed:
                 log.error("%s; what runs goes on without it", error)
 
     starts = threading.Thread(target=start, name="dashboard start", daemon=True)
@@ -49,7 +57,7 @@ def shown(
     try:
         yield
     finally:
-        pages.close()
+        dashboard.close()
         starts.join()
 
 
@@ -70,4 +78,21 @@ def watched(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -
                 yield
         finally:
             service.close()
+            server.shutdown()
+
+
+@contextmanager
+def answered(answers: Answers, token: str, listen: str) -> Iterator[None]:
+    """Have sites and plans answered for over HTTP, and shown by a dashboard, while the context lasts."""
+
+    def tell(url: str) -> None:
+        err.print(f"dashboard: {url}/login#{token}", soft_wrap=True, highlight=False)
+        err.print(f"its API: {server.url}/api/v1", soft_wrap=True, highlight=False)
+
+    with Server(answers, "127.0.0.1", 0, token, routes=answers.routes) as server:
+        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+        try:
+            with shown(server.url, token, listen, tell, pages=answers.pages):
+                yield
+        finally:
             server.shutdown()

@@ -45,6 +45,16 @@ class Crossing:
         return f"{self.flow}: {self.stream}, {self.origin} → {self.target}"
 
 
+def stream_to(outlet: str, target: str) -> str | None:
+    """Return the stream that a step of that name sends to a site; None for a step that does not.
+
+    >>> stream_to("means (to cloud)", "cloud"), stream_to("means", "cloud")
+    ('means', None)
+    """
+    stream, there, rest = outlet.rpartition(f" (to {target})")
+    return stream if there and not rest else None
+
+
 class Ends(Protocol):
     """Makes both ends of crossings: over a network, or within a process."""
 

@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
-from headwater.serve.answering import Answering
-from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, answered, document
+from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answered, document
 from headwater.web.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
@@ -36,9 +35,20 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, service: Answering, host: str, port: int, token: str, names: Iterable[str] = ()) -> None:
-        """Listen; RunError says why that is not possible. `names` are hosts that clients may know us by."""
-        self.service, self.token = service, token.encode()
+    def __init__(
+        self,
+        service: Any,
+        host: str,
+        port: int,
+        token: str,
+        names: Iterable[str] = (),
+        routes: Sequence[Route] = ROUTES,
+    ) -> None:
+        """Listen; RunError says why that is not possible. `names` are hosts that clients may know us by.
+
+        The service is what `routes` ask: an `Answering` for those of flows.
+        """
+        self.service, self.token, self.routes = service, token.encode(), routes
         self.names = {"localhost", *(name.lower() for name in names)}
         self.connections = threading.BoundedSemaphore(_CONNECTIONS)
         self.streams = threading.BoundedSemaphore(_STREAMS)
@@ -102,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._body()
             self._check_host()
-            if not any(route.public and route.path == path for route in ROUTES):
+            if not any(route.public and route.path == path for route in self.server.routes):
                 self._check_token()
         except RefusalError as refused:
             self.close_connection = True  # what was sent may not have been read
@@ -113,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             return Request(self.server.service, names, dict(parse_qsl(query, max_num_fields=20)), body)
 
         try:
-            response = answered(self.command, path, request)
+            response = answered(self.command, path, request, self.server.routes)
         except ValueError:
             response = document({"error": "the path or what follows it cannot be read"}, 400)
         except OSError as error:

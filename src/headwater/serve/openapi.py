@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from headwater import __version__
@@ -160,17 +161,19 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
-def described() -> dict[str, Any]:
-    """Return the document."""
+def described(
+    routes: Sequence[Route] = ROUTES, about: str = "Flows of a folder, run by headwater serve"
+) -> dict[str, Any]:
+    """Return the document that describes routes."""
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Headwater",
             "version": __version__,
-            "description": "Flows of a folder, run by headwater serve",
+            "description": about,
         },
         "paths": paths,
         "components": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _MOST_RECORDS = 100
 class Request:
     """What somebody asks for, who may."""
 
-    service: Answering
+    service: Any  #: what answers; of the routes below, an `Answering`
     names: Mapping[str, str]  #: the parts of the path that are names
     query: Mapping[str, str]
     body: bytes = b""
@@ -88,10 +88,12 @@ def document(value: Any, status: int = 200) -> Response:
     return Response(status, body)
 
 
-def answered(method: str, path: str, request: Callable[[Mapping[str, str]], Request]) -> Response:
-    """Answer what is asked for at a path; `request` is made once it is known what that is."""
+def answered(
+    method: str, path: str, request: Callable[[Mapping[str, str]], Request], routes: Sequence[Route] | None = None
+) -> Response:
+    """Answer what is asked for at a path; `request` is made once it is known what that is. See `found`."""
     try:
-        route, names = found(method, path)
+        route, names = found(method, path, routes)
         return route.answer(request(names))
     except RefusalError as refused:
         return refused.response
@@ -101,10 +103,10 @@ def answered(method: str, path: str, request: Callable[[Mapping[str, str]], Requ
         return document({"error": str(error)}, 409)
 
 
-def found(method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """Return the route of a path and the names in it; RefusalError where there is none."""
+def found(method: str, path: str, routes: Sequence[Route] | None = None) -> tuple[Route, dict[str, str]]:
+    """Return the route of a path and the names in it, of those of flows unless others are given; RefusalError if none."""
     others = []
-    for route in ROUTES:
+    for route in ROUTES if routes is None else routes:
         match = route.pattern.fullmatch(path)
         if match and (route.method == method or (method == "HEAD" and route.method == "GET")):
             return route, {name: unquote(text, errors="strict") for name, text in match.groupdict().items()}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import msgspec
+
+from headwater.web.settings import FLOW_PAGES
 
 _ANSWER_S = 2.5
 _LONG_S = 330.0  #: a replay stops the flow, runs it over the letters, and starts it again
@@ -35,8 +38,14 @@ class _Answer:
 class Api:
     """Asks a server of flows, and no other machine: proxies of the environment are not heeded."""
 
-    def __init__(self, url: str, token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.url = url
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        pages: Sequence[str] = FLOW_PAGES,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url, self.pages = url, tuple(pages)  #: pages that it answers for
         self._http = httpx.AsyncClient(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},

@@ -20,6 +20,7 @@ PAGES = (
     ("promises", "Promises", False),
     ("dead", "Dead letters", True),
     ("query", "Query", True),
+    ("sites", "Sites", False),
 )
 #: those that are about one flow
 OF_FLOWS = {path for path, _, of_one in PAGES if of_one}
@@ -69,7 +70,7 @@ class Frame:
             )
             ui.button("Log out", on_click=lambda: ui.run_javascript(_LOG_OUT)).props("flat dense no-caps")
         with ui.element("nav").classes("hw-tabs").props('aria-label="Pages"'):
-            for path, title, of_one in PAGES:
+            for path, title, of_one in (each for each in PAGES if each[0] in self.api.pages):
                 to = f"/{path}/{quote(self.flow, safe='')}" if of_one else f"/{path}"
                 link = ui.link(title, to if self.flow or not of_one else f"/?page={path}").classes("hw-tab")
                 if path == self.page:
@@ -81,6 +82,8 @@ class Frame:
             ui.navigate.to(f"/{page}/{quote(flow, safe='')}")
 
     async def _look(self) -> None:
+        if not self.flow:
+            return
         flows = await self.api.get("/flows", 0.9)
         names = [each["name"] for each in flows]
         if self._flows.options != names:
@@ -89,7 +92,7 @@ class Frame:
             self._flows.set_value(self.flow)
         status = next((each for each in flows if each["name"] == self.flow), None)
         if status is None:
-            self._state.set_text("" if not self.flow else "not there")
+            self._state.set_text("not there")
             return
         since = milliseconds(status["for_s"] * 1000)
         self._state.set_text(f"{status['state']} for {since}")

@@ -19,8 +19,8 @@ class Drawing:
     height: float
 
 
-def drawing_of(graph: Mapping[str, Any]) -> Drawing:
-    """Place the steps of a flow."""
+def drawing_of(graph: Mapping[str, Any], width: float = WIDTH, height: float = HEIGHT, gap_x: float = GAP_X) -> Drawing:
+    """Place the steps of a flow, or whatever else stands in columns, as boxes of a size."""
     columns: dict[int, list[str]] = {}
     for step in graph["steps"]:
         columns.setdefault(step["column"], []).append(step["name"])
@@ -29,14 +29,14 @@ def drawing_of(graph: Mapping[str, Any]) -> Drawing:
     for turn in range(_ROUNDS):
         _sort(order if turn % 2 == 0 else order[::-1], before if turn % 2 == 0 else after)
     tallest = max((len(names) for names in order), default=0)
-    height = tallest * HEIGHT + max(0, tallest - 1) * GAP_Y
+    total = tallest * height + max(0, tallest - 1) * GAP_Y
     at: dict[str, tuple[float, float]] = {}
     for number, names in enumerate(order):
-        top = (height - len(names) * HEIGHT - (len(names) - 1) * GAP_Y) / 2
+        top = (total - len(names) * height - (len(names) - 1) * GAP_Y) / 2
         for row, name in enumerate(names):
-            at[name] = (EDGE + number * (WIDTH + GAP_X), EDGE + top + row * (HEIGHT + GAP_Y))
-    width = len(order) * WIDTH + max(0, len(order) - 1) * GAP_X
-    return Drawing(at, width + 2 * EDGE, height + 2 * EDGE)
+            at[name] = (EDGE + number * (width + gap_x), EDGE + top + row * (height + GAP_Y))
+    across = len(order) * width + max(0, len(order) - 1) * gap_x
+    return Drawing(at, across + 2 * EDGE, total + 2 * EDGE)
 
 
 def _neighbours(graph: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:

@@ -35,8 +35,8 @@ PAGE = """<!doctype html>
 <body>
 <main>
   <h1>Headwater</h1>
-  <p>The token is in the file that <code>headwater serve</code> names when it starts;
-  <code>headwater run --web</code> prints a link that has it.</p>
+  <p>The token is in the file that <code>headwater serve</code> names when it starts; other commands
+  with <code>--web</code> print a link that has it.</p>
   {error}
   <form method="post" action="/login">
     <label for="token">Token</label>

@@ -60,9 +60,7 @@ class Dashboard:
             process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        with suppress(OSError):
-            process.stdin.close()
+        _hang_up(process)
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -101,6 +99,7 @@ class Dashboard:
         while not self._closing.is_set():
             assert self._process is not None
             code = self._process.wait()
+            _hang_up(self._process)
             if self._closing.is_set():
                 return
             log.warning("the dashboard has ended with exit code %d, and is started again: %s", code, self._last())
@@ -119,6 +118,13 @@ class Dashboard:
         with process.stderr:
             for text in process.stderr:
                 self._lines.append(text.decode("utf-8", "replace").rstrip())
+
+
+def _hang_up(process: subprocess.Popen[bytes]) -> None:
+    """End the input of a process, of one that has ended too."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> bytes:

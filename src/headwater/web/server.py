@@ -20,7 +20,7 @@ from headwater.errors import RunError
 from headwater.web.api import Api, ApiError
 from headwater.web.frame import OF_FLOWS, Frame, empty
 from headwater.web.guard import Guard
-from headwater.web.pages import dead, flow, promises, query, time
+from headwater.web.pages import dead, flow, promises, query, sites, time
 from headwater.web.settings import Began, Settings
 
 _ICON = (
@@ -30,14 +30,25 @@ _ICON = (
 )
 
 
+#: what adds each page
+_ADDS = {
+    "flow": flow.add,
+    "time": time.add,
+    "promises": promises.add,
+    "dead": dead.add,
+    "query": query.add,
+    "sites": sites.add,
+}
+
+
 def serve(settings: Settings, until: BinaryIO, tell: BinaryIO) -> None:
     """Serve the pages; say where on `tell` once they are there, and end with `until`."""
     listening = _listening(settings.host, settings.port)
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    api = Api(settings.api, settings.token)
-    for page in (flow, time, promises, dead, query):
-        page.add(api)
+    api = Api(settings.api, settings.token, settings.pages)
+    for name in settings.pages:
+        _ADDS[name](api)
     _add_front(api)
     ui.run_with(
         app, title="Headwater", favicon=_ICON, tailwind=False, show_welcome_message=False, reconnect_timeout=10.0
@@ -60,6 +71,8 @@ def _add_front(api: Api) -> None:
     @ui.page("/")
     async def front(request: Request) -> RedirectResponse | None:
         """Go to a page of the first flow; where there is none, say how there would be one."""
+        if api.pages[0] not in OF_FLOWS:
+            return RedirectResponse(f"/{api.pages[0]}", 303)
         page = request.query_params.get("page", "flow")
         page = page if page in OF_FLOWS else "flow"
         try:

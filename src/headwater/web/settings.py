@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: the pages that an API of flows has
+FLOW_PAGES = ("flow", "time", "promises", "dead", "query")
+
 
 class Settings(msgspec.Struct, frozen=True):
     """Where the API is, and where the pages should be."""
@@ -13,6 +16,7 @@ class Settings(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 0  #: any that is free
     names: list[str] = []  #: that browsers may know this machine by, beside its addresses
+    pages: tuple[str, ...] = FLOW_PAGES  #: those that the API answers for
 
 
 class Began(msgspec.Struct, frozen=True):

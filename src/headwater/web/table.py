@@ -21,8 +21,12 @@ class Column:
 class Table(ui.element, component="table.js"):  # type: ignore[misc, call-arg]
     """Shows rows; with `on_pick`, each can be chosen, by its key."""
 
-    def __init__(self, columns: Sequence[Column], on_pick: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, columns: Sequence[Column], on_pick: Callable[[Any], Any] | None = None, *, spare: bool = False
+    ) -> None:
+        """Have columns; `spare` ones of which no row has anything are left out."""
         super().__init__()
+        self._columns, self._spare = columns, spare
         self._props["columns"] = [asdict(column) for column in columns]
         self._props["rows"] = []
         self._props["picks"] = on_pick is not None
@@ -31,6 +35,10 @@ class Table(ui.element, component="table.js"):  # type: ignore[misc, call-arg]
 
     def show(self, rows: Sequence[tuple[Any, Sequence[str]]], chosen: Any = None) -> None:
         """Show (key, cells) of each row."""
+        if self._spare:
+            kept = [at for at in range(len(self._columns)) if any(cells[at] for _, cells in rows)]
+            self._props["columns"] = [asdict(self._columns[at]) for at in kept]
+            rows = [(key, [cells[at] for at in kept]) for key, cells in rows]
         self._props["rows"] = [
             {"key": key, "cells": list(cells), "chosen": chosen is not None and key == chosen} for key, cells in rows
         ]

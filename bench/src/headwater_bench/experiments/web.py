@@ -25,6 +25,7 @@ import msgspec
 from headwater.errors import RunError
 from headwater.processes import children
 from headwater_bench.experiments.trial import machine
+from headwater_bench.experiments.web_smooth import SITES, STEPS, flow_of_many_steps, many_sites, script_ms
 
 _PATIENCE_S = 60.0
 _MAIN = "from headwater.cli import main; main()"
@@ -65,15 +66,16 @@ def served(folder: Path) -> Iterator[Served]:
     with said.open("wb") as told:
         process = subprocess.Popen([sys.executable, "-c", _MAIN, *words], stderr=told, cwd=folder)
     try:
-        url = _until(lambda: re.search(r"the dashboard is at (\S+);", said.read_text()), said).group(1)
-        _until(lambda: "runs (process" in said.read_text(), said)
+        url = until(lambda: re.search(r"the dashboard is at (\S+);", said.read_text()), said).group(1)
+        until(lambda: "runs (process" in said.read_text(), said)
         yield Served(url, (state / "token").read_text().strip(), process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_PATIENCE_S)
 
 
-def _until(true: Any, said: Path) -> Any:
+def until(true: Any, said: Path) -> Any:
+    """Return what something gives once it gives anything; RunError, with what was said, where that takes too long."""
     end_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end_s:
         if found := true():
@@ -100,9 +102,9 @@ def chromium() -> Iterator[Any]:
             browser.close()
 
 
-def log_in(page: Any, at: Served) -> None:
+def log_in(page: Any, url: str, token: str) -> None:
     """Let a page be one of somebody who may look."""
-    page.goto(f"{at.url}/login#{at.token}")
+    page.goto(f"{url}/login#{token}")
     page.wait_for_url(lambda url: "/login" not in url)
 
 
@@ -119,13 +121,14 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
                 alone.append(_cores(engine, seconds))
                 context = browser.new_context()
                 page = context.new_page()
-                log_in(page, at)
+                log_in(page, at.url, at.token)
                 paints.append(_painted_ms(page))
                 before_s = _cpu_s([dashboard])
                 seen.append(_cores(engine, seconds))
                 pages.append((_cpu_s([dashboard]) - before_s) / seconds)
                 context.close()
             memory = _resident(dashboard)
+        large = _largest(browser, folder / "many", seconds)
     answer = {
         "machine": machine(),
         "engine_cost": round(statistics.median(seen) - statistics.median(alone), 4),
@@ -134,6 +137,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         "dashboard_cores": round(statistics.median(pages), 4),
         "dashboard_mb": round(memory / 1e6, 1),
         "first_paint_ms": round(statistics.median(paints)),
+        **large,
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -150,8 +154,27 @@ def table(answer: dict[str, Any]) -> str:
             f"({answer['engine_cores_alone']:.4f} without, {answer['engine_cores_seen']:.4f} with)",
             f"the dashboard itself takes {answer['dashboard_cores']:.4f} of a core and {answer['dashboard_mb']:g} MB",
             f"the graph is there {answer['first_paint_ms']} ms after it was asked for",
+            f"a refresh takes a browser {answer['steps_100_ms']:g} ms with {STEPS} steps, "
+            f"and {answer['sites_20_ms']:g} ms with {SITES} sites",
         )
     )
+
+
+def _largest(browser: Any, folder: Path, seconds: float) -> dict[str, float]:
+    """Return what a refresh of the largest pages takes of a browser."""
+    folder.mkdir()
+    (folder / "many.py").write_text(flow_of_many_steps())
+    page = browser.new_page()
+    with served(folder) as at:
+        log_in(page, at.url, at.token)
+        page.wait_for_selector("svg.hw-graph g.node")
+        steps_ms = script_ms(page, seconds)
+    with many_sites() as (url, token):
+        log_in(page, url, token)
+        page.wait_for_selector("svg.hw-map g.node")
+        sites_ms = script_ms(page, seconds)
+    page.close()
+    return {"steps_100_ms": round(steps_ms, 1), "sites_20_ms": round(sites_ms, 1)}
 
 
 def _painted_ms(page: Any) -> float:

@@ -28,6 +28,7 @@ class PartState(msgspec.Struct, frozen=True):
     restarts: int = 0
     records_in: int = 0
     records_out: int = 0
+    sinks: dict[str, int] = {}  #: the same by sink, bridges to other sites among them
 
 
 class Lane(msgspec.Struct, frozen=True):

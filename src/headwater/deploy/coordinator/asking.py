@@ -32,14 +32,16 @@ def at_rest(folder: StateFolder) -> dict[str, Any]:
     """Return what the state folder says where no coordinator runs, in the form of its answer, and why that is so."""
     deployed = folder.read().deployed
     if deployed is None:
-        return {"flow": None, "sites": [], "why": f"no coordinator runs with the state folder {folder.path}"}
+        why = f"no coordinator runs with the state folder {folder.path}"
+        return {"flow": None, "sites": [], "links": [], "net": None, "why": why}
     over = deployed.phase in ("ended", "stopped")
     sites = [
         {"name": name, "here": False, "steps": steps, "state": deployed.phase if over else "unknown", "why": ""}
         for name, steps in deployed.steps_at().items()
     ]
     flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": deployed.moving is not None}
-    return {"flow": flow, "sites": sites, "why": _REST[deployed.phase].format(folder.path)}
+    net = None if deployed.chart is None else deployed.chart.describe()
+    return {"flow": flow, "sites": sites, "links": [], "net": net, "why": _REST[deployed.phase].format(folder.path)}
 
 
 #: what is so, and what could be done, by the phase of the flow

@@ -44,6 +44,7 @@ from headwater.deploy.coordinator.events import (
     Stop,
     Undo,
 )
+from headwater.deploy.coordinator.flowing import Flowing, link
 from headwater.deploy.coordinator.resources import resources_of
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.joined import dials
@@ -64,6 +65,7 @@ class Site:
     parts: dict[str, PartState] | None = None  #: None before it has reported
     prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
     report: Report | None = None
+    flowing: Flowing = field(default_factory=Flowing)  #: what its part of the flow gives out
     skew_s: float = 0.0
     handed: str = ""  #: the part that was sent by this connection
     preparing: str = ""  #: the part that was sent by this connection to be prepared
@@ -160,6 +162,7 @@ class Coordinator:
                 site.report, site.parts = message, {part.id: part for part in parts}
                 site.prepared = {part.id: part for part in message.prepared}
                 site.skew_s = message.clock_s - clock_s
+                self._count(site, message)
             case Fetched(_, files, move):
                 if self._moves(move):
                     self._taken[site.hello.name] = files
@@ -167,6 +170,12 @@ class Coordinator:
                 deployed = self.kept.deployed
                 if deployed is not None and (id == deployed.id or self._moves(id)):
                     site.unfit = why
+
+    def _count(self, site: Site, report: Report) -> None:
+        deployed = self.kept.deployed
+        part = None if deployed is None else next((each for each in report.parts if each.id == deployed.id), None)
+        if part is not None:
+            site.flowing.note(part.id, report.clock_s, part.sinks)
 
     def _deploy(self, deployed: Deployed) -> None:
         if self.kept.deployed is not None:
@@ -422,7 +431,17 @@ class Coordinator:
         if deployed is not None:
             moving = deployed.moving is not None
             flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": moving}
-        return {"flow": flow, "sites": [self._described(name, deployed) for name in names]}
+        return {
+            "flow": flow,
+            "sites": [self._described(name, deployed) for name in names],
+            "links": [] if deployed is None else self._links(deployed),
+            "net": None if deployed is None or deployed.chart is None else deployed.chart.describe(),
+        }
+
+    def _links(self, deployed: Deployed) -> list[dict[str, Any]]:
+        """Describe what crosses between sites, each way by itself."""
+        senders = {name: site.flowing for name, site in self.sites.items()}
+        return [link(one, other, senders.get(one), deployed.chart) for one, other in deployed.joined]
 
     def _phase(self, name: str, site: Site, state: PartState | None) -> str:
         if self.kept.deployed is not None and name in self.kept.deployed.ended:

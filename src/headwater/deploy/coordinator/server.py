@@ -45,6 +45,7 @@ from headwater.deploy.coordinator.events import (
     Undo,
 )
 from headwater.deploy.coordinator.machine import Coordinator
+from headwater.deploy.coordinator.moves import Moved, Moves
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
@@ -78,6 +79,7 @@ class Server:
         self._flow: Flow | None = None
         self._move_s: float | None = None  #: when the move began that is not over
         self._stages = Stages()  #: of the last move
+        self._moves = Moves()
         self.policing = Policing(self.coordinator, folder.path)
         self._look: asyncio.Task[None] | None = None  #: the policy's
         self.port = 0
@@ -126,6 +128,7 @@ class Server:
         if self.coordinator.all_run():
             self._stages.end("start", now_s)
             self._move_s = None
+            self._moves.end(self._stages.gap_s, self.coordinator.undone)
 
     def _do(self, command: Command) -> None:
         match command:
@@ -216,6 +219,7 @@ class Server:
             document["flow"]["moved"] = {"why": self.coordinator.undone, **self._told()}
             deployed = self.coordinator.kept.deployed
             document["flow"]["policy"] = None if deployed is None else self.policing.describe(deployed)
+            document["flow"]["moves"] = self._moves.describe(deployed)
         return document
 
     def _told(self) -> dict[str, Any]:
@@ -240,11 +244,11 @@ class Server:
         sites = moved(flow, deployed.sites, steps, ask.site)
         if sites == deployed.sites:
             raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' run at '{ask.site}'")
-        self._move(flow, deployed, sites)
+        self._move(flow, deployed, sites, "hand", f"{ask.what} was asked for")
         if deployed.policed is not None:
             deployed.policed.moved_s = [*deployed.policed.moved_s, time.time()]  # the policy rests after it
 
-    def _move(self, flow: Flow, deployed: Deployed, sites: dict[str, str]) -> str:
+    def _move(self, flow: Flow, deployed: Deployed, sites: dict[str, str], by: str, why: str) -> str:
         """Begin a move to where each step should be, and return its name; RunError or PlacementError if it cannot be."""
         machine = self.coordinator
         check_move(flow, deployed.sites, sites)
@@ -256,6 +260,8 @@ class Server:
         promises = {} if deployed.policed is None else promises_of(then, deployed.policed)
         self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens, promises=promises)))
         self._move_s, self._stages = time.monotonic(), Stages()
+        steps = {step: (deployed.sites[step], to) for step, to in sites.items() if deployed.sites[step] != to}
+        self._moves.begin(Moved(id, time.time(), by, why, steps))
         return id
 
     # -- the policy -------------------------------------------------------------------------------------------------------
@@ -282,7 +288,8 @@ class Server:
 
     def _carry_out(self, flow: Flow, deployed: Deployed, decision: Decision) -> None:
         sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
-        decision.id = self._move(flow, deployed, sites)
+        assert deployed.policed is not None
+        decision.id = self._move(flow, deployed, sites, deployed.policed.name, decision.why)
         self.policing.note(deployed, decision)
 
     def _let_policy_look(self) -> None:

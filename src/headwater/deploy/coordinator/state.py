@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from headwater.deploy.certificates import Identity, issued
+from headwater.deploy.chart import Chart
 from headwater.deploy.part import Part, Promise, checksum
 from headwater.deploy.policies.asked import Policed
 from headwater.deploy.token import COORDINATOR
@@ -54,6 +55,7 @@ class Deployed(msgspec.Struct, kw_only=True):
     moving: Move | None = None
     promises: dict[str, Promise] = {}  #: by site, of a flow with a contract
     policed: Policed | None = None  #: the policy that decides where steps are; None where people alone do
+    chart: Chart | None = None  #: of the net, for who draws it
 
     @property
     def needed(self) -> list[str]:

@@ -100,6 +100,7 @@ class Work:
             "restarts": status["restarts"],
             "records_in": counted.records_in,
             "records_out": sum(counted.records_out.values()),
+            "sinks": counted.records_out,
         }
         return msgspec.convert(told, PartState)
 

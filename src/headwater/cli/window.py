@@ -1,0 +1,38 @@
+"""`--web` of commands about sites and plans: the options, and the dashboard beside what they run."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headwater.deploy.coordinator.state import StateFolder
+    from headwater.net.net import Net
+
+LISTEN = "127.0.0.1:8472"  #: another than that of flows: both may run on one machine
+TOKEN = "dashboard-token"  #: in the state folder
+Web = Annotated[bool, typer.Option("--web", help="open a dashboard too: pages for a browser")]
+WebListen = Annotated[str, typer.Option(help="address and port of the dashboard")]
+
+
+def check_window(web: bool, listen: str) -> None:
+    """Refuse, before anything runs, a dashboard that could not be."""
+    if web:
+        from headwater.cli.web import check_web
+
+        check_web(listen)
+
+
+def window(web: bool, listen: str, folder: StateFolder, net: Net | None = None) -> AbstractContextManager[None]:
+    """Have the sites of a state folder shown by a dashboard, if that is wanted, while the context lasts."""
+    if not web:
+        return nullcontext()
+    from headwater.cli.web import answered
+    from headwater.deploy.api.routes import Answers
+    from headwater.deploy.api.sites import Sites
+    from headwater.serve.home import token_of
+
+    folder.identity()  # makes the folder
+    return answered(Answers(Sites(folder, net)), token_of(folder.path / TOKEN, given=False), listen)

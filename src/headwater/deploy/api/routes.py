@@ -1,0 +1,98 @@
+"""What can be asked of a coordinator and of plans over HTTP: tables as that of `serve.routes`, by the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from headwater.deploy.api.sites import Sites
+from headwater.serve.openapi import described
+from headwater.serve.routes import RefusalError, Request, Response, Route, document
+
+_API = "/api/v1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What there is to ask."""
+
+    sites: Sites
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """What can be asked for."""
+        return (_OPENAPI, *SITES)
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """The pages of the dashboard that show it."""
+        return ("sites",)
+
+
+class MoveWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Steps, and where they should run."""
+
+    steps: list[str]
+    site: str
+
+
+class DrainWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A site that should run nothing but what cannot be elsewhere."""
+
+    site: str
+    to: str = ""  #: where its steps should go; the policy chooses if it is not said
+
+
+class OpenWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A site that was drained."""
+
+    site: str
+
+
+def wish(request: Request, kind: type[T]) -> T:
+    """Return what is sent, as a kind of wish; RefusalError says what it should be."""
+    try:
+        return msgspec.json.decode(request.body or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fields = ", ".join(field.name for field in msgspec.structs.fields(kind))  # type: ignore[arg-type]
+        raise RefusalError(400, f"what is wished is told as {{{fields}}} in JSON: {error}") from None
+
+
+def _openapi(request: Request) -> Response:
+    return document(described(request.service.routes, "Sites of a flow, and plans"))
+
+
+def _status(request: Request) -> Response:
+    return document(request.service.sites.status())
+
+
+def _move(request: Request) -> Response:
+    asked = wish(request, MoveWish)
+    return document(request.service.sites.move(asked.steps, asked.site), 202)
+
+
+def _drain(request: Request) -> Response:
+    asked = wish(request, DrainWish)
+    return document(request.service.sites.drain(asked.site, asked.to), 202)
+
+
+def _open(request: Request) -> Response:
+    return document(request.service.sites.open(wish(request, OpenWish).site), 202)
+
+
+def _act(path: str, about: str, answer: Callable[[Request], Response], **more: Any) -> Route:
+    return Route("POST", f"{_API}/{path}", about, answer, body="object", **more)
+
+
+_OPENAPI = Route("GET", "/openapi.json", "This document", _openapi, public=True)
+
+SITES: tuple[Route, ...] = (
+    Route("GET", f"{_API}/sites", "The flow that is deployed, all sites, links and moves", _status),
+    _act("sites/move", "Begin to move steps to a site", _move, success=202),
+    _act("sites/drain", "Begin to move all that can leave a site", _drain, success=202),
+    _act("sites/open", "Let the policy use a site again that was drained", _open, success=202),
+)

@@ -1,0 +1,59 @@
+"""How much flows from site to site, from what sites report: records each second, on every stream that crosses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from headwater.deploy.chart import Chart
+from headwater.deploy.cut import stream_to
+
+_SPAN_S = 5.0  #: over which a rate is taken: a part counts each second, and is heard of twice as often
+
+
+class Flowing:
+    """The sinks of one part, bridges among them: how many records each has taken, and how many a second of late."""
+
+    def __init__(self) -> None:
+        self._id = ""
+        self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
+
+    def note(self, id: str, at_s: float, taken: Mapping[str, int]) -> None:
+        """Take note of a report; a part that was started again counts anew."""
+        last = self._seen[-1][1] if self._seen else {}
+        if id != self._id or any(taken.get(sink, 0) < count for sink, count in last.items()):
+            self._seen.clear()
+        self._id = id
+        self._seen.append((at_s, taken))
+        while len(self._seen) > 2 and self._seen[0][0] < at_s - _SPAN_S:
+            self._seen.popleft()
+
+    def hz(self, sink: str) -> float:
+        """Return how many records a second a sink has taken of late."""
+        if len(self._seen) < 2:
+            return 0.0
+        (from_s, before), (to_s, now) = self._seen[0], self._seen[-1]
+        return max(0, now.get(sink, 0) - before.get(sink, 0)) / max(to_s - from_s, 1e-3)
+
+    def to(self, site: str) -> list[dict[str, Any]]:
+        """Describe the streams that the part sends to another site."""
+        taken = self._seen[-1][1] if self._seen else {}
+        found = ((stream_to(sink, site), sink, count) for sink, count in taken.items())
+        return [
+            {"stream": stream, "records": count, "hz": round(self.hz(sink), 1)}
+            for stream, sink, count in found
+            if stream is not None
+        ]
+
+
+def link(one: str, other: str, flowing: Flowing | None, chart: Chart | None) -> dict[str, Any]:
+    """Describe what crosses from a site to another, as the sender tells it, and how far apart they are in the net."""
+    streams = [] if flowing is None else flowing.to(other)
+    return {
+        "from": one,
+        "to": other,
+        "streams": streams,
+        "hz": round(sum(stream["hz"] for stream in streams), 1),
+        "latency_s": None if chart is None else chart.between(one, other),
+    }

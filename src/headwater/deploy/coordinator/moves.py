@@ -1,0 +1,51 @@
+"""Moves as they happen, since the coordinator was started: who wanted them and why, how far they are, what came of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headwater.deploy.coordinator.state import Deployed
+
+_KEPT = 20
+
+PREPARING, STANDING, STARTING, DONE, UNDONE = "preparing", "standing still", "starting", "done", "came to nothing"
+
+
+@dataclass(slots=True)
+class Moved:
+    """One move."""
+
+    id: str  #: of the parts that it makes
+    at_s: float
+    by: str  #: a policy, or "hand"
+    why: str
+    steps: dict[str, tuple[str, str]]  #: from where to where
+    state: str = PREPARING
+    gap_s: float | None = None  #: from when the old parts were told to stop until all new ones were at work
+    undone: str = ""  #: why it came to nothing
+
+
+class Moves:
+    """The last moves, oldest first."""
+
+    def __init__(self) -> None:
+        self._known: deque[Moved] = deque(maxlen=_KEPT)
+
+    def begin(self, move: Moved) -> None:
+        """Take note of a move that begins."""
+        self._known.append(move)
+
+    def end(self, gap_s: float | None, undone: str) -> None:
+        """Take note that the last one is over."""
+        if self._known and self._known[-1].state not in (DONE, UNDONE):
+            last = self._known[-1]
+            last.state, last.gap_s, last.undone = (UNDONE if undone else DONE), gap_s, undone
+
+    def describe(self, deployed: Deployed | None) -> list[dict[str, Any]]:
+        """Describe them; of one that is not over, how far it is."""
+        moving = None if deployed is None else deployed.moving
+        if self._known and self._known[-1].state not in (DONE, UNDONE):
+            self._known[-1].state = STARTING if moving is None else STANDING if moving.cut else PREPARING
+        return [asdict(move) for move in self._known]

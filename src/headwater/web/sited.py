@@ -1,0 +1,125 @@
+"""What a coordinator says of its flow and its sites, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from headwater.web.figures import milliseconds
+
+_AT_REST = ("ended", "stopped")
+_OVER = ("done", "came to nothing")
+#: how the strip of a site looks, by the state of its part
+_STRIP = {"running": "works", "ended": "idle", "no part": "idle", "stopped": "idle", "away": "held", "refused": "held"}
+
+
+def strip_of(site: Mapping[str, Any]) -> str:
+    """Return the kind of strip that says how a site fares."""
+    return _STRIP.get(site["state"], "waiting")
+
+
+def is_over(move: Mapping[str, Any]) -> bool:
+    """Say whether a move is over."""
+    return move["state"] in _OVER
+
+
+def prices_of(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the net says that each of its sites costs an hour."""
+    return {place["name"]: place["price"] for place in (document["net"] or {"sites": []})["sites"] if place["price"]}
+
+
+def figures_of(site: Mapping[str, Any], prices: Mapping[str, float]) -> dict[str, str]:
+    """Write what a site reports of itself; nothing where it says nothing, but for a price that the net has of it."""
+    price, carbon, load = site.get("price"), site.get("carbon"), site.get("load")
+    price = prices.get(site["name"]) if price is None else price
+    promised, own = site.get("promised") or {}, site.get("promise")
+    return {
+        "load": "" if load is None else f"{load:.1f} of {site['cores']:g} cores",
+        "price": "" if price is None else f"{price:g} an hour",
+        "carbon": "" if carbon is None else f"{carbon:g} g CO₂/kWh",
+        "promised": f"{promised['held']:.2f} of {promised['capacity']:.2f}" if promised.get("held") else "",
+        "kept": "" if own is None else f"{own['kept']:,} of {own['kept'] + own['broken']:,}",
+    }
+
+
+def verdict(document: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Say how the flow fares at its sites, what would help, and whether that is grave."""
+    flow, sites = document["flow"], document["sites"]
+    if flow is None:
+        helps = "headwater deploy PLAN with the same state folder hands each site its part."
+        return _sentence(document.get("why") or "nothing is deployed"), helps, False
+    if document.get("why"):
+        return f"Flow {flow['name']} is {flow['phase']}: {document['why']}.", "", flow["phase"] not in _AT_REST
+    under_way = [move for move in flow.get("moves", ()) if not is_over(move)]
+    if under_way:
+        move = under_way[-1]
+        return f"Under way, {move['state']}: {told_steps(move['steps'])}.", f"Why: {move['why']}.", False
+    away = [site["name"] for site in sites if site["steps"] and site["state"] == "away"]
+    if away:
+        helps = "The others go on; records for it wait at their bridges. Is its machine on, and its network?"
+        return f"Away: {', '.join(away)}.", helps, True
+    wrong = [site for site in sites if site["why"]]
+    if wrong:
+        return f"Site {wrong[0]['name']}: {wrong[0]['why']}.", "", True
+    at = sum(bool(site["steps"]) for site in sites)
+    waits = (flow.get("policy") or {}).get("waits", "")
+    return f"Flow {flow['name']} is {flow['phase']} at {at} site{'s' * (at != 1)}.", waits, False
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def told_steps(steps: Mapping[str, Sequence[str]]) -> str:
+    """Tell which steps go where.
+
+    >>> told_steps({"a": ("barn", "cloud"), "b": ("barn", "cloud"), "c": ("barn", "office")})
+    'a, b: barn → cloud; c: barn → office'
+    """
+    ways: dict[tuple[str, str], list[str]] = {}
+    for step, (one, other) in steps.items():
+        ways.setdefault((one, other), []).append(step)
+    return "; ".join(f"{', '.join(names)}: {one} → {other}" for (one, other), names in ways.items())
+
+
+def moves_of(flow: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return (id, cells) of each move, the last first; what a policy decided before the coordinator was started, too."""
+    decided = {each["id"]: each for each in (flow.get("policy") or {}).get("decisions", ())}
+    known = {move["id"]: move for move in flow.get("moves", ())}
+    older = [_decided(each, flow) for id, each in decided.items() if id not in known]
+    rows = [*older, *(_moved(move, decided.get(move["id"])) for move in known.values())]
+    return rows[::-1]
+
+
+def _moved(move: Mapping[str, Any], decision: Mapping[str, Any] | None) -> tuple[str, list[str]]:
+    gap = "" if move["gap_s"] is None else milliseconds(1000 * move["gap_s"])
+    state = f"{move['state']}: {move['undone']}" if move["undone"] else str(move["state"])
+    hoped = "" if decision is None else _hoped(decision)
+    return move["id"], [_clock(move["at_s"]), move["by"], told_steps(move["steps"]), move["why"], state, gap, hoped]
+
+
+def _decided(decision: Mapping[str, Any], flow: Mapping[str, Any]) -> tuple[str, list[str]]:
+    came = decision["came"] or {}
+    gap = "" if came.get("gap_s") is None else milliseconds(1000 * came["gap_s"])
+    state = f"came to nothing: {came['undone']}" if came.get("undone") else "done" if came else ""
+    by, steps = flow["policy"]["name"], told_steps(decision["moves"])
+    return decision["id"], [_clock(decision["at_s"]), by, steps, decision["why"], state, gap, _hoped(decision)]
+
+
+def _hoped(decision: Mapping[str, Any]) -> str:
+    """Tell what was expected of a decision, and what came."""
+    came = (decision["came"] or {}).get("measures", {})
+    told = []
+    for name, (was, should) in decision["expects"].items():
+        then = f", came {_figure(came[name])}" if name in came else ""
+        told.append(f"{name} {_figure(was)} → {_figure(should)}{then}")
+    return "; ".join(told)
+
+
+def _figure(value: float | None) -> str:
+    return "not possible" if value is None else f"{value:.4g}"
+
+
+def _clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).strftime("%H:%M:%S")

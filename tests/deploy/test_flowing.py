@@ -1,0 +1,81 @@
+"""What crosses between sites, and moves as they happen: as status tells it."""
+
+import numpy as np
+import pytest
+
+from headwater import net as nets
+from headwater.deploy.chart import MOST, Chart
+from headwater.deploy.coordinator.flowing import Flowing, link
+from headwater.deploy.coordinator.moves import Moved, Moves
+from headwater.deploy.coordinator.state import Deployed, Move
+from headwater.net.table import net_from_table
+
+
+def test_a_rate_is_of_the_last_seconds_and_a_part_that_starts_again_counts_anew():
+    flowing = Flowing()
+    for second in range(20):
+        flowing.note("tanks-1", float(second), {"means (to cloud)": 100 * second, "alarms": second})
+    assert flowing.hz("means (to cloud)") == pytest.approx(100.0)
+    (stream,) = flowing.to("cloud")
+    assert stream == {"stream": "means", "records": 1900, "hz": 100.0}
+    flowing.note("tanks-1", 20.0, {"means (to cloud)": 5})
+    assert flowing.hz("means (to cloud)") == 0.0
+    flowing.note("tanks-1", 21.0, {"means (to cloud)": 15})
+    assert flowing.hz("means (to cloud)") == pytest.approx(10.0)
+    flowing.note("tanks-2", 22.0, {})
+    assert flowing.to("cloud") == []
+
+
+def farm():
+    posts = [
+        {"name": name, "x": x, "y": 0.0, "devices": [{"class": "pi-3"}]} for name, x in (("barn", 0.0), ("shed", 3.0))
+    ]
+    return net_from_table(
+        {"name": "farm", "wan": {"kind": "coordinates", "base_s": 0.004, "s_per_unit": 0.001}, "zones": posts}, "farm"
+    )
+
+
+def test_a_link_tells_how_far_apart_its_sites_are_in_the_net():
+    flowing = Flowing()
+    flowing.note("tanks-1", 0.0, {"levels (to shed)": 7})
+    told = link("barn", "shed", flowing, Chart.of(farm()))
+    assert told["latency_s"] == pytest.approx(0.007)
+    assert told["streams"] == [{"stream": "levels", "records": 7, "hz": 0.0}]
+    assert link("barn", "nowhere", None, Chart.of(farm()))["latency_s"] is None
+
+
+def test_a_chart_has_coordinates_where_the_net_has_and_nothing_of_a_net_too_large_to_draw():
+    described = Chart.of(farm()).describe()
+    assert [(place["name"], place["x"], place["cloud"]) for place in described["sites"]] == [
+        ("barn", 0.0, False), ("shed", 3.0, False)
+    ]  # fmt: skip
+    many = nets.Net(
+        "many",
+        farm().classes,
+        tuple(f"z{n}" for n in range(MOST + 1)),
+        np.arange(MOST + 2),
+        np.zeros(MOST + 1, np.uint16),
+        np.zeros(MOST + 1),
+        nets.Gateways(np.zeros(MOST + 1)),
+    )
+    assert Chart.of(many).describe() == {"name": "many", "sites": []}
+
+
+def test_a_move_is_told_as_far_as_it_is():
+    deployed = Deployed(id="1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites={"a": "barn"})
+    moves = Moves()
+    assert moves.describe(deployed) == []
+    moves.begin(Moved("2", 0.0, "hand", "move was asked for", {"a": ("barn", "cloud")}))
+    deployed.moving = Move(id="2", sites={"a": "cloud"}, joined=[], listens=[])
+    assert moves.describe(deployed)[0]["state"] == "preparing"
+    deployed.moving.cut = True
+    assert moves.describe(deployed)[0]["state"] == "standing still"
+    deployed.moving = None
+    assert moves.describe(deployed)[0]["state"] == "starting"
+    moves.end(0.25, "")
+    moves.end(9.0, "too late to be told")
+    (told,) = moves.describe(deployed)
+    assert (told["state"], told["gap_s"], told["undone"]) == ("done", 0.25, "")
+    moves.begin(Moved("3", 1.0, "min-cost", "cheaper", {"a": ("cloud", "barn")}))
+    moves.end(None, "site 'barn' is away")
+    assert moves.describe(deployed)[-1]["state"] == "came to nothing"
