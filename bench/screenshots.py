@@ -137,10 +137,10 @@ archive = "cloud"
 
 
 def main(seconds: float, only: str) -> None:
-    """Take the pictures: all, or only those of `flows` or `sites`; flows are served for so long first."""
+    """Take the pictures: all, or only those of `flows`, `sites` or a `plan`; flows are served for so long first."""
     TO.mkdir(exist_ok=True)
     with chromium() as browser:
-        for what, take in (("flows", take_flows), ("sites", take_sites)):
+        for what, take in (("flows", take_flows), ("sites", take_sites), ("plan", take_plan)):
             if only in ("", what):
                 with tempfile.TemporaryDirectory() as name:
                     take(browser, Path(name), seconds)
@@ -228,6 +228,30 @@ def take_sites(browser: Any, folder: Path, seconds: float) -> None:
         finally:
             deploy.send_signal(signal.SIGINT)
             deploy.wait(60)
+
+
+def take_plan(browser: Any, folder: Path, seconds: float) -> None:
+    """Plan the same flow, draw a front, move a step by hand, rehearse that, and take pictures of it."""
+    for name, text in (("valley.py", VALLEY), ("valley.toml", VALLEY_NET)):
+        (folder / name).write_text(text)
+    with valley(
+        folder, "plan", "valley.py", "valley.toml", "--rate", "1500", "--pin", "alarms=pump house", "--time", "5"
+    ) as at:
+        for theme in ("light", "dark"):
+            page = _viewer(browser, theme)
+            log_in(page, at.url, at.token)
+            page.get_by_role("button", name="Plan", exact=True).click()
+            page.locator('tr[data-key^="Fastest"]').wait_for()
+            page.get_by_role("button", name="Draw the front").click()
+            page.locator("canvas").wait_for()
+            page.locator('tr[data-key^="Fastest"]').click()
+            page.locator('[data-step="litres"]').drag_to(page.locator('[data-device="town hall"]'))
+            page.locator('[data-device="town hall"] [data-step="litres"]').wait_for()
+            page.get_by_role("button", name="Rehearse").click()
+            page.get_by_text("of virtual time").wait_for()
+            page.mouse.move(0, 0)
+            _take(page, f"plan-{theme}")
+            page.context.close()
 
 
 def _viewer(browser: Any, theme: str) -> Any:

@@ -1,4 +1,4 @@
-"""The Sites page in a real browser, over the API of a coordinator that says what a test wants; once over a real one."""
+"""The Sites and Plan pages in a browser, over real plans and a coordinator that says what a test wants; once a real one."""
 
 import copy
 import http.client
@@ -8,15 +8,22 @@ import re
 import shutil
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
 from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, keyed, looked_at, opened, sync_api
+from headwater.cli.planning import Deployer
 from headwater.deploy.api.routes import Answers
+from headwater.deploy.coordinator.asking import ask as coordinator_says
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.place import Plan
 from headwater.serve.http import Server
+from headwater.web.planned import changes, reasons_of, rehearsal_of, row_of
 from headwater.web.process import Dashboard
 from headwater.web.settings import Settings
+from planning import FLOW, placed, write_farm
 from sites_of import Commands, wait_for
 
 TOKEN = "a-token-of-enough-letters"
@@ -85,15 +92,17 @@ class Coordinator:
 
 
 @pytest.fixture(scope="module")
-def shown():
-    answers = Answers(Coordinator())
+def shown(tmp_path_factory):
+    folder, deployed = tmp_path_factory.mktemp("plans"), []
+    write_farm(folder)
+    answers = Answers(Coordinator(), placed(folder, deployed))
     with pytest.MonkeyPatch.context() as patch, Server(answers, "127.0.0.1", 0, TOKEN, routes=answers.routes) as server:
         patch.setattr("headwater.web.process._PAUSE_S", 0.1)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         dashboard = Dashboard(Settings(server.url, TOKEN, pages=answers.pages))
         try:
             url = dashboard.start()
-            yield SimpleNamespace(url=url, dashboard=dashboard, server=server, answers=answers)
+            yield SimpleNamespace(url=url, dashboard=dashboard, server=server, answers=answers, deployed=deployed)
         finally:
             dashboard.close()
             server.shutdown()
@@ -271,7 +280,69 @@ def test_nobody_acts_without_the_token_from_another_origin_or_by_what_is_no_wish
     assert "/api/v1/sites/drain" in described["paths"]
 
 
-FLOW = """
+def test_the_figures_of_the_plan_page_are_those_of_the_api_and_steps_move_by_keyboard_and_by_hand(page, shown):
+    opened(page, shown.url + "/plan")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    best = "Fastest on the slowest path (tanks on farm)"
+    keyed(page, best).wait_for()
+    _, told = ask(shown, "/api/v1/plans/best", {"flow": FLOW, "net": "farm", "objective": "critical then devices"})
+    assert cells(page, best) == row_of(best, told)
+    assert [cells(page, step) for step, _ in reasons_of(told)] == [row for _, row in reasons_of(told)]
+    for step, device in told["placement"].items():
+        assert page.locator(f'[data-device="{device}"] [data-step="{step}"]').count() == 1, step
+    by_hand = "By hand (tanks on farm)"
+    elsewhere = told["placement"] | {"means": "cloud"}
+    page.locator('[data-step="means"]').focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Move it to").click()
+    page.get_by_role("option", name="cloud").click()
+    page.locator('[data-device="cloud"] [data-step="means"]').wait_for()
+    _, then = ask(
+        shown,
+        "/api/v1/plans/try",
+        {"flow": FLOW, "net": "farm", "objective": told["objective"], "placement": elsewhere},
+    )
+    assert cells(page, by_hand) == row_of(by_hand, then)
+    says = page.locator("[data-figure=verdict]")
+    expect(says).to_contain_text("means: shed → cloud")
+    expect(says).to_contain_text(changes(told, then))
+    page.locator('[data-step="means"]').drag_to(page.locator('[data-device="barn"]'))
+    expect(says).to_contain_text("cannot be: ", timeout=PATIENCE_MS)
+    expect(page.get_by_role("button", name="Rehearse")).to_be_disabled()
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_a_front_is_drawn_and_a_placement_rehearsed_and_deployed(page, shown):
+    opened(page, shown.url + "/plan")
+    page.get_by_role("button", name="Draw the front").click()
+    first = "slowest path or money, 1 (tanks on farm)"
+    keyed(page, first).wait_for()
+    _, front = ask(shown, "/api/v1/plans/front", {"flow": FLOW, "net": "farm", "one": "critical", "other": "money"})
+    for number, point in enumerate(front["points"], 1):
+        name = f"slowest path or money, {number} (tanks on farm)"
+        assert cells(page, name) == row_of(name, point)
+    page.locator("canvas").wait_for()
+    where = {"flow": FLOW, "net": "farm", "placement": front["points"][0]["placement"]}
+    page.get_by_role("button", name="Rehearse").click()
+    page.locator("[data-figure=rehearsal]").get_by_text("10 s of virtual time").wait_for()
+    _, report = ask(shown, "/api/v1/plans/rehearse", where)
+    ((sink, row),) = rehearsal_of(report)
+    assert cells(page, sink)[-3:] == row
+    page.get_by_role("button", name="Deploy…").click()
+    page.get_by_role("button", name="Deploy it").click()
+    page.get_by_text("it runs", exact=True).wait_for()
+    assert dict(shown.deployed[-1].placement) == where["placement"]
+
+
+def test_a_page_of_another_origin_deploys_nothing(shown):
+    wish = {"flow": FLOW, "net": "farm", "placement": {}}
+    assert ask(shown, "/api/v1/plans/deploy", wish, Origin="http://evil.example")[0] == 403
+    assert ask(shown, "/api/v1/plans/deploy", wish, Authorization="")[0] == 401
+    assert ask(shown, "/api/v1/plans/deploy", wish)[0] == 409
+    assert ask(shown, "/api/v1/plans/rehearse", wish | {"seconds": 1e9})[0] == 400
+
+
+BEATS = """
 from headwater import Flow, col, io
 
 flow = Flow("beats")
@@ -309,6 +380,20 @@ out = "office"
 
 
 @pytest.fixture
+def deployer(commands, tmp_path):
+    """Has a plan run, as the page's API does: in a thread of its own, since the browser's driver has a loop in this one."""
+    folder = StateFolder(tmp_path / ".headwater" / "deploy")
+    made = Deployer(folder)
+    with ThreadPoolExecutor(1) as thread:
+        yield SimpleNamespace(
+            made=made,
+            deploy=lambda plan: thread.submit(made, plan).result()["says"],
+            status=lambda: thread.submit(coordinator_says, folder, "status").result(),
+        )
+        made.close()
+
+
+@pytest.fixture
 def commands(tmp_path, monkeypatch):
     if shutil.which("openssl") is None:
         pytest.skip("certificates are made with openssl")
@@ -319,16 +404,17 @@ def commands(tmp_path, monkeypatch):
 
 
 def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_may_be_killed(
-    browser, commands, tmp_path
+    browser, commands, deployer, tmp_path
 ):
-    for name, text in (("beats.py", FLOW), ("farm.toml", NET), ("plan.toml", PLAN)):
+    for name, text in (("beats.py", BEATS), ("farm.toml", NET), ("plan.toml", PLAN)):
         (tmp_path / name).write_text(text)
     up = commands.start("up", "farm.toml", "--no-namespaces", "--web", "--web-listen", "127.0.0.1:0")
     at = re.compile(r"dashboard: (\S+)/login#(\S+)")
     url, token = wait_for(lambda: at.search(up.log.read_text()), commands, "the dashboard").groups()
     with looked_at(browser, url, token) as page:
         page.get_by_text("2 sites wait for a coordinator").wait_for()
-        coordinator = commands.start("deploy", "plan.toml")
+        plan = Plan.load(tmp_path / "plan.toml")
+        assert "hands each site its part" in deployer.deploy(plan)
         moving_ms = 3 * PATIENCE_MS
         expect(page.locator("[data-figure=verdict]")).to_contain_text("beats is running at 2 sites", timeout=moving_ms)
         for name in ("barn", "office"):
@@ -343,7 +429,7 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         page.get_by_text("The move has begun.").wait_for()
         expect(keyed(page, "office")).to_contain_text("doubled", timeout=moving_ms)
         expect(page.get_by_role("cell", name="done", exact=True)).to_have_count(1, timeout=moving_ms)
-        document = commands.json("status", "--state", ".headwater/deploy")["deployed"]
+        document = deployer.status()
         assert cells(page, "barn")[2] == "beats"
         assert [each["steps"] for each in document["sites"]] == [["beats"], ["doubled", "out"]]
         (move,) = document["flow"]["moves"]
@@ -351,7 +437,10 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         (crossing,) = document["links"]
         assert cells(page, "barn → office")[:3] == [crossing["from"], crossing["to"], "beats"]
         assert crossing["latency_s"] == pytest.approx(0.012)
-        coordinator.kill()
+        assert deployer.deploy(plan).startswith("Flow beats moves")
+        expect(keyed(page, "barn")).to_contain_text("doubled", timeout=moving_ms)
+        expect(page.get_by_role("cell", name="done", exact=True)).to_have_count(2, timeout=moving_ms)
+        deployer.made._process.kill()
         expect(page.locator("[data-figure=verdict]")).to_contain_text("no coordinator runs", timeout=moving_ms)
         commands.start("deploy")
         expect(page.locator("[data-figure=verdict]")).to_contain_text("beats is running at 2 sites", timeout=moving_ms)

@@ -14,6 +14,7 @@ from headwater.cli.placement import read_placement
 from headwater.cli.question import number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
+from headwater.cli.window import PLAN_LISTEN, WebListen, check_window
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
@@ -64,6 +65,14 @@ def plan(
     lost: Annotated[list[str] | None, typer.Option(help="DEVICE that is gone since the plan of --from")] = None,
     picture: Annotated[Path | None, typer.Option(help="draw the flow over the net to this PNG or SVG file")] = None,
     explain: Annotated[bool, typer.Option(help="when nothing fits, search for the reason and a way out")] = True,
+    web: Annotated[
+        bool, typer.Option("--web", help="plan in a browser, until stopped: FLOW... NET... are what to choose from")
+    ] = False,
+    web_listen: WebListen = PLAN_LISTEN,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="with --web: the state folder of the coordinator that deploys [default: .headwater/deploy]"),
+    ] = None,
     as_json: JSON = False,
     *,
     ask: Ask,
@@ -81,6 +90,8 @@ def plan(
     headwater plan one.py two.py net.toml
 
     headwater plan flow.py net.toml --from plan.json --lost barn/1 --rate 2000
+
+    headwater plan flow.py net.toml --web
     """
     constraints = dataclasses.replace(
         ask.constraints(),
@@ -92,6 +103,13 @@ def plan(
     numbers = {step: whole("--copies", text) for step, text in pairs("--copies", copies).items()}
     solve, budget = strategy(strategy_name), ask.budget(objective, gap)
     _check_questions(add, before, lost, problem)
+    if web:
+        from headwater.cli.planning import plan_in_browser
+
+        _check_web_alone(problem=problem, add=add, before=before, output=output, picture=picture, copies=copies)
+        check_window(web, web_listen)
+        plan_in_browser(given or [], ask, constraints, budget, state, web_listen)
+        return
     flows, net = given[:-1] if given else [], Path(given[-1]) if given and len(given) > 1 else None
     if problem is None and (not flows or net is None):
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
@@ -143,6 +161,14 @@ def _check_questions(add: list[str] | None, before: Path | None, lost: list[str]
         raise PlacementError("--add asks for a new plan and --from for the old one, mended; ask one after the other")
     if add and problem is not None:
         raise PlacementError("--add changes a net, and --problem brings its own; give FLOW NET")
+
+
+def _check_web_alone(**given: object) -> None:
+    """Refuse what a page does not ask about."""
+    for name, value in given.items():
+        if value:
+            option = "from" if name == "before" else name
+            raise PlacementError(f"--web plans flows on nets, and a page knows nothing of --{option}; leave it out")
 
 
 def _check_output(output: Path, flows: list[str], add: list[str] | None) -> None:

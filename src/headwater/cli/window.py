@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headwater.net.net import Net
 
 LISTEN = "127.0.0.1:8472"  #: another than that of flows: both may run on one machine
+PLAN_LISTEN = "127.0.0.1:8473"  #: and so may plans beside sites
 TOKEN = "dashboard-token"  #: in the state folder
 Web = Annotated[bool, typer.Option("--web", help="open a dashboard too: pages for a browser")]
 WebListen = Annotated[str, typer.Option(help="address and port of the dashboard")]

@@ -20,6 +20,7 @@ PAGES = (
     ("promises", "Promises", False),
     ("dead", "Dead letters", True),
     ("query", "Query", True),
+    ("plan", "Plan", False),
     ("sites", "Sites", False),
 )
 #: those that are about one flow

@@ -20,7 +20,7 @@ from headwater.errors import RunError
 from headwater.web.api import Api, ApiError
 from headwater.web.frame import OF_FLOWS, Frame, empty
 from headwater.web.guard import Guard
-from headwater.web.pages import dead, flow, promises, query, sites, time
+from headwater.web.pages import dead, flow, plan, promises, query, sites, time
 from headwater.web.settings import Began, Settings
 
 _ICON = (
@@ -38,6 +38,7 @@ _ADDS = {
     "dead": dead.add,
     "query": query.add,
     "sites": sites.add,
+    "plan": plan.add,
 }
 
 

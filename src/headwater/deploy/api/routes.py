@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headwater.deploy.api.plans import Plans
 from headwater.deploy.api.sites import Sites
 from headwater.serve.openapi import described
 from headwater.serve.routes import RefusalError, Request, Response, Route, document
 
 _API = "/api/v1"
+_LONGEST_S = 600.0  #: that can be rehearsed
 T = TypeVar("T")
 
 
@@ -21,16 +23,17 @@ class Answers:
     """What there is to ask."""
 
     sites: Sites
+    plans: Plans | None = None
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """What can be asked for."""
-        return (_OPENAPI, *SITES)
+        return (_OPENAPI, *SITES, *(PLANS if self.plans is not None else ()))
 
     @property
     def pages(self) -> tuple[str, ...]:
         """The pages of the dashboard that show it."""
-        return ("sites",)
+        return ("sites",) if self.plans is None else ("plan", "sites")
 
 
 class MoveWish(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +54,41 @@ class OpenWish(msgspec.Struct, forbid_unknown_fields=True):
     """A site that was drained."""
 
     site: str
+
+
+class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A flow to be placed on a net."""
+
+    flow: str
+    net: str
+    objective: str = ""  #: that of the model of time, if none is said
+
+
+class FrontWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Two measures, of which less of the one costs the other."""
+
+    flow: str
+    net: str
+    one: str
+    other: str
+
+
+class TryWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A placement by hand."""
+
+    flow: str
+    net: str
+    placement: dict[str, str]  #: step → device
+    objective: str = ""
+
+
+class RehearsalWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A placement to be played in virtual time."""
+
+    flow: str
+    net: str
+    placement: dict[str, str]
+    seconds: float = 10.0
 
 
 def wish(request: Request, kind: type[T]) -> T:
@@ -84,6 +122,37 @@ def _open(request: Request) -> Response:
     return document(request.service.sites.open(wish(request, OpenWish).site), 202)
 
 
+def _choices(request: Request) -> Response:
+    return document(request.service.plans.choices())
+
+
+def _found(request: Request) -> Response:
+    asked = wish(request, PlanWish)
+    return document(request.service.plans.found(asked.flow, asked.net, asked.objective))
+
+
+def _front(request: Request) -> Response:
+    asked = wish(request, FrontWish)
+    return document(request.service.plans.front(asked.flow, asked.net, asked.one, asked.other))
+
+
+def _tried(request: Request) -> Response:
+    asked = wish(request, TryWish)
+    return document(request.service.plans.tried(asked.flow, asked.net, asked.objective, asked.placement))
+
+
+def _rehearsed(request: Request) -> Response:
+    asked = wish(request, RehearsalWish)
+    if not 0 < asked.seconds <= _LONGEST_S:
+        raise RefusalError(400, f"seconds is a number above 0, and up to {_LONGEST_S:g}; got {asked.seconds:g}")
+    return document(request.service.plans.rehearsed(asked.flow, asked.net, asked.placement, asked.seconds))
+
+
+def _deployed(request: Request) -> Response:
+    asked = wish(request, TryWish)
+    return document(request.service.plans.deployed(asked.flow, asked.net, asked.objective, asked.placement), 202)
+
+
 def _act(path: str, about: str, answer: Callable[[Request], Response], **more: Any) -> Route:
     return Route("POST", f"{_API}/{path}", about, answer, body="object", **more)
 
@@ -95,4 +164,12 @@ SITES: tuple[Route, ...] = (
     _act("sites/move", "Begin to move steps to a site", _move, success=202),
     _act("sites/drain", "Begin to move all that can leave a site", _drain, success=202),
     _act("sites/open", "Let the policy use a site again that was drained", _open, success=202),
+)
+PLANS: tuple[Route, ...] = (
+    Route("GET", f"{_API}/plans", "Flows, nets and measures to plan with", _choices),
+    _act("plans/best", "The best placement of a flow on a net, and why each step is where it is", _found),
+    _act("plans/front", "Placements between the best in one measure and the best in another", _front),
+    _act("plans/try", "What a placement by hand is worth, and what it would break", _tried),
+    _act("plans/rehearse", "A placement played in virtual time", _rehearsed),
+    _act("plans/deploy", "Have a placement run at its sites", _deployed, success=202),
 )

@@ -205,7 +205,7 @@ class Server:
                 self._undo("it took too long")
             elif ask.what == "open":
                 self._open(ask.site)
-            elif ask.what in ("move", "drain"):
+            elif ask.what in ("move", "drain", "place"):
                 await self._begin(ask)
         except HeadwaterError as error:
             return Answer(why=str(error))
@@ -232,7 +232,8 @@ class Server:
         deployed = self.coordinator.kept.deployed
         if deployed is None:
             raise RunError("nothing is deployed")
-        for name in (*([ask.site] if ask.site else []), *(ask.steps if ask.what == "drain" else ())):
+        named = [*([ask.site] if ask.site else []), *(ask.steps if ask.what == "drain" else ()), *ask.sites.values()]
+        for name in named:
             if name not in deployed.known:
                 slip = suggestion(name, deployed.known) or f"; its sites are {listed(deployed.known)}"
                 raise RunError(f"the net of flow '{deployed.name}' has no site '{name}'{slip}")
@@ -240,10 +241,12 @@ class Server:
         if ask.what == "drain" and not ask.site:
             await self._drain(flow, deployed, ask.steps[0])
             return
-        steps = movable(flow, deployed.sites, ask.steps[0]) if ask.what == "drain" else ask.steps
-        sites = moved(flow, deployed.sites, steps, ask.site)
+        steps = movable(flow, deployed.sites, ask.steps[0]) if ask.what == "drain" else ask.steps or list(ask.sites)
+        placed = {**deployed.sites, **ask.sites}
+        sites = placed if ask.what == "place" else moved(flow, deployed.sites, steps, ask.site)
         if sites == deployed.sites:
-            raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' run at '{ask.site}'")
+            there = f"run at '{ask.site}'" if ask.site else "run there"
+            raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' {there}")
         self._move(flow, deployed, sites, "hand", f"{ask.what} was asked for")
         if deployed.policed is not None:
             deployed.policed.moved_s = [*deployed.policed.moved_s, time.time()]  # the policy rests after it

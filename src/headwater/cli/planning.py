@@ -1,0 +1,128 @@
+"""`headwater plan … --web`: plans made in a browser, until stopped; and what has one of them run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from headwater import net as nets
+from headwater.cli.ask import Ask
+from headwater.cli.locate import find_flow
+from headwater.cli.sites import STATE
+from headwater.cli.web import answered
+from headwater.cli.window import TOKEN
+from headwater.deploy.api.plans import Plans
+from headwater.deploy.api.routes import Answers
+from headwater.deploy.api.sites import Sites
+from headwater.deploy.control.messages import Ask as Wish
+from headwater.deploy.coordinator.asking import NobodyError, ask
+from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.cut import Cut
+from headwater.errors import PlacementError, RunError
+from headwater.place import Budget, Constraints, Plan
+from headwater.serve.home import token_of
+
+NETS = (".toml", ".json", ".npz")
+_PLAN, _LOG = "plan.json", "deploy.log"
+_UP_S = 60.0  #: for a coordinator to answer that was started
+_END_S = 10.0
+
+
+def plan_in_browser(
+    given: list[str], asked: Ask, constraints: Constraints, budget: Budget, state: Path | None, listen: str
+) -> None:
+    """Have flows placed on nets from a page, until somebody interrupts; `given` are flows, and files of nets."""
+    found = {Path(text).stem: Path(text) for text in given if Path(text).suffix in NETS}
+    flows = [text for text in given if Path(text).suffix not in NETS]
+    if not found or not flows:
+        raise PlacementError(
+            f"--web takes flows and nets to choose from: FLOW... NET...; got {' '.join(given) or 'none'}"
+        )
+    folder = StateFolder(STATE if state is None else state)
+    questions = {flow: asked.question([flow]) for flow in flows}
+    folder.identity()  # makes the folder
+    leaving = threading.Event()
+    before = {number: signal.signal(number, lambda *_: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    deployer = Deployer(folder)
+    try:
+        answers = Answers(Sites(folder), Plans(questions, found, constraints, budget, deployer))
+        with answered(answers, token_of(folder.path / TOKEN, given=False), listen):
+            while not leaving.wait(0.2):
+                pass  # a signal that the system gives to another thread is heard when this one wakes
+    finally:
+        deployer.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Deployer:
+    """Has plans run: by the coordinator of a state folder, or by one that it starts, and that ends with it."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deploying = threading.Lock()
+
+    def __call__(self, plan: Plan) -> dict[str, Any]:
+        """Deploy a plan, or move a flow that is deployed to where it says; `says` tells which."""
+        with self._deploying:
+            try:
+                deployed = ask(self._folder, "status")["flow"]
+            except NobodyError:
+                return self._begun(plan)
+            return self._moved(plan, deployed)
+
+    def close(self) -> None:
+        """End the coordinator; the sites go on by themselves."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _moved(self, plan: Plan, deployed: dict[str, Any] | None) -> dict[str, Any]:
+        flow = find_flow(plan.flow)
+        if deployed is None or deployed["name"] != flow.name:
+            other = "nothing" if deployed is None else f"flow '{deployed['name']}'"
+            raise RunError(
+                f"a coordinator runs with the state folder {self._folder.path}, which has {other} deployed; end it first: "
+                f"headwater stop --forget --state {self._folder.path}"
+            )
+        sites = dict(Cut.of(plan, flow, nets.read(plan.net)).site_of)
+        document = ask(self._folder, Wish("place", sites=sites))
+        return {
+            "says": f"Flow {flow.name} moves to where the plan says; the Sites page shows how far it is.",
+            **document,
+        }
+
+    def _begun(self, plan: Plan) -> dict[str, Any]:
+        if self._process is not None and self._process.poll() is None:
+            raise RunError("a plan is being deployed; wait until it is")
+        path, log = self._folder.path / _PLAN, self._folder.path / _LOG
+        plan.save(path)
+        command = [sys.executable, "-m", "headwater", "deploy", str(path), "--state", str(self._folder.path)]
+        with log.open("wb") as told:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, start_new_session=True
+            )
+        until_s = time.monotonic() + _UP_S
+        while time.monotonic() < until_s:
+            if self._process.poll() is not None:
+                said = log.read_text("utf-8", "replace").strip().splitlines()
+                raise RunError(f"the plan cannot be deployed: {said[-1] if said else 'see ' + str(log)}")
+            try:
+                document = ask(self._folder, "status")
+            except NobodyError:
+                time.sleep(0.1)
+                continue
+            return {"says": f"A coordinator hands each site its part; its log is {log}.", **document}
+        raise RunError(f"the coordinator did not answer within {_UP_S:g} s; its log is {log}")

@@ -1,0 +1,342 @@
+"""The Plan page: placements side by side, why, what one measure costs in another; by hand, rehearsed, deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from headwater.web.api import Api, ApiError
+from headwater.web.board import Board
+from headwater.web.figures import milliseconds, rate
+from headwater.web.frame import Frame, empty, title
+from headwater.web.planned import (
+    MEASURES,
+    OBJECTIVES,
+    binding_of,
+    links_of,
+    reasons_of,
+    rehearsal_of,
+    row_of,
+    verdict,
+)
+from headwater.web.table import Column, Table
+
+_FIELD = 'dense outlined options-dense popup-content-class="hw-popup"'
+_PLACEMENTS = (Column("placement", "text"), Column("status", "text"), *(Column(name) for name in MEASURES.values()))
+_WHY = (
+    Column("step", "text"),
+    Column("on", "text"),
+    Column("next best", "wide"),
+    Column("better, but forbidden", "wide"),
+)
+_BINDS = (Column("limit", "text"), Column("fullest device", "text"), Column("used"), Column("", "text"))
+_LINKS = (
+    Column("stream", "text"),
+    Column("way", "text"),
+    Column("carries"),
+    Column("of its link"),
+    Column("takes"),
+)
+_REHEARSED = (Column("sink", "text"), Column("predicted"), Column("rehearsed"))
+_SECONDS = 10.0
+_MOST = 12  #: placements side by side
+
+
+def add(api: Api) -> None:
+    """Register the page."""
+
+    @ui.page("/plan")
+    async def plan_page(request: Request) -> None:
+        page = _PlanPage(Frame(api, request, "plan"))
+        await page.frame.every(5.0, page.refresh)
+
+
+class _PlanPage:
+    """The page of one viewer: placements that were found or made on it, one of which is shown."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self._api = frame, frame.api
+        self._kept: dict[str, Any] = {}  #: placements by name
+        self._shown, self._before, self._step = "", "", ""
+        self._points: list[str] = []  #: placements of the front that is drawn
+        with frame.body:
+            self._ask()
+            self._said = ui.element("div").classes("hw-verdict").props("data-figure=verdict aria-live=polite")
+            with self._said:
+                self._says = ui.label().classes("hw-says")
+                self._helps = ui.label().classes("hw-soft")
+            self._none = ui.element("div")
+            with self._none:
+                empty(
+                    "No placement yet",
+                    "Choose a flow, a net and a goal. Each plan becomes a row; drag a step to "
+                    "another device, and see what that changes.",
+                )
+            self._cards = ui.element("div").classes("hw-stack")
+            with self._cards:
+                self._beside()
+                self._place()
+                self._explained()
+                self._rehearsal()
+            self._front()
+        self._write()
+
+    # -- what is on the page ----------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        with ui.element("section").classes("hw-card"):
+            title("Where should steps run?")
+            with ui.element("div").classes("hw-row"):
+                self._flow = ui.select({}, label="Flow").props(_FIELD).style("min-width: 180px")
+                self._net = ui.select([], label="Net").props(_FIELD).style("min-width: 160px")
+                self._goal = (
+                    ui.select(OBJECTIVES, label="Goal", value=next(iter(OBJECTIVES)))
+                    .props(_FIELD)
+                    .style("min-width: 230px")
+                )
+                self._plan = _button("Plan", self._search, main=True)
+
+    def _beside(self) -> None:
+        with ui.element("section").classes("hw-card"):
+            title("Side by side")
+            with ui.element("div").classes("hw-scroll"):
+                self._table = Table(_PLACEMENTS, self._pick)
+
+    def _place(self) -> None:
+        with ui.element("section").classes("hw-card"):
+            with ui.element("div").classes("hw-row"):
+                title("Steps on devices")
+                ui.element("div").classes("hw-grow")
+                self._rehearse = _button("Rehearse", self._play)
+                self._deploy = _button("Deploy…", self._confirm)
+            with ui.element("div").classes("hw-row").style("margin: 6px 0 12px"):
+                self._chosen = ui.label().classes("hw-soft")
+                self._to = ui.select([], label="Move it to", on_change=self._move_to).props(_FIELD)
+                self._to.style("min-width: 220px")
+            self._board = Board(self._choose, self._drop)
+        with ui.dialog() as self._sure, ui.card():
+            self._plan_told = ui.label().classes("hw-mono")
+            with ui.element("div").classes("hw-row"):
+                _button("Deploy it", self._have_run, main=True)
+                _button("Leave it", self._sure.close)
+
+    def _explained(self) -> None:
+        self._reasons = _Section("Why each step is where the search put it", _WHY)
+        self._binding = _Section("What binds", _BINDS)
+        self._links = _Section("What crosses between devices", _LINKS)
+
+    def _rehearsal(self) -> None:
+        self._played = ui.element("section").classes("hw-card")
+        with self._played:
+            title("Rehearsal")
+            self._played_says = ui.label().props("data-figure=rehearsal")
+            with ui.element("div").classes("hw-scroll"):
+                self._played_sinks = Table(_REHEARSED)
+        self._played.set_visibility(False)
+
+    def _front(self) -> None:
+        with ui.element("section").classes("hw-card"):
+            title("What one costs in the other")
+            with ui.element("div").classes("hw-row"):
+                self._one = (
+                    ui.select(MEASURES, label="Less of", value="critical").props(_FIELD).style("min-width: 160px")
+                )
+                self._other = ui.select(MEASURES, label="costs", value="money").props(_FIELD).style("min-width: 160px")
+                self._draw = _button("Draw the front", self._search_front)
+            self._chart = ui.element("div")
+
+    # -- what is done ------------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Know what there is to choose from."""
+        choices = await self._api.get("/plans", 5.0)
+        flows = {each["flow"]: each["name"] for each in choices["flows"]}
+        if self._flow.options != flows:
+            self._flow.set_options(flows, value=next(iter(flows), None))
+        if self._net.options != choices["nets"]:
+            self._net.set_options(choices["nets"], value=next(iter(choices["nets"]), None))
+
+    async def _search(self) -> None:
+        found = await self._asked(self._plan, "/plans/best", objective=self._goal.value)
+        if found is not None:
+            self._before = self._keep(OBJECTIVES[self._goal.value], found)
+            self._show(self._before)
+
+    async def _search_front(self) -> None:
+        one, other = self._one.value, self._other.value
+        found = await self._asked(self._draw, "/plans/front", one=one, other=other)
+        if found is None:
+            return
+        if not found["points"]:
+            ui.notify("No placement keeps all limits.", type="warning")
+            return
+        names = [f"{MEASURES[one]} or {MEASURES[other]}, {n}" for n in range(1, len(found["points"]) + 1)]
+        self._points = [self._keep(name, point) for name, point in zip(names, found["points"], strict=True)]
+        self._draw_front(found)
+        self._pick(self._points[0])
+
+    async def _drop(self, step: str, device: str) -> None:
+        if not self._shown or self._kept[self._shown]["placement"].get(step) == device:
+            return
+        placement = {**self._kept[self._shown]["placement"], step: device}
+        asked = {"objective": self._kept[self._shown]["objective"], "placement": placement}
+        found = await self._asked(None, "/plans/try", **asked)
+        if found is not None:
+            self._step = step
+            self._show(self._keep("By hand", found))
+
+    async def _play(self) -> None:
+        placement = self._kept[self._shown]["placement"]
+        report = await self._asked(self._rehearse, "/plans/rehearse", placement=placement, seconds=_SECONDS)
+        if report is None:
+            return
+        latency = report["latency_ms"]
+        self._played.set_visibility(True)
+        self._played_says.set_text(
+            f"{self._shown}, {_SECONDS:g} s of virtual time, {rate(report['records_in'] / _SECONDS)} in; half of all "
+            f"records were in a sink after {milliseconds(latency['p50'])}, 99 of 100 after {milliseconds(latency['p99'])}."
+        )
+        self._played_sinks.show(rehearsal_of(report))
+
+    def _confirm(self) -> None:
+        placement = self._kept[self._shown]["placement"]
+        where = "\n".join(f"{step} → {device}" for step, device in placement.items())
+        self._plan_told.set_text(f"{self._shown}:\n{where}")
+        self._sure.open()
+
+    async def _have_run(self) -> None:
+        self._sure.close()
+        asked = {"objective": self._kept[self._shown]["objective"], "placement": self._kept[self._shown]["placement"]}
+        found = await self._asked(self._deploy, "/plans/deploy", **asked)
+        if found is not None:
+            ui.notify(found["says"], type="positive", timeout=10_000, multi_line=True)
+
+    async def _asked(self, button: Any, path: str, **asked: Any) -> Any:
+        """Ask something of the flow and the net that are chosen; None, and a word, where that cannot be."""
+        if not self._flow.value or not self._net.value:
+            ui.notify("Choose a flow and a net.", type="warning")
+            return None
+        if button is not None:
+            button.props("loading")
+        try:
+            return await self._api.post(path, {"flow": self._flow.value, "net": self._net.value, **asked})
+        except ApiError as error:
+            ui.notify(str(error), type="negative", timeout=10_000, multi_line=True)
+            return None
+        finally:
+            if button is not None:
+                button.props(remove="loading")
+
+    # -- what is shown -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, name: str, document: Any) -> str:
+        """Have a placement among those side by side; one of the same name is replaced."""
+        name = f"{name} ({self._flow.options[self._flow.value]} on {self._net.value})"
+        self._kept[name] = {**document, "of": (self._flow.value, self._net.value)}
+        for old in list(self._kept)[: max(0, len(self._kept) - _MOST)]:
+            if old not in (name, self._before):
+                del self._kept[old]
+        return name
+
+    def _pick(self, name: str) -> None:
+        if name in self._kept:
+            self._before = name
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        self._shown = name
+        flow, net = self._kept[name]["of"]
+        self._flow.set_value(flow)
+        self._net.set_value(net)
+        self._write()
+
+    def _choose(self, step: str) -> None:
+        self._step = step
+        self._write()
+
+    async def _move_to(self, event: Any) -> None:
+        if event.value and self._step:
+            await self._drop(self._step, event.value)
+
+    def _write(self) -> None:
+        document = self._kept.get(self._shown)
+        self._cards.set_visibility(document is not None)
+        self._said.set_visibility(document is not None)
+        self._none.set_visibility(document is None)
+        if document is None:
+            return
+        before = self._kept.get(self._before)
+        says, helps, grave = verdict(self._shown, document, before)
+        self._says.set_text(says)
+        self._helps.set_text(helps)
+        self._said.classes(add="grave" if grave else "", remove="" if grave else "grave")
+        self._table.show([(name, row_of(name, each)) for name, each in self._kept.items()], self._shown)
+        placement = document["placement"]
+        self._board.show(document, {} if before is None else before["placement"], self._step)
+        self._tell_step(document, placement)
+        self._reasons.show(reasons_of(document if document["why"] or before is None else before))
+        self._binding.show(binding_of(document))
+        self._links.show(links_of(document))
+        for button in (self._rehearse, self._deploy):
+            button.set_enabled(not document["broken"])
+
+    def _tell_step(self, document: Any, placement: Any) -> None:
+        here = placement.get(self._step)
+        self._to.set_visibility(here is not None)
+        self._chosen.set_text(
+            f"{self._step} is on {here}."
+            if here
+            else "Drag a step to another device; or choose one, and then a device."
+        )
+        others = [offer["device"] for offer in document["offers"] if offer["device"] != here]
+        self._to.set_options(others, value=None)
+
+    def _draw_front(self, found: Any) -> None:
+        theme = self.frame.theme
+        one, other = found["one"], found["other"]
+        points = [[each["measures"][other], each["measures"][one]] for each in found["points"]]
+        axis = {"type": "value", "scale": True, "nameTextStyle": {**theme.text, "align": "left"}}
+        options = {
+            "animation": False,
+            "color": list(theme.colours),
+            "tooltip": {**theme.tooltip(), "trigger": "item"},
+            "grid": {"left": 30, "right": 30, "top": 34, "bottom": 34, "containLabel": True},
+            "xAxis": theme.axis(**axis, name=_unit(other), nameLocation="middle", nameGap=30),
+            "yAxis": theme.axis(**axis, name=_unit(one), nameGap=14),
+            "series": [{"type": "line", "step": "end", "symbolSize": 12, "data": points}],
+        }
+        self._chart.clear()
+        with self._chart:
+            ui.echart(options, on_point_click=self._point).classes("hw-chart")
+
+    def _point(self, event: Any) -> None:
+        if event.data_index is not None and event.data_index < len(self._points):
+            self._pick(self._points[event.data_index])
+
+
+class _Section:
+    """A table in a card, which is there while it has rows."""
+
+    def __init__(self, heading: str, columns: tuple[Column, ...]) -> None:
+        with ui.element("section").classes("hw-card") as self._card:
+            title(heading)
+            with ui.element("div").classes("hw-scroll"):
+                self._table = Table(columns)
+
+    def show(self, rows: list[tuple[Any, list[str]]]) -> None:
+        """Show rows."""
+        self._card.set_visibility(bool(rows))
+        self._table.show(rows)
+
+
+def _button(text: str, act: Callable[[], Awaitable[None] | None], *, main: bool = False) -> Any:
+    button = ui.button(text, on_click=act).props("no-caps unelevated" if main else "no-caps outline dense")
+    return button.classes("hw-go") if main else button
+
+
+def _unit(measure: str) -> str:
+    units = {"critical": "s", "aggregate": "s", "wan": "bytes/s", "energy": "share of the budget", "money": "an hour"}
+    return f"{MEASURES[measure]}, {units[measure]}" if measure in units else MEASURES[measure]
