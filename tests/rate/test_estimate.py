@@ -24,6 +24,7 @@ demands = st.builds(
     tick_s=st.just(0.01),
     engine_s=st.floats(1e-5, 1e-3),
     steps=st.dictionaries(st.sampled_from("abcdef"), steps, min_size=1),
+    cooling=st.floats(0, 1),
 )
 contracts = st.builds(Contract, st.floats(1, 1e6), st.floats(0.004, 0.9))
 
@@ -58,7 +59,16 @@ def test_what_is_said_to_fit_fits(demand, contract, room):
         assert found.rate_hz <= contract.rate_hz
         assert cores(demand, found.rate_hz, tick_of(contract)) <= room
     if found.latency_s is not None:
-        assert cores(demand, contract.rate_hz, found.latency_s / 4) <= room * (1 + 1e-9)
+        offered = Contract(contract.rate_hz, found.latency_s)  # whoever asks for just that must get it
+        assert cores(demand, offered.rate_hz, tick_of(offered)) <= room * (1 + 1e-6)
+
+
+def test_a_tick_costs_less_where_it_comes_before_caches_are_cold():
+    step = StepDemand(scale=1.0, batch=1, cores=1, limit_s=0, record_s=1e-6, tick_s=800e-6)
+    demand = Demand(10_000, 0.02, 0.0004, {"only": step}, cooling=0.5)
+    assert cores(demand, 10_000, 0.02) == pytest.approx(1.4 * (50 * (800e-6 + 400e-6) + 0.01))
+    assert cores(demand, 10_000, 0.005) == pytest.approx(1.4 * (200 * (400e-6 + 200e-6) + 0.01))
+    assert cores(demand, 10_000, 0.001) == pytest.approx(1.4 * (1000 * (400e-6 + 200e-6) + 0.01))  # and no colder
 
 
 def test_where_nothing_fits_nothing_is_offered():

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from headwater import Contract, Flow, io, rate
 from headwater.cli import add_commands, app
 from headwater.errors import RateError
-from headwater.rate import cgroups
+from headwater.rate import admission, cgroups
 from headwater.rate.client import Client, board
+from headwater.rate.messages import Granted
 
 SHARED = (
     "import asyncio, sys\nfrom pathlib import Path\nfrom headwater.rate.grade import Grade\n"
@@ -125,6 +126,21 @@ def test_a_user_who_may_reserve_nothing_gets_the_grade_shared_and_is_told_what_w
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("shared systemd-run --user --scope -p Delegate=cpu")
+
+
+@pytest.mark.parametrize(("used", "reserved"), [(0.1, 0.15), (0.3, 0.4), (0.4, 0.52)])
+def test_what_is_reserved_is_the_estimate_within_what_a_trial_has_shown(used, reserved, monkeypatch):
+    monkeypatch.setattr(admission, "trial", lambda *asked: used)
+    said = []
+
+    class Line:
+        def say(self, message):
+            said.append(message)
+            return Granted("a", message.cores, "reserved", "for a test")
+
+    held = admission.admit(flow(1000, 10), Contract(1000.0, 0.2), Line(), profile=demand(0.4))
+    assert [round(each.cores, 3) for each in said] == [0.4, reserved]
+    assert round(held.cores, 3) == reserved
 
 
 def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home, monkeypatch):

@@ -1,6 +1,7 @@
 """The profile of a contract has every figure of the paper, and a file that older and newer readers understand."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ from typer.testing import CliRunner
 
 from headwater import Contract, Flow, Profile, col, io
 from headwater.cli import add_commands, app
-from headwater.rate import demanding, invocations
+from headwater.engine.workers import WorkerPool
+from headwater.flow.profile import Demand, StepDemand
+from headwater.rate import demanding, invocations, profiler
+from headwater.rate.profiler import engine_per_tick
 
 FLOW = """
 from headwater import Flow, col, io
@@ -33,6 +37,7 @@ def test_each_step_has_the_paper_s_figures_and_the_cold_ones_and_sinks_stay_empt
     demand = measured.demand
     assert demand.tick_s == 0.02
     assert demand.engine_s > 0
+    assert 0 <= demand.cooling <= 1
     assert list(demand.steps) == ["levels", "low", "alarms"]
     assert demand.steps["low"].scale == 1.0
     assert demand.steps["alarms"].scale == pytest.approx(0.25, abs=0.02)
@@ -42,6 +47,35 @@ def test_each_step_has_the_paper_s_figures_and_the_cold_ones_and_sinks_stay_empt
     assert low.limit_s > 0
     assert low.tick_s + low.record_s > 0
     assert invocations(low, 2000).cores > 0
+
+
+def test_what_starting_a_run_takes_is_not_what_a_tick_costs(monkeypatch):
+    plain = WorkerPool.start
+
+    def dearly(run):
+        until_s = time.process_time() + 0.5
+        while time.process_time() < until_s:
+            pass
+        return plain(run)
+
+    monkeypatch.setattr(WorkerPool, "start", dearly)
+    assert 0 < engine_per_tick(0.02, 0.2) < 0.5 / 20  # there are some ten ticks, and nothing to do
+
+
+def test_how_dear_a_tick_grows_with_its_length_is_found_by_a_look_at_another(monkeypatch):
+    """Where a tick of 5 ms costs half of what one of 20 ms does, it grows with the root of its length."""
+    step = StepDemand(1.0, 1, 1.0, 0.0, 1e-6, 800e-6)
+    demand = Demand(10_000, 0.02, 200e-6, {"low": step})
+    asked = []
+
+    def ticked(flow, samples, count, tick_s, seconds):
+        asked.append((count, tick_s))
+        return {"low": (count, 400e-6 + count * 1e-6), "dead letters": (0, 0.0)}
+
+    monkeypatch.setattr(profiler, "_ticked", ticked)
+    monkeypatch.setattr(profiler, "engine_per_tick", lambda tick_s, seconds: 100e-6)
+    assert profiler._cooling(tanks(), {"levels": ([], 0.0)}, demand, 1.0) == pytest.approx(0.5)
+    assert asked == [(50, 0.005)]
 
 
 def test_the_file_holds_it_and_a_profile_without_it_is_still_read(tmp_path):

@@ -10,7 +10,7 @@ from headwater.deploy.policies.asked import Policed
 from headwater.flow.contract import Contract
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.flow.profile import Demand, Profile, StepDemand
-from headwater.rate.estimate import KAPPA, busy, tick_of
+from headwater.rate.estimate import KAPPA, at_tick, busy, tick_of
 
 #: what one end of a bridge takes, by record and by tick: about what a bridge does in a second (docs/sites.md)
 _END = StepDemand(scale=1.0, batch=1, cores=1.0, limit_s=0.0, record_s=1e-6, tick_s=2e-4)
@@ -19,12 +19,14 @@ _END = StepDemand(scale=1.0, batch=1, cores=1.0, limit_s=0.0, record_s=1e-6, tic
 def cores_of_steps(contract: Contract, demand: Demand) -> dict[str, float]:
     """Return the cores that a contract takes, by step; the engine's own are for each part, see `part_cores`."""
     tick_s = tick_of(contract)
-    return {name: KAPPA * busy(step, contract.rate_hz, tick_s) for name, step in demand.steps.items()}
+    steps = at_tick(demand, tick_s).steps
+    return {name: KAPPA * busy(step, contract.rate_hz, tick_s) for name, step in steps.items()}
 
 
 def engine_cores(contract: Contract, demand: Demand) -> float:
     """Return the cores that the engine takes for itself in each part."""
-    return KAPPA * demand.engine_s / tick_of(contract)
+    tick_s = tick_of(contract)
+    return KAPPA * at_tick(demand, tick_s).engine_s / tick_s
 
 
 def part_cores(contract: Contract, demand: Demand) -> float:

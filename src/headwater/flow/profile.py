@@ -62,6 +62,8 @@ class Demand:
     #: e: processor seconds of the engine itself per tick, on this machine
     engine_s: float
     steps: Mapping[str, StepDemand]
+    #: what a tick costs, steps' and engine's, grows with how long it is to this power: caches grow cold meanwhile
+    cooling: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

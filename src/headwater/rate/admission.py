@@ -33,8 +33,11 @@ from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resume
 from headwater.rate.profiler import demanding
 
 TRIAL_S = 3.0
-SPARE = 1.3
-"""How much more is reserved than a trial has used."""
+SPARE, PLENTY = 1.3, 1.5
+"""How much more is reserved than a trial has used: so much at least, and at most, whatever the estimate says.
+
+A trial is of this flow, here and now; a profile may be of another latency, another day or a busier machine.
+"""
 
 _WARM_S = 0.5  #: the first part of a trial, in which kernels are loaded
 _ENOUGH = 0.95  #: of the rate that a trial must have kept up with
@@ -69,7 +72,7 @@ def admit(
     try:
         if not once and trial_s:
             measured = trial(flow, contract, demand, trial_s, lanes)
-            settled = Settle(granted.id, max(wanted, SPARE * measured), measured)
+            settled = Settle(granted.id, min(max(wanted, SPARE * measured), PLENTY * measured), measured)
             granted = _granted(client.say(settled), flow, replace(asked, measured=measured), most)
     except BaseException:
         client.say(End(granted.id))

@@ -1,13 +1,14 @@
 """How many cores a promise needs: Storm-RTS's reservation, ours for a flow that runs once a tick, and what would fit.
 
 W = κ(Σ A·c + e/τ): what each step costs each time it runs, as often as it runs, and the engine's own work each tick. A
-step runs once in τ, or once a record where records come more seldom.
+step runs once in τ, or once a record where records come more seldom. The longer it sleeps meanwhile, the more of what it
+needs is no longer in the caches: c and e are measured at one τ, and how they change with it is measured too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand, StepDemand
@@ -20,21 +21,36 @@ KAPPA = 1.4
 TICKS = 4
 """The ticks that fit into a promised latency: records gather for one, and the others are for the work."""
 
-SHORTEST_S, LONGEST_S, USUAL_S = 0.001, 0.25, 0.01
-_WORTH_MORE_S = 0.02  #: beyond, a longer tick saves next to nothing
+SHORTEST_S, LONGEST_S, USUAL_S = 0.001, 0.02, 0.01
+"""Ticks: beyond the longest, a longer one saves next to nothing."""
+
+WARM_S = 0.005
+"""A tick so short that caches hardly grow cold in it, nor in a shorter one."""
 
 
 def tick_of(contract: Contract) -> float:
     """Return τ, for how long sources let records gather so that they leave in time."""
     if contract.latency_s is None:
         return USUAL_S
-    return min(max(contract.latency_s / TICKS, SHORTEST_S), _WORTH_MORE_S)
+    return min(max(contract.latency_s / TICKS, SHORTEST_S), LONGEST_S)
+
+
+def at_tick(demand: Demand, tick_s: float) -> Demand:
+    """Return what a flow needs where its records gather for another time than when that was measured."""
+    times = (max(tick_s, WARM_S) / max(demand.tick_s, WARM_S)) ** demand.cooling
+    steps = {name: replace(step, tick_s=times * step.tick_s) for name, step in demand.steps.items()}
+    return replace(demand, tick_s=tick_s, engine_s=times * demand.engine_s, steps=steps)
+
+
+def used(demand: Demand, rate_hz: float, tick_s: float) -> float:
+    """Return the cores that a flow uses in one lane, by what was measured."""
+    there = at_tick(demand, tick_s)
+    return sum(busy(step, rate_hz, tick_s) for step in there.steps.values()) + there.engine_s / tick_s
 
 
 def cores(demand: Demand, rate_hz: float, tick_s: float, lanes: int = 1) -> float:
     """Return W, the cores to reserve for a rate, in so many lanes together: each has its part of it, at every tick."""
-    work = sum(busy(step, rate_hz / lanes, tick_s) for step in demand.steps.values())
-    return KAPPA * lanes * (work + demand.engine_s / tick_s)
+    return KAPPA * lanes * used(demand, rate_hz / lanes, tick_s)
 
 
 def lanes_for(demand: Demand, contract: Contract, most: int = 1) -> tuple[int, float]:
@@ -47,7 +63,7 @@ def lanes_for(demand: Demand, contract: Contract, most: int = 1) -> tuple[int, f
 
 
 def busy(step: StepDemand, rate_hz: float, tick_s: float) -> float:
-    """Return A·c, the share of a core that one step uses."""
+    """Return A·c, the share of a core that one step uses, of a demand at this very tick."""
     arrivals_hz = rate_hz * step.scale
     return min(1 / tick_s, arrivals_hz) * step.tick_s + arrivals_hz * step.record_s
 

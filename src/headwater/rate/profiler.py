@@ -14,14 +14,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headwater.engine import run
+from headwater.engine import start
 from headwater.engine.profiler import Samples, profile, sampled
 from headwater.flow.contract import Contract
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Demand, Profile, StepDemand
 from headwater.io import Discard, Generate
 from headwater.rate.chain import Chain, Feed, TimedActivation, dry
-from headwater.rate.estimate import tick_of
+from headwater.rate.estimate import LONGEST_S, WARM_S, tick_of
 
 RECORDS = 3_000
 """How many records Storm-RTS's figures and selectivities are measured with: a second or two for a flow of ten steps."""
@@ -33,6 +33,7 @@ _SIZES = (1.0, 3.0)  #: ticks' worth of records, each a point of the line that g
 _EFFICIENT = 0.7  #: the share of an invocation's time that goes to its records, by which Storm-RTS chooses batches
 _SLOWER = 1.2  #: how much longer an invocation may take by getting fewer cores, by which it chooses those
 _LARGEST_BATCH = 1_000  #: what a source hands over at once while it is sampled: no invocation can be measured with more
+_SETTLES_S = 0.1  #: after which a run that was started only ticks
 _HOT = (10, 200)  #: batches from which the cost of an invocation and of a record are told apart
 
 
@@ -44,14 +45,15 @@ def demanding(flow: Flow, contract: Contract, *, records: int = RECORDS, point_s
     scales = scales_of(flow, usual)
     batches = _batches(flow, samples)
     papers = _invoked(flow, samples, batches)
+    tick_s = tick_of(contract)
     lines = _cold(flow, samples, contract, point_s)
     steps = {
         name: StepDemand(scale, batches.get(name, 1), *_limits(papers.get(name, [])), *lines.get(name, (0.0, 0.0)))
         for name, scale in scales.items()
     }
-    tick_s = tick_of(contract)
     demand = Demand(contract.rate_hz, tick_s, engine_per_tick(tick_s, point_s), steps)
-    return dataclasses.replace(usual, demand=demand)
+    cooling = _cooling(flow, samples, demand, point_s)
+    return dataclasses.replace(usual, demand=dataclasses.replace(demand, cooling=cooling))
 
 
 def scales_of(flow: Flow, measured: Profile) -> dict[str, float]:
@@ -123,17 +125,33 @@ def _limits(activations: list[TimedActivation]) -> tuple[float, float]:
 
 def _cold(flow: Flow, samples: Samples, contract: Contract, point_s: float) -> dict[str, tuple[float, float]]:
     """Return, by step, processor seconds per record and per tick."""
-    per_tick = contract.rate_hz * tick_of(contract) / len(samples)
-    points = [_ticked(flow, samples, max(1, round(size * per_tick)), contract, point_s) for size in _SIZES]
+    tick_s = tick_of(contract)
+    per_tick = contract.rate_hz * tick_s / len(samples)
+    points = [_ticked(flow, samples, max(1, round(size * per_tick)), tick_s, point_s) for size in _SIZES]
     names = {name for point in points for name in point}
     return {name: _line([point[name] for point in points if name in point]) for name in names}
 
 
-def _ticked(
-    flow: Flow, samples: Samples, count: int, contract: Contract, seconds: float
-) -> dict[str, tuple[float, float]]:
+def _cooling(flow: Flow, samples: Samples, demand: Demand, point_s: float) -> float:
+    """Return how what a tick costs changes with its length, by a look at another one: the power of the length.
+
+    A promise at another latency than that of the profile would else be reserved too much for, or too little.
+    """
+    other_s = max((WARM_S, LONGEST_S), key=lambda each: abs(math.log(each / demand.tick_s)))
+    count = max(1, round(demand.rate_hz * other_s / len(samples)))
+    point = _ticked(flow, samples, count, other_s, point_s)
+    records_s = sum(
+        records * demand.steps[name].record_s for name, (records, _) in point.items() if name in demand.steps
+    )
+    there_s = sum(spent_s for _, spent_s in point.values()) - records_s + engine_per_tick(other_s, point_s)
+    here_s = sum(step.tick_s for step in demand.steps.values()) + demand.engine_s
+    if there_s <= 0 or here_s <= 0:
+        return 0.0
+    return min(1.0, max(0.0, math.log(there_s / here_s) / math.log(other_s / demand.tick_s)))
+
+
+def _ticked(flow: Flow, samples: Samples, count: int, tick_s: float, seconds: float) -> dict[str, tuple[float, float]]:
     """Run so many records of each source at every tick; return the mean records and processor seconds of a tick."""
-    tick_s = tick_of(contract)
     feeds = {source: Feed(flow, source, samples) for source in samples}
     chain = Chain(flow)
     spent: dict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -178,11 +196,18 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def engine_per_tick(tick_s: float, seconds: float = POINT_S) -> float:
-    """Return e, what a tick costs the engine itself on this machine: threads that wake, and a queue between them."""
+    """Return e, what a tick costs the engine itself on this machine: threads that wake, and a queue between them.
+
+    To start and to end a run costs as much as hundreds of ticks, which is none of it: a promise is for longer than that.
+    """
     flow = Flow("nothing")
     source = Generate(lambda n: {"x": n}, {"x": int}, rate=2 / tick_s, tick="1 ms")
     flow.read("numbers", source).write("out", Discard())
-    before_s = time.process_time()
-    report = run(flow, workers=1, linger=f"{tick_s * 1e3:.3f} ms", seconds=seconds, measure=True)
-    spent_s = time.process_time() - before_s
-    return spent_s / max(1, report.last.steps["out"].activations)
+    running = start(flow, workers=1, linger=f"{tick_s * 1e3:.3f} ms", measure=True)
+    time.sleep(_SETTLES_S)
+    before, before_s = running.sample(), time.process_time()
+    time.sleep(seconds)
+    spent_s, after = time.process_time() - before_s, running.sample()
+    running.stop()
+    running.wait()
+    return spent_s / max(1, after.since(before).steps["out"].activations)

@@ -81,11 +81,7 @@ class _Lane:
     def __init__(self, number: int, offer: Offer, wanted: float, *, protected: bool) -> None:
         self.number, self.offer, self.wanted = number, offer, wanted
         self.tick_s = estimate.tick_of(offer.contract)
-        steps = offer.demand.steps.values()
-        used = (
-            sum(estimate.busy(step, offer.rate_hz, self.tick_s) for step in steps) + offer.demand.engine_s / self.tick_s
-        )
-        self.turn_s = used * self.tick_s
+        self.turn_s = estimate.used(offer.demand, offer.rate_hz, self.tick_s) * self.tick_s
         above = offer.rate_hz > offer.contract.rate_hz * (1 + 1e-9)
         self.weight = _USUAL if not protected else wanted * (_USUAL if above else _RESERVED)
         self.left_s = 0.0
