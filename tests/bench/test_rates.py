@@ -1,5 +1,6 @@
 """What the experiment `rates` compares: everything that is due comes to the judge once, and lateness is not overlooked."""
 
+import os
 import time
 
 import numpy as np
@@ -12,7 +13,7 @@ from headwater.data.schema import Schema
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
 from headwater.rate import process
 from headwater_bench.cli.bench import app
-from headwater_bench.experiments.rates import admission, burst, cores, figures, hostile
+from headwater_bench.experiments.rates import admission, burst, cores, cost, figures, hostile, isolation, scaling, two
 from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, home, together
 from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
@@ -126,9 +127,43 @@ def test_figures_are_drawn_of_what_was_measured(tmp_path):
         "burst": {"promised": {**lap, **series}, "paper": burst.PAPER, "base_hz": 1.0},
         "hostile": {"python": lap, "kept": 1.0},
     }
+    levels = {"levels": [0], "windows_by_level": [2], "kept_by_level": [1.0], "rate_kept_by_level": [1.0]}
+    answer["isolation"] = {
+        "promised": {**lap, **levels, "p99_ms_by_level": [9.0]},
+        "failed": [],
+        "paper": isolation.PAPER,
+        "cases": [{"level": 0, "flow": "etl", **lap}],
+    }
+    answer["scaling"] = {
+        "rate_kept": {"promised": {"2.0": 1.0}},
+        "latency_at_70_ms": {"promised": {"pred": 9.0}},
+        "paper": scaling.PAPER,
+        "cases": [lap],
+    }
+    answer["cost"] = {
+        "etl": {
+            "promised_over_default": 0.9,
+            "promised_cores": 0.1,
+            "default_cores": 0.2,
+            "start_s": 0.3,
+            "start_parts_s": {"until it is in its process": 0.1},
+            "private_mb": 70.0,
+        },
+        "goals": ["start_s at most 0.5"],
+    }
+    answer["cores"] = {
+        "kept": 1.0,
+        "paper": cores.PAPER,
+        "cases": [{"flow": "etl", "cores": count, "rate_hz": 1e5 * count} for count in cores.CORES],
+        "machine_cases": [{"flow": "etl", "machines": count, "rate_hz": 4e5 * count} for count in cores.MACHINES],
+        "two_lanes_over_one": {"etl": {"two_over_one": 1.8, "promised_over_one": 1.9}},
+    }
     figures.write(answer, tmp_path)
     names = {each.name for each in tmp_path.iterdir()}
-    assert names == {f"{part}.{kind}" for part in ("admission", "burst", "hostile") for kind in ("csv", "png")}
+    drawn = {f"{part}.{kind}" for part in answer for kind in ("csv", "png")}
+    assert names == drawn | {"machines.csv", "lanes.csv"}
+    assert isolation.lines(answer["isolation"])[4].split() == ["windows", "2"]
+    assert cost.lines(answer["cost"])[1].split() == ["etl", "0.9", "0.1", "0.3", "70.0"]
     assert hostile.lines(answer["hostile"])[1].split() == ["python", "1.0", "1.0", "9.0"]
     rows = [{**lap, "forced": False, "reserved": 0.13}, {**lap, "forced": True, "kept": 0.5, "kept_windows": 1}]
     found = admission._answer(rows)
@@ -140,8 +175,34 @@ def test_a_part_that_does_not_exist_is_answered_with_those_that_do():
     assert "did you mean 'burst'" in str(done.exception)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has room for one lane")
+def test_a_promised_flow_runs_for_real_in_as_many_lanes_as_are_compared(tmp_path):
+    steps = {"messages": StepDemand(1.0, 1, 0.0, 0.0, 2e-6, 1e-4)}
+    demand = Demand(1e4, 0.0125, 2e-4, steps)
+    Profile("pred", "here", {}, demand=demand).write(tmp_path / "pred.json")
+    promise_hz = two.promisable_hz(demand, 2)
+    with home() as at:
+        saw = two._lap(two.Asked("pred", promise_hz, 1000.0, 0.2, str(tmp_path / "pred.json")), 2, at)
+    assert saw["lanes"] == 2
+
+
+def test_the_rate_that_two_lanes_are_compared_by_is_one_that_they_kept(tmp_path, monkeypatch):
+    """As much less than they may be promised as is kept; what is done at most is another figure."""
+    steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 2e-6, 0.0)}
+    Profile("etl", "here", {}, demand=Demand(1e4, 0.0125, 0.0, steps)).write(tmp_path / "etl.json")
+
+    def lap(asked, lanes, home):
+        full = asked.offered_hz > asked.promise_hz
+        kept = lanes == 1 or asked.promise_hz < 500_000
+        return {"done_hz": 6e5 * lanes if full else asked.offered_hz, "cores": lanes, "windows": 4, "kept": 4 * kept}
+
+    monkeypatch.setattr(two, "_lap", lap)
+    found = two.measure(["etl"], 4, 1, {"etl": str(tmp_path / "etl.json")}, tmp_path)["etl"]
+    assert (found["two_over_one"], found["promised_over_one"]) == (2.0, 1.7)
+
+
 def test_simulated_machines_promise_in_proportion_to_their_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr(cores, "_two_lanes", lambda quick: {})
+    monkeypatch.setattr(cores, "_two_lanes", lambda quick, profiles, home: {})
     steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 2e-6, 1e-4)}
     profile = Profile("etl", "here", {"work": StepProfile(2e-6)}, demand=Demand(1e4, 0.0125, 2e-4, steps))
     profile.write(tmp_path / "etl.json")

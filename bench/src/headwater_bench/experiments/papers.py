@@ -126,15 +126,15 @@ EXHIBITS = (
         "most throughput on 4 to 16 cores",
         _RATES,
         "cores.png",
-        "promised lanes on 4 to 80 simulated cores, by what was measured here",
+        "promised lanes on 4 to 80 simulated cores, by what was measured here; one lane and two for real",
     ),
     Exhibit(
         "storm-rts",
         "figure 9",
         "throughput and latency beside worker-based engines",
         _RATES,
-        "scaling.png",
-        "latency at 70 %; throughput over several machines is simulated, in rates.txt",
+        "cores.png, scaling.png",
+        "throughput over several machines, simulated; latency at 70 %",
     ),
     Exhibit(
         "storm-rts",

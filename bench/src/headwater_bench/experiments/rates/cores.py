@@ -6,12 +6,9 @@ Its parameters are the profiles that were measured here. What one machine shows 
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from headwater.flow.contract import Contract
@@ -19,6 +16,7 @@ from headwater.flow.profile import Demand, Profile
 from headwater.rate.estimate import nearest
 from headwater.rate.ledger import LANE, Ledger
 from headwater.sim.promises import Offer, play
+from headwater_bench.experiments.rates import two
 from headwater_bench.experiments.rates.lap import BOUND_S
 from headwater_bench.experiments.rows import text_table
 
@@ -46,7 +44,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
         "throughput_by_machines": machines["throughput"],
         "p99_ms_by_machines": machines["p99_ms"],
         "kept": round(min(row["kept"] for row in rows), 4),
-        "two_lanes_over_one": _two_lanes(quick),
+        "two_lanes_over_one": _two_lanes(quick, profiles, home),
         "paper": PAPER,
         "cases": rows,
         "machine_cases": machines["cases"],
@@ -126,14 +124,9 @@ def _mean(values: list[float]) -> float:
     return round(statistics.geometric_mean(values), 4)
 
 
-def _two_lanes(quick: bool) -> dict[str, Any]:
-    """Run ETL in one lane and in two for real, in a process that has no other threads to fork beside."""
-    command = [sys.executable, "-m", "headwater", "bench", "lanes", "--flow", "etl", "--json", "--repeats", "1"]
-    done = subprocess.run(command + (["--quick"] if quick else []), capture_output=True, check=False, timeout=300)
-    if done.returncode:
-        raise AssertionError(f"bench lanes: {done.stderr.decode()[-1000:]}")
-    found = msgspec.json.decode(done.stdout)["etl"]
-    return {key: found[key] for key in ("two_over_one", "by_processor_time")}
+def _two_lanes(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+    """Run promised flows in one lane and in two for real."""
+    return two.measure(list(profiles), *((2.0, 1) if quick else (4.0, 3)), profiles, home)
 
 
 def lines(part: dict[str, Any]) -> list[str]:
@@ -144,6 +137,11 @@ def lines(part: dict[str, Any]) -> list[str]:
         *text_table(
             ("simulated machines of 4 cores", *by_machines), [("throughput over that of 1", *by_machines.values())]
         ),
-        f"for real, two lanes over one: {part['two_lanes_over_one']}",
+        *(
+            f"for real, {flow} in two lanes over one (goal {two.GOAL}): promised and kept {row['promised_over_one']} "
+            f"({row['two_promised_hz']:,} over {row['one_promised_hz']:,} messages/s), at most {row['two_over_one']} "
+            f"({row['two_hz']:,} over {row['one_hz']:,})"
+            for flow, row in part["two_lanes_over_one"].items()
+        ),
         f"paper, {part['paper']}",
     ]

@@ -14,6 +14,7 @@ the rate needs that it begins with, and gets another with every further instance
 from __future__ import annotations
 
 import math
+import statistics
 import tempfile
 import threading
 import time
@@ -21,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from headwater import engine
+from headwater.clock import now_ns
 from headwater.engine.run import EngineRun
 from headwater.errors import RunError
 from headwater.metrics import Sample
@@ -32,7 +34,7 @@ _MOST = 8  #: instances of one step
 _GROWS_S = 0.05  #: a queue that grows by more than so many seconds' worth of input in an interval is a symptom
 _IDLE = 0.05  #: the utilisation below which a step has more instances than it needs
 _HELPED = 0.9  #: of the backpressure that was there before, below which an action has helped
-_SIZED_S = (1.5, 1.5)  #: after which time, and for how long, it is seen what a container must have
+_SIZED_S = (1.5, 0.25, 1.5)  #: after which time, how often, and for how long it is seen what a container must have
 _SPARE = 1.2  #: how much more one has
 _STATELESS_SINKS = ("publish", "insert")
 
@@ -97,13 +99,17 @@ class Dhalion:
         """See what the first rate needs, and be content with a container for that."""
         if self._quota is None:
             return
-        after_s, for_s = _SIZED_S
-        if self._done.wait(after_s):
-            return
-        used_s = time.process_time()
-        if not self._done.wait(for_s):
-            self._container = _SPARE * (time.process_time() - used_s) / for_s
-            self._allow()
+        after_s, every_s, for_s = _SIZED_S
+        self._done.wait(after_s)
+        used: list[float] = []
+        while len(used) * every_s < for_s:
+            began_s, used_s = time.monotonic(), time.process_time()
+            if self._done.wait(every_s):
+                return
+            used.append((time.process_time() - used_s) / (time.monotonic() - began_s))
+        # what starting and catching up took is in some of them: nobody sizes a container by that
+        self._container = _SPARE * statistics.median(used)
+        self._allow()
 
     def _allow(self) -> None:
         """Have the cores of as many containers as the most parallel step has instances."""
@@ -111,7 +117,7 @@ class Dhalion:
             self._quota.allow(self._container * max(self.instances.values()))
 
     def _scale(self, step: str, instances: int) -> None:
-        began_s = time.monotonic()
+        began_s, began_ns = time.monotonic(), now_ns()
         self._running.stop()
         with suppress(RunError):
             self._running.wait(60)
@@ -126,7 +132,7 @@ class Dhalion:
             self._running = self._start()
         self._allow()
         took_s = round(time.monotonic() - began_s, 3)
-        self._scaled.append({"step": step, "to": self.instances[step], "took_s": took_s})
+        self._scaled.append({"step": step, "to": self.instances[step], "took_s": took_s, "at_ns": began_ns})
 
     # -- detect, diagnose, resolve --------------------------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from headwater.rate.born import Kept
 from headwater.rate.client import connected
 from headwater.rate.forks import forked
 from headwater.rate.grade import grade_here
+from headwater.rate.peer import peer
 from headwater_bench.experiments.rates import quota
 
 SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "serverless")
@@ -72,6 +71,7 @@ class Started:
     def __init__(self, lap: Lap, home: Path) -> None:
         self.lap = lap
         self.began_s = time.monotonic()
+        self.parts_s: dict[str, float] = {}  #: what the time until it was ready went to
         self._said = (home / f"said-{os.urandom(4).hex()}").open("w+")
         hears, tells = os.pipe()
         reads, writes = os.pipe()
@@ -91,8 +91,11 @@ class Started:
         line = self._out.readline()
         if line.startswith(b"refused"):
             raise RefusedError(line.decode().partition(" ")[2].strip())
-        if line != b"ready\n":
+        if not line.startswith(b"ready "):
             raise self._broken(line)
+        moments = msgspec.json.decode(line.partition(b" ")[2], type=dict[str, float])
+        starts = (self.began_s, *moments.values())
+        self.parts_s = {what: round(s - was, 4) for (what, s), was in zip(moments.items(), starts, strict=False)}
         return time.monotonic() - self.began_s
 
     def refused(self) -> str | None:
@@ -174,7 +177,7 @@ def home() -> Iterator[Path]:
             line = connected(Path(name))
             if line is not None:
                 with line:
-                    pid, _, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                    pid, _ = peer(line)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
 
@@ -197,24 +200,31 @@ def together(laps: Sequence[Lap], at: Path) -> list[dict[str, Any]]:
         took = [each.ready() for each in processes]
         for each in processes:
             each.go()
-        return [{**each.result(), "start_s": round(s, 3)} for each, s in zip(processes, took, strict=True)]
+        return [
+            {**each.result(), "start_s": round(s, 3), "start_parts_s": each.parts_s}
+            for each, s in zip(processes, took, strict=True)
+        ]
 
 
 def main() -> None:
     """Run the lap that the first argument describes."""
+    moments = {"until it is in its process": time.monotonic()}
     lap = msgspec.json.decode(sys.argv[1].encode(), type=Lap)
     from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
     from headwater_bench.experiments.rates.systems import begin
 
+    moments["until its modules are loaded"] = time.monotonic()
     source, judge = Offered(lap.rates), Judge()
     try:
         running = begin(lap, source, judge)
     except RateError as error:
         print(f"refused {error}", flush=True)
         return
+    moments["until it is admitted and started"] = time.monotonic()
     if not judge.first.wait(_READY_S):
         raise RunError(f"{lap.system} {lap.flow}: nothing came out within {_READY_S:g} s")
-    print("ready", flush=True)
+    moments["until a record came out"] = time.monotonic()
+    print(f"ready {msgspec.json.encode(moments).decode()}", flush=True)
     sys.stdin.readline()
     assert source.began_ns is not None
     from_ns = max(now_ns(), source.began_ns + round(lap.warm_s * 1e9))
@@ -225,6 +235,8 @@ def main() -> None:
     time.sleep(lap.bound_s + _AFTER_S)
     verdict = judge.verdict(source, COPIES[lap.flow], from_ns, lap.seconds, lap.bound_s)
     told = running.told()
+    for each in told.get("scaled", ()):
+        each["at_s"] = round((each.pop("at_ns") - from_ns) / 1e9, 2)
     saw = {"flow": lap.flow, "system": lap.system, **verdict, "used_cores": round(used, 4), **told}
     print(msgspec.json.encode(saw).decode(), flush=True)
     running.abort()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from pathlib import Path
 
 from headwater.rate import cgroups
 
@@ -19,9 +17,8 @@ class Quota:
         if groups is None:
             raise OSError("no group of the processor can be made here")
         self._version = groups.version
-        self._group = _group(groups.base, os.getpid())
-        self._group.mkdir(exist_ok=True)
-        (self._group / "cgroup.procs").write_text(str(os.getpid()))
+        groups.put(_name(os.getpid()), os.getpid())
+        self._group = groups.group(_name(os.getpid()))
 
     def allow(self, cores: float) -> None:
         """Let the process have so many cores, and no more."""
@@ -37,13 +34,8 @@ def remove(pid: int) -> None:
     """Remove the group of a process that is gone; one that is not goes back to where groups are."""
     groups = cgroups.find()
     if groups is not None:
-        group = _group(groups.base, pid)
-        with suppress(OSError):
-            for each in (group / "cgroup.procs").read_text().split():
-                (groups.base / "cgroup.procs").write_text(each)
-        with suppress(OSError):
-            group.rmdir()
+        groups.remove(_name(pid))
 
 
-def _group(base: Path, pid: int) -> Path:
-    return base / f"headwater-bench.{pid}"
+def _name(pid: int) -> str:
+    return f"quota-{pid}"

@@ -22,11 +22,9 @@ from headwater.rate.estimate import cores, tick_of
 from headwater.rate.grade import grade_here
 from headwater.rate.ledger import Reservation
 from headwater.rate.messages import Ask
-from headwater_bench.experiments.rates.dhalion import Dhalion
 from headwater_bench.experiments.rates.lap import Lap, forced_group
 from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
 from headwater_bench.experiments.rates.memory import private_mb
-from headwater_bench.experiments.rates.serverless import Serverless
 
 _PROTECTED = 0.5  #: cores that an engine without a promise has reserved, to be compared with one that has
 
@@ -86,8 +84,14 @@ def begin(lap: Lap, source: Offered, judge: Judge) -> System:
     """Start a lap's flow under its system; RateError where its promise is refused."""
     contract = Contract(lap.promised_hz, lap.bound_s)
     if lap.system == "dhalion":
+        from headwater_bench.experiments.rates.dhalion import (
+            Dhalion,
+        )  # the start of a lane is measured: it loads no more
+
         return Dhalion(lap, source, judge)
     if lap.system == "serverless":
+        from headwater_bench.experiments.rates.serverless import Serverless
+
         return Serverless(lap, source, judge)
     flow = flow_of(lap.flow, source, judge)
     if lap.system == "promised":

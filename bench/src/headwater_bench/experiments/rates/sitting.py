@@ -1,0 +1,90 @@
+"""A sitting: all questions of the experiment, or some, one after the other on one machine, with one set of profiles."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from headwater.errors import RunError, listed, suggestion
+from headwater.flow.contract import Contract
+from headwater.rate import demanding
+from headwater.rate.grade import grade_here
+from headwater_bench.experiments.rates import admission, burst, cores, cost, figures, hostile, isolation, scaling
+from headwater_bench.experiments.rates.lap import BOUND_S, home
+from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
+from headwater_bench.experiments.trial import machine
+
+
+class Part(Protocol):
+    """A question, as a module."""
+
+    def measure(self, quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+        """Find the answer; profiles are files by flow, and all promises are in the ledger at home."""
+
+    def lines(self, part: dict[str, Any]) -> list[str]:
+        """Return the answer for people."""
+
+
+PARTS: dict[str, Part] = {
+    "isolation": isolation,
+    "admission": admission,
+    "burst": burst,
+    "hostile": hostile,
+    "scaling": scaling,
+    "cost": cost,
+    "cores": cores,
+}
+
+
+def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[str, Any]:
+    """Answer every question, or some; a part that breaks says so in its place, and the others go on."""
+    chosen = list(only or PARTS)
+    for name in chosen:
+        if name not in PARTS:
+            raise RunError(f"there is no part {name!r}; parts are {listed(PARTS)}{suggestion(name, PARTS)}")
+    grade = grade_here()
+    answer: dict[str, Any] = {
+        "machine": machine(),
+        "load": round(os.getloadavg()[0], 1),
+        "grade": grade.name,
+        "how": grade.how,
+        "quick": quick,
+    }
+    with tempfile.TemporaryDirectory(prefix="headwater-profiles-") as folder, home() as at:
+        profiles = _profiles(Path(folder), 0.5 if quick else 1.0)
+        for name in chosen:
+            began_s = time.monotonic()
+            try:
+                answer[name] = PARTS[name].measure(quick, profiles, at)
+            except AssertionError as error:  # a check that failed is an answer, and must be seen
+                answer.setdefault("failed", {})[name] = str(error)
+            answer.setdefault("took_s", {})[name] = round(time.monotonic() - began_s, 1)
+    if output is not None:
+        figures.write(answer, output)
+        (output / "rates.txt").write_text(table(answer) + "\n")
+    return answer
+
+
+def _profiles(folder: Path, point_s: float) -> dict[str, str]:
+    """Measure what each flow needs, once for the whole sitting."""
+    paths = {}
+    for name, rate_hz in isolation.MIX.items():
+        contract = Contract(rate_hz, BOUND_S)
+        flow = flow_of(name, Offered([(0.0, rate_hz)]), Judge())
+        demanding(flow, contract, point_s=point_s).write(folder / f"{name}.json")
+        paths[name] = str(folder / f"{name}.json")
+    return paths
+
+
+def table(answer: dict[str, Any]) -> str:
+    """Return the answer for people."""
+    lines = [f"{answer['machine']}, load {answer['load']}; grade {answer['grade']}: {answer['how']}"]
+    for name, part in PARTS.items():
+        if name in answer:
+            lines += ["", *part.lines(answer[name])]
+    lines += [f"FAILED {name}: {why}" for name, why in answer.get("failed", {}).items()]
+    return "\n".join(lines)
