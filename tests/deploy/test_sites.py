@@ -15,6 +15,7 @@ from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
+from headwater_bench.moves.sites import net_of
 from ports import free_port
 from sites_of import Commands, slow_flow, wait_for
 
@@ -102,25 +103,6 @@ def tanks(out="many"):
 def one():
     return tanks("one")
 """
-NET = """
-name = "farm"
-[classes.box]
-cpu_ips = 2e9
-memory_bytes = 5e8
-access_bps = 1e8
-[wan]
-kind = "matrix"
-latency_s = [[0.0, 0.01, 0.01], [0.01, 0.0, 0.01], [0.01, 0.01, 0.0]]
-[[zones]]
-name = "barn"
-devices = [{class = "box", name = "b"}]
-[[zones]]
-name = "shed"
-devices = [{class = "box", name = "s"}]
-[[zones]]
-name = "cloud"
-devices = [{class = "box", name = "c"}]
-"""
 TANKS = {"levels": "barn", "time": "barn", "scaled": "barn", "sound": "shed", "means": "cloud", "some": "cloud"}
 
 
@@ -129,7 +111,7 @@ def farm(folder):
     (folder / "farm").mkdir()
     (folder / "farm" / "tanks.py").write_text(slow_flow(folder, 1000, COUNTS))
     (folder / "farm" / "scale.py").write_text("SCALE = 3\n")
-    (folder / "farm" / "farm.toml").write_text(NET)
+    (folder / "farm" / "farm.toml").write_text(net_of(("barn", "shed", "cloud")))
     plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": TANKS | {"archive": "shed"}}
     (folder / "farm" / "plan.json").write_text(json.dumps(plan))
     return folder / "farm" / "plan.json"
