@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headwater import Flow, Tumbling, agg, engine, io
+from waiting import wait_until
 
 HOUR_NS = 3600 * 10**9
 SCHEMA = {"n": int, "at": "time"}
@@ -55,6 +56,25 @@ def test_a_clock_that_is_corrected_forward_lets_records_of_good_clocks_in(on, cl
     flow = Flow("corrected")
     flow.read("r", io.Items(rows, SCHEMA)).event_time("t", "at").write("w", io.Discard())
     assert engine.run(flow, on=on).dead_letters == 0
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_windows_of_processing_time_go_on_closing_after_a_clock_was_set_forward_and_back(on, clock):
+    def make(numbers):
+        clock.off_ns = HOUR_NS if 50 <= numbers[0] < 150 else 0
+        return {"n": numbers}
+
+    flow, out = Flow("back"), io.Collect()
+    calls = flow.read("r", io.Generate(make, {"n": int}, rate=1_000))
+    calls.key_by().window("w", Tumbling("20 ms", time="processing"), n=agg.count()).write("out", out)
+    run = engine.start(flow, on=on)
+    try:
+        wait_until(lambda: sum(row["n"] for row in out.records) > 400, seconds=60)
+    finally:
+        run.stop()
+        report = run.wait()
+    assert sum(row["n"] for row in out.records) == report.last.records_in
+    assert report.late == 0
 
 
 def test_a_clock_that_is_slow_is_doubted(caplog):

@@ -208,12 +208,23 @@ def test_windows_of_processing_time_close_although_nothing_comes(on):
 
 
 class Hand:
-    """A clock that a test moves, back too."""
+    """Clocks that a test moves: one that is set, back too, and one that nobody sets."""
 
-    now_us = 1_900_000_000 * S
+    now_us = start_us = 1_900_000_000 * S
+    steady_us = 5 * S
 
-    def __call__(self):
-        return self.now_us
+    def passes(self, seconds):
+        self.now_us += seconds * S
+        self.steady_us += seconds * S
+
+    def is_set(self, seconds):
+        self.now_us += seconds * S
+
+    def operator(self, step):
+        operator: Any = build(step)
+        operator._clock, operator._steady = lambda: self.now_us, lambda: self.steady_us
+        operator._looked_us = self.steady_us
+        return operator
 
 
 @pytest.mark.parametrize(
@@ -227,9 +238,8 @@ class Hand:
 def test_windows_of_processing_time_go_by_a_clock_that_never_runs_back(window, spans):
     clock = Hand()
     step = processing(window)
-    operator: Any = build(step)
-    operator._clock = clock
-    start, found = clock.now_us, []
+    operator = clock.operator(step)
+    start, found = clock.start_us, []
 
     def take(result):
         for port, batch in result if isinstance(result, list) else [(0, result)] if result is not None else []:
@@ -238,20 +248,35 @@ def test_windows_of_processing_time_go_by_a_clock_that_never_runs_back(window, s
 
     one = Batch.of_rows([row("a", 5)], SCHEMA)
     take(operator.process(one, 0))
-    clock.now_us = start + 3 * S
+    clock.passes(3)
     take(operator.process(one, 0))
-    clock.now_us = start - 3600 * S  # set back by an hour
+    clock.is_set(-3600)
     take(operator.tick())
-    clock.now_us = start + 14 * S
+    clock.passes(11)
     saved = operator.snapshot()
-    operator = build(step)
-    operator._clock = clock
+    operator = clock.operator(step)
+    clock.is_set(3600)
     operator.restore(saved)
     take(operator.process(one, 0))
     take(operator.advance(2**62))  # event time is not theirs
-    clock.now_us = start + 100 * S
+    clock.passes(86)
     take(operator.tick())
     assert [((r["start"] - start) // S, (r["end"] - start) // S, r["n"]) for r in found] == spans
+
+
+def test_windows_of_processing_time_go_on_closing_after_a_clock_was_set_forward_and_back():
+    clock = Hand()
+    operator = clock.operator(processing(Tumbling("10 s", time="processing")))
+    one = Batch.of_rows([row("a", 5)], SCHEMA)
+    operator.process(one, 0)
+    clock.is_set(3600)
+    operator.process(one, 0)
+    clock.is_set(-3600)
+    ends = []
+    for _ in range(3):
+        clock.passes(10)
+        ends += [r["end"] for _, batch in operator.process(one, 0) for r in batch.rows()]
+    assert [(end - clock.start_us) // S for end in ends] == [3610, 3620, 3630]
 
 
 def processing(window):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headwater.clock import latest_ns
+from headwater.clock import latest_ns, now_ns
 from headwater.data.batch import END, Batch
 from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
@@ -20,7 +20,10 @@ _AT = "\0at"  #: the column that the windows go by: no user's column has such a 
 
 
 class ProcessingTimeOperator(Operator):
-    """Stamps records with the time at which they come, which never runs back, and closes windows by the clock.
+    """Stamps records with the time at which they come, and closes windows by the clock.
+
+    That time never runs back and never stands still: after a clock that was set forward is set back, it runs on from where
+    it had come to.
 
     The runner calls `tick` now and then, so that windows close although no record comes.
     """
@@ -33,11 +36,14 @@ class ProcessingTimeOperator(Operator):
         given: Schema,
         make: Callable[[WindowAggregate, Schema], Operator],
         now_us: Callable[[], int] = lambda: latest_ns() // 1000,
+        steady_us: Callable[[], int] = lambda: now_ns() // 1000,
     ) -> None:
+        """`now_us` tells the moment by a clock that may be set, `steady_us` by one that nobody sets."""
         assert not isinstance(kind.window, Count)
         window = replace(kind.window, time="event")
         self._inner = make(replace(kind, window=window, time=_AT), given.with_fields({_AT: "time"}))
-        self._clock, self._now_us = now_us, 0
+        self._clock, self._steady = now_us, steady_us
+        self._now_us, self._looked_us = 0, steady_us()
 
     def process(self, batch: Batch, port: int) -> Output:
         """Close the windows whose time is up, and take the records into those that are open."""
@@ -48,7 +54,9 @@ class ProcessingTimeOperator(Operator):
 
     def tick(self) -> Output:
         """Close the windows whose time is up."""
-        self._now_us = max(self._now_us, self._clock())
+        steady_us = self._steady()
+        self._now_us = max(self._now_us + steady_us - self._looked_us, self._clock())
+        self._looked_us = steady_us
         return self._inner.advance(self._now_us)
 
     def advance(self, watermark: int) -> Output:
