@@ -8,6 +8,7 @@ HeadwaterError
 ├── RateError         a rate contract cannot be admitted or was broken
 ├── ModelError        a trained model is missing, corrupt or made for other columns
 ├── InputError        a source or sink cannot be opened, read or written
+│   └── NoRoomError   for want of room on a disk, which there may be later
 ├── RecordError       some records of a batch have no answer in a step; carries which ones and why
 ├── SnapshotError     saved state does not fit the step that should take it
 └── RunError          a run cannot start or go on; carries the step and, once started, the report
@@ -58,6 +59,10 @@ class InputError(HeadwaterError):
     def __init__(self, message: str, *, records: int = 0) -> None:
         super().__init__(message)
         self.records = records  #: how many that a sink had taken are lost with it
+
+
+class NoRoomError(InputError):
+    """There is no room on a disk for what is to be written, and may be some later: a sink that raises it is tried again."""
 
 
 class RecordError(HeadwaterError):

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from headwater.errors import InputError
+from headwater.errors import InputError, NoRoomError
 
 _FIXES = {
     errno.ENOENT: "there is no such file; is the path right, seen from {cwd}?",
@@ -23,6 +23,7 @@ _FIXES = {
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
     errno.EIO: "the device fails to read or write; is it still plugged in?",
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def explained(error: OSError, path: str | Path, doing: str) -> InputError:
@@ -34,13 +35,13 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     fix = _FIXES.get(error.errno or 0, error.strerror or str(error))
     if error.errno == errno.ENOENT and doing == "write":
         fix = "its directory does not exist; make it first"
-    return InputError(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
+    kind = NoRoomError if error.errno in _FULL else InputError
+    return kind(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 
 
 def is_full(error: BaseException | None) -> bool:
     """Tell whether something failed for want of room on the disk, which may come back; also as one of our own errors."""
-    cause = error.__cause__ if isinstance(error, InputError) else error
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, NoRoomError) or (isinstance(error, OSError) and error.errno in _FULL)
 
 
 def hold(fd: int, path: str | Path) -> None:

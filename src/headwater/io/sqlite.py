@@ -12,7 +12,7 @@ from headwater.data.batch import Batch
 from headwater.data.column import Column, checked_value
 from headwater.data.schema import Fields, Schema, Type
 from headwater.data.timestamps import moments_as_text
-from headwater.errors import FlowError, InputError, listed, suggestion
+from headwater.errors import FlowError, InputError, NoRoomError, listed, suggestion
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
@@ -295,6 +295,10 @@ class SqliteWriter:
         try:
             yield self._connection
         except sqlite3.Error as error:
+            if _is_full(error):
+                raise NoRoomError(
+                    f"cannot write {self._sink}: the disk is full; free some space or choose another place"
+                ) from None
             raise InputError(f"cannot write {self._sink}: {error}{_fix(error)}") from None
 
     def close(self) -> None:
@@ -353,6 +357,13 @@ def _value(value: Any, kind: Type, name: str) -> Any:
         except ValueError:
             raise FlowError(f"column {name!r}: expected time, got {value!r}") from None
     return checked_value(value, kind, name)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Tell whether it was for want of room: then SQLite also takes back savepoints, and it is an error to leave them."""
+    while error is not None and getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+        error = error.__context__
+    return error is not None
 
 
 def _fix(error: Exception) -> str:

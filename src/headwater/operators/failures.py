@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from headwater.data.batch import Batch
-from headwater.errors import InputError, RecordError, RunError
+from headwater.errors import InputError, NoRoomError, RecordError, RunError, one_line
 from headwater.flow.steps import Step
 from headwater.flow.trouble import Retry
 from headwater.operators.again import AgainError, Attempts, PartlyError
@@ -13,6 +14,11 @@ from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.counters import Counters
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.undo import undo_of
+
+log = logging.getLogger(__name__)
+
+_FULL_NS = 100_000_000  #: after which it is seen whether a disk that was full has room
+_QUIET_S = 60.0  #: between two warnings that it has none
 
 
 class ExitError(RunError):
@@ -29,6 +35,7 @@ class Failures:
         self.guarded = self._undo or operator  #: what to call: it can be taken back where that is possible
         self.attempts = Attempts(policy) if isinstance(policy, Retry) and operator is not None else None
         self.stops = (policy.then if isinstance(policy, Retry) else policy) == "stop"
+        self._told_full_s = -_QUIET_S
 
     @property
     def operator(self) -> Operator | None:
@@ -43,8 +50,8 @@ class Failures:
     def handle(self, batch: Batch, port: int, error: Exception, counters: Counters) -> Output:
         """Set the records apart that break the step; all of them where it keeps state that cannot be taken back.
 
-        Raises AgainError where the step's `retry` has them tried again first. A RecordError is not worth that: whatever is
-        known to have no answer has none later.
+        Raises AgainError where the step's `retry` has them tried again first, and where a sink finds a disk full. A
+        RecordError is not worth that: whatever is known to have no answer has none later.
         """
         guarded, operator = self.guarded, self._operator
         assert guarded is not None
@@ -54,6 +61,8 @@ class Failures:
             self._try_again(self.attempts, partly, batch, counters)
             if partly is error:
                 return self._skip(batch, partly)
+        elif self._step.is_sink and isinstance(error, NoRoomError) and not self.stops:
+            self._wait_for_room(error, batch, counters)
         if self.stops:
             raise self.stopped(error_text(error))
         name, is_sink = self._step.name, self._step.is_sink
@@ -69,6 +78,13 @@ class Failures:
         """Return what to raise where `on_error` ends the run."""
         name = self._step.name
         return ExitError(f"step {name!r} stopped the run, as its on_error says: {why}", step=name)
+
+    def _wait_for_room(self, error: NoRoomError, batch: Batch, counters: Counters) -> None:
+        if time.monotonic() - self._told_full_s > _QUIET_S:
+            self._told_full_s = time.monotonic()
+            log.warning("sink %s waits until there is room: %s", self._step.name, one_line(str(error)))
+        counters.retries += 1
+        raise AgainError(batch, _FULL_NS)
 
     def _try_again(self, attempts: Attempts, partly: PartlyError, batch: Batch, counters: Counters) -> None:
         if partly.row:

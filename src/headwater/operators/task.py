@@ -100,11 +100,16 @@ class Task:
                 entries = entries[: len(entries) - len(self.postponed)]
             elif len(entries) == 1:
                 channel, batch, watermark, _, _, _, control = entries[0]
-                out = self._one(batch, channel, watermark, deliveries)
+                try:
+                    out = self._one(batch, channel, watermark, deliveries)
+                except AgainError as again:
+                    out, entries = self._put_off(again, entries, deliveries), []
                 if control is not None:
                     self._heed(control, channel, deliveries)
             else:
                 out = self._several(entries, deliveries)
+                if self.postponed:
+                    entries = entries[: len(entries) - len(self.postponed)]
         except BaseException as error:
             raise self._ended(error) from error
         now = time.perf_counter_ns()
@@ -133,6 +138,8 @@ class Task:
                 self._one(batch, channel, watermark, deliveries)
                 if control is not None:
                     self._heed(control, channel, deliveries)
+        except AgainError as again:
+            self._put_off(again, [delivery.entry(time.perf_counter_ns(), 0)], deliveries)
         except BaseException as error:
             raise self._ended(error) from error
         self.in_hand = None
@@ -209,29 +216,37 @@ class Task:
 
     def _several(self, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
-        out = 0
+        out = done = 0  # `done` is how many entries are behind what is run now
         group: list[Batch] = []
         sender = entries[0].channel
-        for at, (channel, batch, watermark, _, _, _, control) in enumerate(entries, 1):
-            if group and (
-                (channel != sender if self.saver.saving is not None else self._ports[channel] != self._ports[sender])
-                or (batch is not None and (batch.length > _LARGE or len(batch.columns) != len(group[0].columns)))
-                or control is not None
-            ):
+        try:
+            for at, (channel, batch, watermark, _, _, _, control) in enumerate(entries, 1):
+                if group and (
+                    (
+                        channel != sender
+                        if self.saver.saving is not None
+                        else self._ports[channel] != self._ports[sender]
+                    )
+                    or (batch is not None and (batch.length > _LARGE or len(batch.columns) != len(group[0].columns)))
+                    or control is not None
+                ):
+                    done = at - 1
+                    out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
+                    group = []
+                sender, done = channel, at
+                if control is not None:
+                    self._heed(control, channel, deliveries, entries[at:])
+                    continue
+                if batch is not None:
+                    group.append(batch)
+                if watermark > self.channels.watermarks[channel]:
+                    # what follows may be late by this watermark, so it must not be in the same batch
+                    out += self._one(concat_batches(group) if group else None, channel, watermark, deliveries)
+                    group = []
+            if group:
                 out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
-                group = []
-            sender = channel
-            if control is not None:
-                self._heed(control, channel, deliveries, entries[at:])
-                continue
-            if batch is not None:
-                group.append(batch)
-            if watermark > self.channels.watermarks[channel]:
-                # what follows may be late by this watermark, so it must not be in the same batch
-                out += self._one(concat_batches(group) if group else None, channel, watermark, deliveries)
-                group = []
-        if group:
-            out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
+        except AgainError as again:  # the last of those that ran together stands for all of them
+            out += self._put_off(again, entries[done - 1 :], deliveries)
         return out
 
     def _one(self, batch: Batch | None, channel: int, watermark: int, deliveries: list[Delivery]) -> int:

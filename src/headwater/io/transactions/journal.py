@@ -79,8 +79,8 @@ class Journal:
     def close(self, said: Any) -> None:
         """Note that a run is done with the sink, and how it left it; or, with None, that one has begun with it."""
         with self._lock:
-            self.closed = said
             self._write(self.committed, self.parts, said)
+            self.closed = said  # once it is so on disk: else it is noted when it is tried again
 
     def foresee(self, said: Any) -> None:
         """Note what is about to be written, by which it is known again whoever is killed meanwhile."""

@@ -1,0 +1,110 @@
+"""A disk that is full: sinks wait for room, and nothing is lost or there twice when it comes."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from headwater import Flow, engine, io
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import NoRoomError, RunError
+from waiting import wait_until
+
+SCHEMA = Schema.of({"n": int})
+COUNT = 3000
+
+
+@pytest.fixture
+def disk(monkeypatch, tmp_path):
+    """A folder of files on a disk that is full while a test says so; half of what is written fits each time."""
+
+    class Disk:
+        full, folder = False, tmp_path / "full"
+
+    Disk.folder.mkdir()
+    plain = os.write
+
+    def write(fd, data):
+        if Disk.full and os.readlink(f"/proc/self/fd/{fd}").startswith(str(Disk.folder)):
+            if len(data) < 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return plain(fd, bytes(data)[: len(data) // 2])
+        return plain(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    return Disk
+
+
+def numbers(count=COUNT, rate=20_000):
+    return io.Generate(lambda n: {"n": n}, SCHEMA, rate=rate, count=count)
+
+
+def written(path):
+    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_sink_waits_for_room_and_other_pipelines_do_not(on, checkpoint, disk, tmp_path, caplog):
+    flow, out, other = Flow("full"), disk.folder / "out.jsonl", io.Collect()
+    read = flow.read("r", numbers())
+    read.write("w", io.JsonLines(out))
+    flow.read("other r", numbers()).write("other w", other)
+    kept = {"checkpoint": tmp_path / "state", "every": "50 ms"} if checkpoint else {}
+    run = engine.start(flow, on=on, workers=1, queue_records=500, **kept)
+    wait_until(lambda: run.sample().records_out["w"] > 200)
+    disk.full = True
+    wait_until(lambda: "sink w waits until there is room: cannot write" in caplog.text)
+    wait_until(lambda: run.sample().records_out["other w"] == COUNT)
+    if checkpoint:
+        complete = run.checkpointer.made.complete
+        wait_until(lambda: run.checkpointer.made.complete > complete + 1)
+    disk.full = False
+    report = run.wait()
+    assert written(out) == list(range(COUNT))
+    assert report.dead_letters == 0
+    assert report.retries > 0
+
+
+def test_what_waits_for_room_when_a_run_is_killed_is_there_when_it_goes_on(disk, tmp_path, caplog):
+    out = disk.folder / "out.jsonl"
+
+    def flow():
+        made = Flow("killed")
+        made.read("r", numbers()).write("w", io.JsonLines(out))
+        return made
+
+    run = engine.start(flow(), checkpoint=tmp_path / "state", every="50 ms")
+    wait_until(lambda: run.sample().records_out["w"] > 200)
+    disk.full = True
+    wait_until(lambda: "sink w waits until there is room" in caplog.text)
+    complete = run.checkpointer.made.complete
+    wait_until(lambda: run.checkpointer.made.complete > complete + 1)
+    run.abort()
+    assert run.wait().left > 0
+    disk.full = False
+    engine.run(flow(), checkpoint=tmp_path / "state")
+    assert written(out) == list(range(COUNT))
+
+
+def test_who_wants_to_stop_at_a_full_disk_does(disk):
+    disk.full = True
+    flow = Flow("stops")
+    flow.read("r", numbers(100)).write("w", io.JsonLines(disk.folder / "out.jsonl"), on_error="stop")
+    with pytest.raises(RunError, match=r"step 'w' stopped the run.*the disk is full"):
+        engine.run(flow)
+
+
+def test_sqlite_says_that_there_is_no_room_and_takes_all_when_there_is(tmp_path):
+    schema = Schema.of({"text": str})
+    batch = Batch.of({"text": ["x" * 1000] * 200}, schema)
+    writer = io.Sqlite(tmp_path / "full.db", "t").open(schema)
+    writer._connection.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(NoRoomError, match="the disk is full"):
+        writer.write(batch)
+    writer._connection.execute("PRAGMA max_page_count = 100000")
+    assert not writer.write(batch)
+    assert writer._connection.execute("select count(*) from t").fetchone() == (200,)
+    writer.close()
