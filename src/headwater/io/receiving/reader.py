@@ -19,7 +19,8 @@ Position = tuple[int, int]  #: an entry of the log, and how many of its records 
 class ReceivedReader:
     """Reads what a receiver has safe in its log, from a position on.
 
-    What is committed is kept until the next commit: whoever finds his last note spoilt goes on from the one before.
+    What is committed is kept until the next commit: whoever finds his last note spoilt goes on from the one before. What the
+    disk has damaged is a dead letter, and what is behind it is read.
     """
 
     def __init__(self, step: str, source: Source, folder: Path, reject: Reject, position: Any = None) -> None:
@@ -31,7 +32,7 @@ class ReceivedReader:
         #: of the record that comes next
         self.position: Position = (self._consumer.released, 0) if position is None else (position[0], position[1])
         self._committed = self.position
-        self._skip = self.position[1]  # records of the entry that is read next, which were handed out by an earlier run
+        self._skip = dict([self.position])  # of the entry that is read next: records that an earlier run handed out
         self._consumer.reader.seek(self.position[0])
 
     @property
@@ -81,9 +82,9 @@ class ReceivedReader:
         if not entries and not done:
             self._receiver.log.wait(self._consumer.taken + 1, timeout_s)
             entries = self._consumer.read()
-        self._check()
+        is_damaged = self._check()
         for entry in entries:
-            skip, self._skip = self._skip, 0
+            skip = self._skip.pop(entry.position, 0)
             records = []
             for port, batch in batches_of(entry.data):
                 if port != DEAD:
@@ -93,19 +94,24 @@ class ReceivedReader:
                         self._reject(letter["record"], letter["error"])
             whole = concat_batches(records) if records else Batch.none(self._schema)
             self._waiting.append(((entry.position + 1, 0), whole.slice(skip, whole.length)))
+        if is_damaged:  # so that what could not be read is behind the next run
+            self._waiting.append(((self._consumer.taken, 0), Batch.none(self._schema)))
         if not entries and done:
             if self._receiver.error is not None:
                 raise self._receiver.error
             self._ended = True
 
-    def _check(self) -> None:
+    def _check(self) -> bool:
+        """Set apart what cannot be read, and say whether there was something."""
         reader = self._consumer.reader
-        if reader.troubles:
-            raise InputError(f"what was received is damaged: {reader.troubles[0]}")
+        is_damaged = bool(reader.troubles)
+        while reader.troubles:  # its sender was told that it is safe, and does not send it again
+            self._reject("", f"what was received is damaged: {reader.troubles.pop(0)}")
         if reader.skipped:
             raise InputError(
                 f"the log in {self._folder} lacks entries from {self.position[0]} on; was the checkpoint copied in part?"
             )
+        return is_damaged
 
 
 def _rows_before(position: Position, behind: Position) -> int:

@@ -66,12 +66,28 @@ def entries(folder: Path, start: int, stop: int | None = None, most_bytes: int =
 
 
 def last_in(folder: Path, end: int | None = None) -> Last:
-    """Return what the last safe round of a log said."""
+    """Return what the last safe round of a log said; if that is damaged, the last one that can be read."""
     if end is None:
         reader = Reader(folder)
         end = reader.published()
         reader.close()
-    return last_of(entries(folder, end - 1, end)[-1].data) if end else Last()
+    if not end:
+        return Last()
+    try:
+        return last_of(entries(folder, end - 1, end)[-1].data)
+    except InputError:
+        return _last_whole(folder, end)
+
+
+def _last_whole(folder: Path, end: int) -> Last:
+    found = Last()
+    reader = Reader(folder, until=lambda: end)
+    try:
+        while rounds := reader.read():
+            found = last_of(rounds[-1].data)
+    finally:
+        reader.close()
+    return found
 
 
 def _head(data: bytes) -> Any:
