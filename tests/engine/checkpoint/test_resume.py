@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from headwater import Flow, agg, col, engine, io
+from headwater import Flow, agg, col, engine, io, retry
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow import Tumbling
 from headwater.io.transactions.cut_file import CutFile
 from headwater.io.transactions.line_file import LineFile
+from waiting import wait_until
 
 FIELDS = {"k": str, "x": int, "t": "time"}
 
@@ -184,6 +185,47 @@ def test_a_step_with_other_columns_is_refused(stopped):
     keyed.process("sum", summed, out={"k": str, "total": float}).write("write", io.JsonLines(out))
     with pytest.raises(RunError, match=r"'sum' gave \(k: text, total: int\) then, and gives \(k: text, total: float\)"):
         engine.run(flow, checkpoint=checkpoint)
+
+
+class Away:
+    """A sink that is away, or keeps what comes."""
+
+    def __init__(self, away):
+        self.away, self.records = away, []
+
+    def open(self, schema):
+        return self
+
+    def write(self, batch):
+        if self.away:
+            raise OSError("away")
+        self.records += batch.rows()
+
+    def close(self):
+        pass
+
+
+def test_other_columns_are_refused_while_records_with_the_old_ones_are_on_their_way(tmp_path):
+    def flow(sink, **more):
+        made = Flow("changed")
+        read = made.read("read", io.Generate(lambda n: {"n": n}, {"n": int}, rate=50_000, count=300))
+        read.select("cut", "n", **more).write("write", sink, on_error=retry(within="1 h", backoff="1 h", longest="1 h"))
+        return made
+
+    checkpoint = tmp_path / "checkpoint"
+    run = engine.start(flow(Away(True)), checkpoint=checkpoint, every="50 ms")
+    wait_until(lambda: run.sample().steps["write"].retries == 1)
+    complete = run.checkpointer.made.complete
+    wait_until(lambda: run.checkpointer.made.complete > complete + 1)
+    run.abort()
+    run.wait()
+    told = r"step 'write' got \(n: int\) then, and gets \(n: int, double: int\) now; records were on their way"
+    with pytest.raises(RunError, match=told):
+        engine.run(flow(Away(False), double=col.n * 2), checkpoint=checkpoint)
+    as_it_was, changed = Away(False), Away(False)
+    engine.run(flow(as_it_was), checkpoint=checkpoint)
+    assert [row["n"] for row in as_it_was.records] == list(range(300))
+    engine.run(flow(changed, double=col.n * 2), checkpoint=checkpoint)  # nothing is on its way any more
 
 
 def test_a_new_step_starts_empty(stopped):

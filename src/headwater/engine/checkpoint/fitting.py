@@ -56,6 +56,7 @@ class Fitting:
         for name, step in now.items():
             if name in before:
                 self._check_step(name, before[name], step)
+                self._check_queue(name, before, now)
         for name, identity in self._content["sources"].items():
             kind = flow.steps[name].kind if name in flow.steps else None
             if isinstance(kind, Read) and (difference := differs(kind.source, identity)):
@@ -96,6 +97,16 @@ class Fitting:
         known = len(self._content["positions"].get(name, []))
         if now["kind"] == "Read" and known not in (0, now["parallel"]):
             raise RunError(f"source {name!r} was read by another number of instances then; give it as many as it had")
+
+    def _check_queue(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Refuse to give a step records that were on their way to it, and have columns that it does not get any more."""
+        was, given = _given(before, name), _given(now, name)
+        if was != given and any(batch is not None for each in self._saved(name) for _, batch, _ in each["queue"]):
+            raise RunError(
+                f"step {name!r} got {'; '.join(map(_listed, was))} then, and gets {'; '.join(map(_listed, given))} now; "
+                "records were on their way to it when the run was cut off, which do not fit. Run the flow as it was once "
+                "more, stop it (Ctrl-C), and change it then"
+            )
 
     def _check_spread(self, name: str) -> None:
         """Refuse to spread anew what is not by key, or by a key that does not say where it belongs."""
@@ -151,8 +162,16 @@ class Fitting:
 
 
 def _columns(step: dict[str, Any]) -> str:
-    main: dict[str, str] = next(iter(step["outputs"].values()), {})
-    return "(" + ", ".join(f"{name}: {kind}" for name, kind in main.items()) + ")"
+    return _listed(next(iter(step["outputs"].values()), {}))
+
+
+def _given(steps: dict[str, Any], name: str) -> list[dict[str, str]]:
+    """Return the columns that a step gets by each of its inputs."""
+    return [steps[given["step"]]["outputs"][given["port"]] for given in steps[name]["inputs"]]
+
+
+def _listed(columns: dict[str, str]) -> str:
+    return "(" + ", ".join(f"{name}: {kind}" for name, kind in columns.items()) + ")"
 
 
 def _told(keys: list[list[str]]) -> str:
