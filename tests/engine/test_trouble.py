@@ -81,11 +81,12 @@ def test_a_full_flow_blocks_its_source_and_loses_nothing(on):
 
 
 @pytest.mark.parametrize("on", RUNNERS)
-def test_a_pipeline_that_is_held_up_does_not_hold_up_another(on):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pipeline_that_is_held_up_does_not_hold_up_another(on, workers):
     opened, other = threading.Event(), Endless(limit=20_000)
     flow, out = held_up(Endless(limit=5000), opened)
     flow.read("other r", other).write("other w", io.Discard())
-    run = engine.start(flow, on=on, queue_records=500, workers=2)
+    run = engine.start(flow, on=on, queue_records=500, workers=workers)
     try:
         wait_until(lambda: run.throttle.held)
         wait_until(lambda: run.sample().records_out["other w"] == 20_000)
@@ -381,11 +382,12 @@ class Posts:
 
 
 @pytest.mark.parametrize("on", RUNNERS)
-def test_a_sink_that_takes_all_or_none_costs_only_the_records_that_it_fails_at(on):
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_sink_that_takes_all_or_none_costs_only_the_records_that_it_fails_at(on, checkpoint, tmp_path):
     flow, sink, dead = Flow("posts"), Posts(), io.Collect()
     flow.read("r", Endless(limit=1000)).write("w", sink)
     flow.dead_letters.write("dead", dead)
-    report = engine.run(flow, on=on)
+    report = engine.run(flow, on=on, checkpoint=tmp_path / "state" if checkpoint else None)
     assert sink.posted == [n for n in range(1000) if n % 130 != 7]
     assert [json.loads(letter["record"])["n"] for letter in dead.records] == list(range(7, 1000, 130))
     assert report.last.records_out["w"] == len(sink.posted)

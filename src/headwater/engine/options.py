@@ -30,7 +30,8 @@ class Options:
     policy: str = DEFAULT
     #: how many of its waiting records a step takes in one activation: 'all', 'half', or at most this many
     take: Take = "all"
-    #: worker threads; as many as there are processors by default, of which as many are at work as are of use
+    #: worker threads; as many as there are processors by default, of which as many are at work as are of use. There is one
+    #: more for each that does not come back for a second while others wait
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     #: bounds of each queue
     queue_records: int = 10_000

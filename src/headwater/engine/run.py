@@ -18,15 +18,15 @@ from headwater.engine.source import SourceThread
 from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.warm import kernels_of, load_kernels
 from headwater.errors import RunError, one_line
-from headwater.flow.endpoints import Reader, Source
+from headwater.flow.endpoints import Reader, Source, is_remote
 from headwater.flow.flow import Flow
-from headwater.flow.steps import Step
+from headwater.flow.steps import Step, Write
 from headwater.metrics import Histogram, Report, Sample, StepMetrics
 from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
-from headwater.operators.write import TimedWriteOperator
+from headwater.operators.write import WriteOperator
 from headwater.run import outcome
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 5
+_QUIET_S = 60.0  #: between two warnings that a sink has little room
+_WAITS = "; with a checkpoint (--checkpoint DIR), or --forward DIR, records wait on disk for such a sink"
 
 
 class EngineRun(ABC):
@@ -65,6 +67,7 @@ class EngineRun(ABC):
         self.shed: dict[str, int] = {}
         self._backpressure_ns = 0
         self._held_since = 0
+        self._told_held_s = -_QUIET_S
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
         self.checkpointer = self.make_checkpointer()
         self.tasks = self._build()
@@ -73,7 +76,7 @@ class EngineRun(ABC):
         self._to_end = sum(1 for task in self.tasks if task.operator is not None)
         self._ended: set[int] = set()
         for task in self.tasks:
-            if isinstance(task.operator, TimedWriteOperator):
+            if isinstance(task.operator, WriteOperator):
                 self.throttle.extend(task.instance.index, len(self.tasks) + task.instance.index)
                 task.operator.hold_by(partial(self._throttle_for_sink, len(self.tasks) + task.instance.index))
         self.sources = [SourceThread(self, s) for s in self.tasks if s.instance.step.is_source]
@@ -174,6 +177,9 @@ class EngineRun(ABC):
     @abstractmethod
     def wake_all(self) -> None:
         """Wake every thread that waits for something; called with the lock held."""
+
+    def relieve(self) -> None:  # noqa: B027  where every step has a thread, none is in the way of another
+        """Look, now and then, whether steps that do not come back hold up others; called without the lock."""
 
     def stop(self) -> None:
         """Stop reading; what is in the queues is still processed."""
@@ -331,8 +337,18 @@ class EngineRun(ABC):
         """Hold the sources of a sink that has little room left, or let them go; called without the lock."""
         taken = round(share * 1000)
         with self.lock:
+            was_full = number in self.throttle.full
             if self.throttle.grew(number, taken, 1000) or self.throttle.shrank(number, taken, 1000):
                 self.heed_throttle()
+            is_new = number in self.throttle.full and not was_full
+        now_s = time.monotonic()
+        if is_new and now_s - self._told_held_s > _QUIET_S:
+            self._told_held_s = now_s
+            log.warning(
+                "the flow is held: of the room for what waits for sink %s, %d %% are taken",
+                self.queue_name(number),
+                taken // 10,
+            )
 
     # -- measurements -------------------------------------------------------------------------------------------------
 
@@ -342,7 +358,10 @@ class EngineRun(ABC):
                 self.heed_throttle()
         if len(self.dead) < _EXAMPLES:
             self.dead += batch.rows()[: _EXAMPLES - len(self.dead)]
-            log.warning("dead letter from step %s: %s", self.dead[-1]["step"], one_line(self.dead[-1]["error"]))
+            letter, kind = self.dead[-1], self.tasks[instance].instance.step.kind
+            cut_off = isinstance(kind, Write) and is_remote(kind.sink) and letter["error"].startswith("InputError")
+            hint = _WAITS if cut_off and self.checkpointer is None else ""
+            log.warning("dead letter from step %s: %s%s", letter["step"], one_line(letter["error"]), hint)
 
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""
@@ -350,6 +369,7 @@ class EngineRun(ABC):
         seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
+            self.relieve()
             self._look_for_hanging(seen)
             if end is not None and self._elapsed_s() >= end:
                 self.stop()

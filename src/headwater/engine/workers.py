@@ -53,9 +53,10 @@ class WorkerPool(EngineRun):
 
     def make_threads(self) -> list[threading.Thread]:
         """Return the workers."""
-        return [
-            threading.Thread(target=self._worker, name=f"worker {i}", daemon=True) for i in range(self.options.workers)
-        ]
+        return [self._new_worker(number) for number in range(self.options.workers)]
+
+    def _new_worker(self, number: int) -> threading.Thread:
+        return threading.Thread(target=self._worker, name=f"worker {number}", daemon=True)
 
     # -- sources ------------------------------------------------------------------------------------------------------
 
@@ -107,6 +108,17 @@ class WorkerPool(EngineRun):
         unwatched = to_watch and not self._watching and self.scheduler.rest_ns(now_ns) is not None
         if unwatched or self.scheduler.wants_worker(now_ns):
             self._work.notify()
+
+    def relieve(self) -> None:
+        """Have one worker more at it where none comes back."""
+        with self.lock:
+            if not self.scheduler.relieve(time.perf_counter_ns()):
+                return
+            number = self.scheduler.workers - 1
+        log.info("no worker has come back for a while, so there is one more: %d", number + 1)
+        worker = self._new_worker(number)
+        self._threads.append(worker)
+        worker.start()
 
     def _worker(self) -> None:
         np.seterr(all="ignore")

@@ -10,7 +10,7 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none, throttle_by
+from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none, throttle_by, writes_in_parts
 from headwater.flow.steps import Write
 from headwater.operators.broken import error_text
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
@@ -27,7 +27,7 @@ class WriteOperator(Operator):
     def __init__(self, kind: Write, name: str, given: Schema, transaction: Begin | None = None) -> None:
         self._name = name
         #: a batch that fails half-way may be half written: only where none of it is may it be tried again in parts
-        self.stateless = transaction is None and all_or_none(kind.sink)
+        self.stateless = all_or_none(kind.sink) and (transaction is None or not writes_in_parts(kind.sink))
         try:
             self._parts = None if transaction is None else transaction(kind.sink, given)
             self._writer: Writer | None = self._parts or kind.sink.open(given)
@@ -57,6 +57,11 @@ class WriteOperator(Operator):
         if self._parts is not None and number > self._parts.committed:
             self._parts.commit(number)
 
+    def hold_by(self, throttle: Callable[[float], None]) -> None:
+        """Have a writer that keeps what waits tell how much of its room is taken."""
+        if self._writer is not None:
+            throttle_by(self._writer, throttle)
+
     def close(self) -> None:
         """Close the sink, once."""
         writer, self._writer = self._writer, None
@@ -72,8 +77,3 @@ class TimedWriteOperator(WriteOperator):
         assert self._writer is not None
         self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
         return None
-
-    def hold_by(self, throttle: Callable[[float], None]) -> None:
-        """Have a writer that keeps what waits tell how much of its room is taken."""
-        if self._writer is not None:
-            throttle_by(self._writer, throttle)

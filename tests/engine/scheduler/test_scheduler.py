@@ -4,7 +4,7 @@ import pytest
 
 from headwater.engine.policy import LongestQueue, MinLatency, MinMemory, OldestFirst
 from headwater.engine.scheduler import Scheduler
-from headwater.engine.scheduler.scheduler import PATIENCE_NS
+from headwater.engine.scheduler.scheduler import PATIENCE_NS, STUCK_NS
 
 CHAIN = [[1], [2], []]
 MS = 1_000_000
@@ -142,6 +142,42 @@ def test_one_that_should_be_short_and_does_not_come_back_is_not_waited_for():
     assert scheduler.next(now_ns=PATIENCE_NS) is None
     assert scheduler.rest_ns() == PATIENCE_NS  # so a worker at rest has to look again
     assert scheduler.next(now_ns=PATIENCE_NS + 1).instance == 1
+
+
+def test_one_that_does_not_come_back_does_not_slow_down_the_others_either():
+    scheduler = apart(3)
+    for instance in range(3):
+        scheduler.arrived(instance, 1)
+    scheduler.next(now_ns=0)  # and never comes back
+    other = scheduler.next(now_ns=PATIENCE_NS + 1)
+    scheduler.finished(other, elapsed_ns=1_000)
+    assert scheduler.next(now_ns=PATIENCE_NS + 2_000) is not None  # at once
+
+
+def test_where_no_worker_comes_back_there_is_one_more():
+    scheduler = long(Scheduler([[], [], []], LongestQueue(), workers=1))
+    for instance in range(3):
+        scheduler.arrived(instance, 1)
+    first = scheduler.next(now_ns=0)
+    assert not scheduler.relieve(now_ns=0)
+    assert not scheduler.relieve(now_ns=STUCK_NS - 1)
+    assert scheduler.next(now_ns=STUCK_NS - 1) is None
+    assert scheduler.relieve(now_ns=STUCK_NS)
+    second = scheduler.next(now_ns=STUCK_NS)
+    assert {first.instance, second.instance} < {0, 1, 2}
+    assert scheduler.next(now_ns=STUCK_NS) is None
+    assert not scheduler.relieve(now_ns=STUCK_NS + 1)  # somebody was served since
+    assert scheduler.relieve(now_ns=2 * STUCK_NS + 1)
+
+
+def test_nobody_is_relieved_while_workers_come_back_or_nothing_waits():
+    scheduler = long(Scheduler([[], []], LongestQueue(), workers=1))
+    scheduler.arrived(0, 1)
+    scheduler.relieve(now_ns=0)
+    scheduler.next(now_ns=0)
+    assert not scheduler.relieve(now_ns=10 * STUCK_NS)
+    assert not scheduler.relieve(now_ns=20 * STUCK_NS)  # nothing else is ready
+    assert scheduler.workers == 1
 
 
 def test_one_that_rests_is_served_when_its_time_has_come_and_others_meanwhile():

@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,10 +15,10 @@ import pytest
 
 from headwater import Flow, engine, io
 from headwater.data.batch import Batch
-from headwater.data.frames import unpack_frame
+from headwater.data.frames import pack, unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
-from headwater.io.log import Reader
+from headwater.io.log import Log, Reader
 from ports import free_port
 from waiting import wait_until
 
@@ -206,6 +207,62 @@ def test_what_is_too_old_is_not_sent_and_counted(tmp_path):
     account = run(io.forward(uplink, tmp_path / "log", age="1 us"), 0).to_json()["sinks"]["out"]
     assert uplink.arrived == []
     assert account["dropped"] == {"too old": 100}
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_a_full_log_holds_up_neither_another_pipeline_nor_checkpoints(on, tmp_path, caplog):
+    uplink, table = Uplink(up=False), tmp_path / "other.db"
+
+    def rows():
+        with sqlite3.connect(table) as database:
+            return database.execute("select count(*) from other").fetchone()[0]
+
+    flow = Flow("two")
+    numbers = io.Generate(lambda n: {"n": n}, SCHEMA, rate=200_000)
+    flow.read("in", numbers).write("out", io.forward(uplink, tmp_path / "log", bytes="2 MB"))
+    flow.read("other in", io.Generate(lambda n: {"n": n}, SCHEMA, rate=1_000)).write("here", io.Sqlite(table, "other"))
+    run = engine.start(flow, on=on, workers=1, queue_records=1_000, checkpoint=tmp_path / "state", every="50 ms")
+    try:
+        wait_until(lambda: "the flow is held" in caplog.text)
+        made, before = run.checkpointer.made, rows()
+        complete = made.complete
+        wait_until(lambda: made.complete > complete + 3)
+        wait_until(lambda: rows() > before)
+    finally:
+        uplink.up = True
+        run.stop()
+        report = run.wait()
+    assert uplink.arrived == list(range(report.last.steps["in"].records_in))
+    assert rows() == report.last.steps["other in"].records_in
+
+
+def test_a_full_log_that_holds_lets_go_of_what_is_too_old(tmp_path, caplog):
+    uplink = Uplink(up=False)
+    flow = Flow("f")
+    numbers = io.Generate(lambda n: {"n": n}, SCHEMA, rate=50_000)
+    flow.read("in", numbers).write("out", io.forward(uplink, tmp_path / "log", bytes="200 kB", age="300 ms"))
+    run = engine.start(flow, queue_records=500)
+    try:
+        wait_until(lambda: "the flow is held" in caplog.text)
+        held_at = run.sample().records_in
+        wait_until(lambda: run.sample().records_in > 2 * held_at)
+    finally:
+        run.stop()
+        report = run.wait()
+    account = report.to_json()["sinks"]["out"]
+    assert account["dropped"]["too old"] > 0
+    assert account["dropped"]["too old"] + account["waiting"] == report.last.records_in
+
+
+def test_what_was_stored_before_the_clock_was_set_is_not_too_old(tmp_path):
+    """A device without a battery begins in 1970, and has a good clock when it is started again."""
+    boot = Log(tmp_path / "log", clock=lambda: 90 * 10**9)
+    boot.append(pack(numbers(1, 2, 3)), records=3)
+    boot.close()
+    uplink = Uplink()
+    account = run(io.forward(uplink, tmp_path / "log", age="1 day"), 0).to_json()["sinks"]["out"]
+    assert uplink.arrived == [1, 2, 3]
+    assert account["dropped"] == {}
 
 
 def test_records_that_cannot_be_stored_are_dead_letters_and_those_the_sink_refuses_are_kept(tmp_path, caplog):

@@ -374,6 +374,26 @@ def test_what_is_too_old_is_dropped_and_counted(tmp_path):
     log.close()
 
 
+def test_what_was_made_before_the_clock_was_set_is_as_old_as_the_run_that_finds_it(tmp_path):
+    now_ns = [60 * 10**9]
+    bounds = Bounds(age_s=86_400)
+    log = Log(tmp_path, bounds, segment_bytes=200, clock=lambda: now_ns[0])
+    for number in range(20):
+        log.append(data(number))
+    log.close()
+    now_ns[0] = 2_000_000_000 * 10**9  # a time server has answered
+    log = Log(tmp_path, bounds, segment_bytes=200, clock=lambda: now_ns[0])
+    log.append(b"now")
+    log.sync()
+    assert all_of(log.reader())[0] == list(range(21))
+    now_ns[0] += 2 * 86_400 * 10**9
+    log.append(b"later")
+    log.sync()
+    assert all_of(log.reader())[0] == [21]
+    assert log.dropped == {"too old": 21}
+    log.close()
+
+
 def test_bounds_that_make_no_sense_are_refused():
     for wrong, text in (({"nbytes": -1}, "0 or more bytes"), ({"age_s": 0}, "above 0 s"), ({"full": "x"}, "'hold'")):
         with pytest.raises(InputError, match=text):

@@ -175,9 +175,10 @@ def test_what_is_forwarded_goes_over_a_flaky_link_request_by_request(flaky, tmp_
     assert (writer.account()["waiting"], writer.account()["refused"]) == (0, 2)
 
 
-def test_without_a_checkpoint_what_a_server_does_not_take_becomes_dead_letters(port):
+def test_without_a_checkpoint_what_a_server_does_not_take_becomes_dead_letters(port, caplog):
     report = engine.run(posting(io.Http(f"http://127.0.0.1:{port}/", patience="100 ms"), items(10)))
     assert report.dead_letters == 10
+    assert "with a checkpoint (--checkpoint DIR), or --forward DIR, records wait on disk" in caplog.text
 
 
 def test_with_a_checkpoint_records_wait_for_a_server_that_is_away(taking, tmp_path):

@@ -20,6 +20,8 @@ from headwater.engine.scheduler.throttle import Throttle
 LONG_NS = 300_000
 #: An activation that should have been short and is not back after this waits for something: others go ahead.
 PATIENCE_NS = 20_000_000
+#: Where no worker has come back for this long, all are at steps that wait for something.
+STUCK_NS = 1_000_000_000
 #: How fast measured costs and selectivities follow new measurements.
 _LEARNING = 0.1
 
@@ -87,9 +89,11 @@ class Scheduler:
         sources = [i for i, senders in enumerate(self.upstream) if not senders]
         self.throttle = throttle or Throttle(self.downstream, sources)
         self.at_work = 0  #: workers with an activation
-        self._short = 0  #: short activations under way, those of sources counted in
+        #: who is at a short activation, sources counted in; not one that should be back by now and is not
+        self._short: set[int] = set()
         self._short_ns = 0  #: when the last of them began
         self.decisions = 0
+        self._seen, self._seen_ns = -1, 0  #: how many decisions there were at a look, and when that first saw so many
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +117,7 @@ class Scheduler:
         """Take note that an activation is over: how long the instance itself took, and who is at the head of its queue."""
         instance, records, inline, long, by_source = activation
         if not long:
-            self._short -= 1
+            self._short.discard(instance)
         self.running[instance] = False
         for each in inline:
             self.running[each] = False
@@ -178,9 +182,27 @@ class Scheduler:
             self._wake_rested(now_ns)
         if not self.ready or self.at_work >= self.workers:
             return ()
-        if not self._short or now_ns - self._short_ns > PATIENCE_NS:
+        if now_ns - self._short_ns > PATIENCE_NS:
+            self._short.clear()
+        if not self._short:
             return self.ready
         return [i for i in self.ready if self._is_long(i, batch_size(self.take, self.waiting[i]))]
+
+    def relieve(self, now_ns: int) -> bool:
+        """Give one worker more where none has come back for long, though something is ready; say whether it was.
+
+        So steps that wait for something, all workers being at them, hold up nobody else. Workers are never more than there
+        are instances, since nobody is ready then. Whoever drives the scheduler asks now and then.
+        """
+        if self.resting:
+            self._wake_rested(now_ns)
+        if self.decisions != self._seen:
+            self._seen, self._seen_ns = self.decisions, now_ns
+        stuck = bool(self.ready) and self.at_work >= self.workers and now_ns - self._seen_ns >= STUCK_NS
+        if stuck:
+            self.workers += 1
+            self._seen_ns = now_ns
+        return stuck
 
     def _is_long(self, instance: int, records: int) -> bool:
         return self.cost_ns[instance] * records > LONG_NS
@@ -208,7 +230,7 @@ class Scheduler:
         self.running[instance] = True
         long = self._is_long(instance, count)
         if not long:
-            self._short += 1
+            self._short.add(instance)
             self._short_ns = now_ns
         inline: list[int] = []
         if self._inline_after[instance]:

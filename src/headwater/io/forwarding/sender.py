@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Protocol
 
-from headwater.clock import now_ns
 from headwater.data.batch import Batch
 from headwater.data.frames import unpack_frame
 from headwater.errors import HeadwaterError
@@ -24,6 +23,7 @@ _FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
 _ATTEMPTS = 3  #: with one writer, before another is opened
 _QUIET_S = 60.0  #: between two warnings
 _LOOK_S = 0.02  #: between two looks for something new
+_ROOM_S = 1.0  #: between two looks for room while nothing can be sent
 
 
 class Turns(Protocol):
@@ -62,10 +62,13 @@ class Sender:
         key: str,
         is_its_turn: Callable[[int], bool],
         rate: int | None,
-        age_s: float | None,
+        is_too_old: Callable[[int], bool],
+        on_room: Callable[[], None],
     ) -> None:
+        """`on_room` is called when there may be more room than before: some records are sent, or only time has passed."""
         self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
-        self._name, self._key, self._rate, self._age_s = name, key, rate, age_s
+        self._name, self._key, self._rate = name, key, rate
+        self._is_too_old, self._on_room = is_too_old, on_room
         self._is_its_turn = is_its_turn
         self.forwarded = self.refused = self.attempts = 0  #: records that arrived, that never can; attempts that failed
         self.dropped: Counter[str] = Counter()
@@ -132,7 +135,7 @@ class Sender:
 
     def _send(self, entry: Entry) -> None:
         assert self._writer is not None
-        if self._age_s is not None and now_ns() - entry.created_ns > self._age_s * 1e9:
+        if self._is_too_old(entry.created_ns):
             self._hand.too_old += entry.records
             return
         batch = unpack_frame(entry.data)
@@ -172,9 +175,15 @@ class Sender:
             self._drop_writer()
         if not gathers(self._writer):
             self._put_back()
-        if self._until_s is None:
-            pause_s = min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 20))
-            self._wait(pause_s * random.uniform(0.5, 1), unless_ending=True)
+        pause_s = min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 20))
+        self._rest(pause_s * random.uniform(0.5, 1))
+
+    def _rest(self, seconds: float) -> None:
+        """Wait before the next attempt, unless it is to end."""
+        until_s = time.monotonic() + seconds
+        while self._until_s is None and (rest_s := until_s - time.monotonic()) > 0:
+            self._on_room()  # what has become too old makes some
+            self._wait(min(rest_s, _ROOM_S), unless_ending=True)
 
     def _drop_writer(self) -> None:
         """Let the writer go; what it had gathered and not brought away is sent again by the next one."""
@@ -221,6 +230,7 @@ class Sender:
         self.forwarded += hand.taken
         self.dropped["too old"] += hand.too_old
         self._entries, self._done, self._hand = [], 0, _Hand()
+        self._on_room()
 
     def _wait(self, seconds: float, *, unless_ending: bool = False) -> None:
         with self._changed:

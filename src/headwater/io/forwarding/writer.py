@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,8 @@ class ForwardWriter:
         self._entry_bytes = min(_ENTRY_BYTES, (bounds.nbytes or _ENTRY_BYTES) // 32)
         self._taken = 0  # records of this run
         self._warned_s = -_QUIET_S
+        self._throttle: Callable[[float], None] = lambda share: None
+        self._telling = Lock()  # else who tells late what he saw early would have the last word
         self._log = Log(folder, bounds, sync_every_s=_SYNC_S)
         self._consumer = self._log.consumer("sender")
         self._turns = Newest(self._log, self._consumer, str(folder)) if newest_first else Oldest(self._consumer)
@@ -70,7 +74,8 @@ class ForwardWriter:
             key=self._log.noted("name", lambda: token_hex(6).encode()).decode(),
             is_its_turn=is_its_turn,
             rate=rate,
-            age_s=bounds.age_s,
+            is_too_old=self._log.is_too_old,
+            on_room=self._find_room,
         )
 
     def write(self, batch: Batch) -> Refused:
@@ -79,6 +84,7 @@ class ForwardWriter:
         for rows, priority in self._by_priority(batch):
             unfit = self._store(batch if rows is None else batch.take(rows), priority)
             refused |= {row if rows is None else int(rows[row]): why for row, why in unfit.items()}
+        self._tell_room()
         return refused
 
     def _store(self, batch: Batch, priority: int, first: int = 0) -> Refused:
@@ -94,6 +100,30 @@ class ForwardWriter:
             self._append(form, kept.length, priority)
             self._taken += kept.length
         return {first + row: why for row, why in unfit.items()}
+
+    @property
+    def throttle(self) -> Callable[[float], None]:
+        """What is told how much of the room is taken, so that a run holds its sources before a write has to wait."""
+        return self._throttle
+
+    @throttle.setter
+    def throttle(self, told: Callable[[float], None]) -> None:
+        self._throttle = told
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self._bounds.full != "hold" or not self._bounds.nbytes:
+            return
+        with self._telling:
+            waits = self._log.end > self._consumer.released  # what is sent and still on disk is in nobody's way
+            self._throttle(self._log.nbytes / self._bounds.nbytes if waits else 0.0)
+
+    def _find_room(self) -> None:
+        """See whether there is more room: some records are sent, or have become too old."""
+        if self._bounds.age_s is not None:
+            with suppress(InputError):  # a disk that fails is told of by who appends
+                self._log.expire()
+        self._tell_room()
 
     def flush(self) -> None:
         """Have all records safe on disk."""

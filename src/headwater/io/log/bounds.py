@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from headwater.clock import BUILT_NS
 from headwater.errors import InputError
 from headwater.io.log.entry import GAP, Entry, first_of, gap
 
@@ -31,6 +32,15 @@ class Bounds:
             raise InputError(f"the age of a log's entries is bounded above 0 s; got {self.age_s!r}")
         if self.full not in ("hold", "drop oldest", "drop lowest"):
             raise InputError(f"a full log can 'hold', 'drop oldest' or 'drop lowest'; got {self.full!r}")
+
+    def is_too_old(self, created_ns: int, now_ns: int, opened_ns: int) -> bool:
+        """Tell whether an entry is too old, in a log that was opened at a moment.
+
+        One that was made before its machine's clock was set does not say how old it is: it counts as made when the log was
+        opened.
+        """
+        made_ns = created_ns if created_ns >= BUILT_NS else max(created_ns, opened_ns)
+        return self.age_s is not None and now_ns - made_ns > self.age_s * 1e9
 
 
 def thinned(entries: Iterable[Entry], priority: int, needed: Needed) -> tuple[list[Entry], int]:

@@ -56,6 +56,7 @@ class Log:
     ) -> None:
         self._folder, self._disk, self._clock = str(folder), disk or SystemDisk(), clock
         self.bounds = bounds or Bounds()
+        self._opened_ns = clock()
         most = self.bounds.nbytes
         self._segment_bytes = segment_bytes if most is None else min(segment_bytes, most // _SEGMENTS)
         self.lost = 0  #: entries that were safe and are damaged, as far as was seen when the log was opened
@@ -140,6 +141,10 @@ class Log:
         """Tell whether so many bytes never have room, however little there is."""
         most = MOST_BYTES if self.bounds.nbytes is None else min(MOST_BYTES, self.bounds.nbytes)
         return HEAD.size + size > most
+
+    def is_too_old(self, created_ns: int) -> bool:
+        """Tell whether an entry that was made at a moment is older than the bounds allow."""
+        return self.bounds.is_too_old(created_ns, self._clock(), self._opened_ns)
 
     def sync(self) -> int:
         """Have all that was appended safe on disk; return `synced`. Those who come meanwhile share the next fsync."""
@@ -418,19 +423,22 @@ class Log:
     def _expire(self) -> None:
         if self.bounds.age_s is None:
             return
-        oldest_ns = self._clock() - round(self.bounds.age_s * 1e9)
-        while (segment := self._sealed.before(oldest_ns)) is not None:
+        while (segment := self._aged_segment()) is not None:
             self.dropped["too old"] += self._sealed.drop(segment, self._is_needed)
 
     def _is_aged(self) -> bool:
         """Tell whether a bound of age asks for a new segment, or for an old one to be dropped."""
         if self.bounds.age_s is None:
             return False
-        age_ns = round(self.bounds.age_s * 1e9)
-        now = self._clock()
-        return (self._tail.size > 0 and now - self._tail.began_ns > age_ns / _SEGMENTS) or (
-            self._sealed.before(now - age_ns) is not None
-        )
+        tail_ns = self._clock() - self._tail.began_ns
+        return (
+            self._tail.size > 0 and tail_ns > self.bounds.age_s * 1e9 / _SEGMENTS
+        ) or self._aged_segment() is not None
+
+    def _aged_segment(self) -> Segment | None:
+        """Return the first segment if all in it is too old."""
+        first = next(iter(self._sealed.segments), None)
+        return first if first is not None and self.is_too_old(self._sealed.made_ns(first)) else None
 
     def _is_needed(self, position: int) -> bool:
         """Tell whether somebody has still to take an entry: who drops it counts it then."""

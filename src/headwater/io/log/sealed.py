@@ -77,9 +77,11 @@ class Sealed:
         border = self._border(segment)
         return [entry for entry, _, _ in whole(data, segment.salt, segment.first) if first_of(entry) < border]
 
-    def before(self, oldest_ns: int) -> Segment | None:
-        """Return the first segment if all in it was made before a moment."""
-        return self.segments[0] if self.segments and self._made_ns(self.segments[0]) < oldest_ns else None
+    def made_ns(self, segment: Segment) -> int:
+        """Return when the last entry of a segment was made."""
+        if segment not in self._made:
+            self._made[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
+        return self._made[segment]
 
     def drop(self, segment: Segment, needed: Needed) -> int:
         """Remove a segment; return how many records go with it that somebody had still to take."""
@@ -156,11 +158,6 @@ class Sealed:
                 entry.priority: entry.position for entry in self.entries(segment) if entry.priority != GAP
             }
         return self._priorities[segment]
-
-    def _made_ns(self, segment: Segment) -> int:
-        if segment not in self._made:
-            self._made[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
-        return self._made[segment]
 
     def _border(self, segment: Segment) -> int:
         """Return where the next segment begins."""

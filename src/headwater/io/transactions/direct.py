@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush
+from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush, throttle_by
 from headwater.io.transactions.journal import Journal
 
 
@@ -23,6 +23,16 @@ class Direct(Transaction):
     def account(self) -> Callable[[], dict[str, Any]] | None:
         """How to ask what became of the records; None where the sink has nothing to tell."""
         return account_of(self._writer)
+
+    @property
+    def throttle(self) -> Callable[[float], None]:
+        """What is told how much of the room is taken, where the sink keeps records that wait."""
+        told: Callable[[float], None] = getattr(self._writer, "throttle", _nobody)
+        return told
+
+    @throttle.setter
+    def throttle(self, told: Callable[[float], None]) -> None:
+        throttle_by(self._writer, told)
 
     @property
     def committed(self) -> int:
@@ -54,3 +64,7 @@ class Direct(Transaction):
     def close(self) -> None:
         """Close the sink."""
         self._writer.close()
+
+
+def _nobody(share: float) -> None:
+    """Nobody is told."""

@@ -7,10 +7,11 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any, Protocol
 
 from headwater.data.batch import Batch
@@ -20,7 +21,7 @@ from headwater.flow.endpoints import Ledger, Refused, Transaction
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.sifting import sifted
-from headwater.io.transactions.frames import batches_in
+from headwater.io.transactions.frames import DamagedError, packed_part, part_in
 from headwater.io.transactions.held import HeldFiles
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ _LINGER_S = 10.0  #: for which what is left is delivered when a run ends
 _FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
 _QUIET_S = 60.0  #: between two warnings
 _LOOK_S = 0.05  #: between two looks whether it is our turn
-_PREPARED, _DUE, _LAST = ".rows", ".due", "delivered"
+_PREPARED, _DUE, _DAMAGED, _LAST = ".rows", ".due", ".damaged", "delivered"
 
 
 class Uplink(Protocol):
@@ -46,32 +47,47 @@ class Uplink(Protocol):
         """Leave."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is known of a part that is due."""
+
+    nbytes: int
+    records: int
+
+
 class Outbox(Transaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
     A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other
-    side refuses then is kept in the folder `refused`.
+    side refuses then is kept in the folder `refused`. One that the disk has damaged is told by its checksum, set aside as
+    `.damaged`, and counted; those behind it are delivered.
     """
 
     def __init__(self, sink: Any, uplink: Uplink, ledger: Ledger, *, most_bytes: int = _MOST_BYTES) -> None:
         self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
         self._part: list[Batch] = []
         self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
-        self._taken = self._delivered = self._refused = self._attempts = self._deleted = 0
+        self._counts: dict[int, int] = {}  # records of those that are files and not yet due
+        self._taken = self._delivered = self._refused = self._attempts = 0
+        self._deleted = self._damaged = self._gone = 0  # parts, and how many records they had
+        self._memory_bytes = self._due_bytes = 0  # of what is not a file yet, and of the files that are due
         self._held = HeldFiles()  # used by one thread at a time, with `_changed`
         self._changed = Condition()
+        self._throttle: Callable[[float], None] = _nobody
+        self._telling = Lock()  # else who tells late what he saw early would have the last word
         self._until_s: float | None = None  # once it is to end: when at the latest
         try:
             ledger.folder.mkdir(parents=True, exist_ok=True)
             last = ledger.folder / _LAST
             self._committed = int(last.read_text()) if last.exists() else -1
-            self._due = self._files(_DUE)
+            self._due = {number: self._found(number) for number in self._files(_DUE)}  # those to be delivered, in order
             self._go_on()
             for number in self._due:
                 self._held.hold(number, self._file(number, _DUE))
         except OSError as error:
             raise explained(error, ledger.folder, "keep records in") from error
-        self._waiting_before = sum(_records(self._file(number, _DUE)) for number in self._due)
+        self._waiting_before = sum(part.records for part in self._due.values())
+        self._due_bytes = sum(part.nbytes for part in self._due.values())
         self._thread = Thread(target=self._run, name="headwater-outbox", daemon=True)
         self._thread.start()
 
@@ -86,7 +102,24 @@ class Outbox(Transaction):
         self._wait_for_room()
         self._part.append(kept)
         self._taken += kept.length
+        with self._changed:
+            self._memory_bytes += kept.nbytes
+        self._tell_room()
         return refused
+
+    @property
+    def throttle(self) -> Callable[[float], None]:
+        """What is told how much of the room is taken, so that a run holds its sources before a write has to wait."""
+        return self._throttle
+
+    @throttle.setter
+    def throttle(self, told: Callable[[float], None]) -> None:
+        self._throttle = told
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        with self._telling:
+            self._throttle((self._due_bytes + self._memory_bytes) / self._most_bytes)
 
     def prepare(self, number: int) -> None:
         """Keep the part as a file until it is delivered."""
@@ -102,25 +135,29 @@ class Outbox(Transaction):
         """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
         for part, batches in list(self._cut.items()):
             if part <= number:
-                replace_whole(self._file(part, _PREPARED), b"".join(pack(each) for each in batches if each.length))
+                replace_whole(self._file(part, _PREPARED), packed_part(batches))
+                self._counts[part] = sum(each.length for each in batches)
                 with self._changed:
+                    self._memory_bytes -= sum(each.nbytes for each in batches)
                     self._held.hold(part, self._file(part, _PREPARED))
                 del self._cut[part]
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one delivered, from now on."""
         self._restore()
-        if number not in self._files(_PREPARED):
+        if number not in (*self._files(_PREPARED), *self._files(_DUE)):
             self.prepare(number)
         self._make_due(number)
 
     def rollback(self) -> None:
         """Forget what was written since the last part ended."""
+        with self._changed:
+            self._memory_bytes -= sum(each.nbytes for each in self._part)
         self._part = []
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records."""
-        done = self._delivered + self._refused
+        done = self._delivered + self._refused + self._gone
         return {
             "taken": self._taken,
             "waited_before": self._waiting_before,
@@ -129,6 +166,7 @@ class Outbox(Transaction):
             "refused": self._refused,
             "failed_attempts": self._attempts,
             **({"deleted_parts": self._deleted} if self._deleted else {}),
+            **({"damaged_parts": self._damaged} if self._damaged else {}),
         }
 
     def close(self) -> None:
@@ -175,20 +213,35 @@ class Outbox(Transaction):
             self._file(number, _PREPARED).unlink()
 
     def _make_due(self, number: int) -> None:
-        due = [part for part in self._files(_PREPARED) if part <= number]
+        with self._changed:
+            known = set(self._due)  # before looking: some of these may be delivered meanwhile
+        # an attempt that the disk failed may have left some that have their new name, and are not known to be due
+        due = [part for part in sorted({*self._files(_PREPARED), *self._files(_DUE)} - known) if part <= number]
         try:
             for part in due:
                 with self._changed:
-                    self._file(part, _PREPARED).replace(self._file(part, _DUE))
+                    with suppress(FileNotFoundError):
+                        self._file(part, _PREPARED).replace(self._file(part, _DUE))
                     self._held.hold(part, self._file(part, _DUE))
             if due:
                 sync(self._ledger.folder)
+            found = {part: self._found(part) for part in due}
         except OSError as error:
             raise explained(error, self._ledger.folder, "keep records in") from error
         with self._changed:
-            self._due += due
+            self._due |= found
+            self._due_bytes += sum(part.nbytes for part in found.values())
             self._committed = max(self._committed, number)
             self._changed.notify_all()
+        self._tell_room()
+
+    def _found(self, number: int) -> _Part:
+        """Look at a part that is due; one that is damaged is told of when it is its turn."""
+        path = self._file(number, _DUE)
+        if number not in self._counts:
+            with suppress(DamagedError):
+                self._counts[number] = sum(batch.length for batch in part_in(path))
+        return _Part(path.stat().st_size, self._counts.pop(number, 0))
 
     def _restore(self) -> None:
         """Write again what somebody has deleted."""
@@ -197,20 +250,14 @@ class Outbox(Transaction):
                 log.warning("%d parts for %s were deleted, and are written again: %s", len(gone), self._sink, gone[0])
 
     def _wait_for_room(self) -> None:
+        """Wait while too much is due, unless sources are held for that: what they have sent by then is little."""
         warned = False
-        while self._until_s is None and self._nbytes() > self._most_bytes:
+        while self._until_s is None and self._throttle is _nobody and self._due_bytes > self._most_bytes:
             if not warned:
-                log.warning("the flow is held: %s bytes wait in %s", f"{self._nbytes():,}", self._ledger.folder)
+                log.warning("the flow is held: %s bytes wait in %s", f"{self._due_bytes:,}", self._ledger.folder)
                 warned = True
             with self._changed:
                 self._changed.wait(0.1)
-
-    def _nbytes(self) -> int:
-        size = 0
-        for number in list(self._due):
-            with suppress(FileNotFoundError):  # delivered since
-                size += self._file(number, _DUE).stat().st_size
-        return size
 
     # -- the thread -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +265,7 @@ class Outbox(Transaction):
         failures, warned_s = 0, -_QUIET_S
         while self._wait_for_a_part(failures):
             try:
-                self._deliver(self._due[0])
+                self._deliver(self._next)
                 if failures:
                     log.warning("delivering to %s goes on", self._sink)
                 failures = 0
@@ -238,12 +285,17 @@ class Outbox(Transaction):
         with self._changed:
             self._changed.wait_for(lambda: self._until_s is not None, pause_s)
             self._changed.wait_for(lambda: self._due or self._until_s is not None)
-            while self._due and not self._is_over(failures) and not self._ledger.is_turn_of_part(self._due[0]):
+            while self._due and not self._is_over(failures) and not self._ledger.is_turn_of_part(self._next):
                 self._changed.wait(_LOOK_S)
             return bool(self._due) and not self._is_over(failures)
 
     def _is_over(self, failures: int) -> bool:
         return self._until_s is not None and (failures > 0 or time.monotonic() > self._until_s)
+
+    @property
+    def _next(self) -> int:
+        with self._changed:
+            return next(iter(self._due))
 
     def _deliver(self, number: int) -> None:
         path = self._file(number, _DUE)
@@ -251,28 +303,43 @@ class Outbox(Transaction):
         if not path.exists():
             log.error("part %d for %s was deleted before it was delivered: its records are gone", number, self._sink)
             self._deleted += 1
-            self._forget(number)
+            self._give_up(number)
             return
-        batches = list(batches_in(path, path.stat().st_size))
+        try:
+            batches = part_in(path)
+        except DamagedError as error:
+            aside = path.with_suffix(_DAMAGED)
+            log.error("part %d for %s is not delivered, and kept as %s: %s", number, self._sink, aside, error)
+            path.replace(aside)
+            self._damaged += 1
+            self._give_up(number)
+            return
         refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
         for batch, why in refused:
             keep_refused(self._ledger.folder, self._sink, batch, why)
             self._refused += len(why)
         self._delivered += sum(batch.length for batch in batches) - sum(len(why) for _, why in refused)
-        replace_whole(self._ledger.folder / _LAST, str(number).encode())
         self._forget(number)
+
+    def _give_up(self, number: int) -> None:
+        """Go on without a part that cannot be had."""
+        records = self._due[number].records
+        self._forget(number)
+        self._gone += records
 
     def _forget(self, number: int) -> None:
         """Be done with a part."""
+        replace_whole(self._ledger.folder / _LAST, str(number).encode())
         with self._changed:
             self._held.let_go(number)
             self._file(number, _DUE).unlink(missing_ok=True)
-            self._due.remove(number)
+            self._due_bytes -= self._due.pop(number).nbytes
             self._changed.notify_all()
+        self._tell_room()
 
 
-def _records(path: Path) -> int:
-    return sum(batch.length for batch in batches_in(path, path.stat().st_size))
+def _nobody(share: float) -> None:
+    """Nobody holds sources."""
 
 
 def undelivered(folder: Path, up_to: float = inf) -> int:

@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from headwater.data.batch import Batch
-from headwater.data.frames import pack
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Refused, Transaction
 from headwater.io.files import replace_whole
 from headwater.io.sifting import without
 from headwater.io.sqlite import SqliteWriter
-from headwater.io.transactions.frames import batches_in
+from headwater.io.transactions.frames import packed_part, part_in
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class SqliteTable(Transaction):
         """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
         for part, batches in list(self._prepared.items()):
             if part <= number and part not in self._kept:
-                replace_whole(self._file(part), b"".join(map(pack, batches)))
+                replace_whole(self._file(part), packed_part(batches))
                 self._kept.add(part)
 
     def commit(self, number: int) -> None:
@@ -128,7 +127,7 @@ class SqliteTable(Transaction):
                     "was the checkpoint copied in part?"
                 )
             for part in sorted(part for part in kept if self._committed < part <= after):
-                self._insert(list(batches_in(kept[part], kept[part].stat().st_size)))
+                self._insert(part_in(kept[part]))
             self._writer.commit(self._ledger.name, after)
             self._writer.make_safe()
             self._committed = after

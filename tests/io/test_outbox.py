@@ -1,0 +1,159 @@
+"""Parts that wait on disk for a sink behind a network: what a full outbox holds up, and what a disk does to it."""
+
+import errno
+import sqlite3
+
+import pytest
+
+from headwater import Flow, engine, io
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import InputError
+from headwater.flow.endpoints import Ledger
+from headwater.io.transactions import outbox as outboxes
+from headwater.io.transactions.outbox import Outbox
+from waiting import wait_until
+
+SCHEMA = Schema.of({"n": int})
+
+
+class Server:
+    """The other side, there or not as the test says; it knows parts that it has by their numbers, as databases do."""
+
+    def __init__(self, *, up=True, most_bytes=10**9):
+        self.up, self.most_bytes, self.last, self.numbers = up, most_bytes, -1, []
+
+    delivery = "transactional"
+    remote = True
+
+    def transaction(self, schema, ledger):
+        return Outbox(self, self, ledger, most_bytes=self.most_bytes)
+
+    def open(self, schema):
+        raise AssertionError("it is written in parts")
+
+    def deliver(self, name, number, batches):
+        if not self.up:
+            raise InputError("the server is away")
+        if number > self.last:
+            self.last = number
+            self.numbers += [n for batch in batches for n in batch["n"].tolist()]
+        return []
+
+    def close(self):
+        pass
+
+
+def part(outbox, number, *numbers):
+    outbox.write(Batch.of({"n": list(numbers)}, SCHEMA))
+    outbox.prepare(number)
+
+
+def ledger(folder, after):
+    return Ledger(folder, "test", after)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_disk_fails_at_when_a_part_is_due_is_delivered_with_the_next_and_before_it(tmp_path, monkeypatch, again):
+    server = Server()
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    part(outbox, 0, 1, 2)
+    with monkeypatch.context() as failing:
+        failing.setattr(outboxes, "sync", _fails)
+        with pytest.raises(InputError, match="the device fails"):
+            outbox.commit(0)
+    if again:  # as the end of a run does
+        outbox.commit(0)
+    part(outbox, 1, 3)
+    outbox.commit(1)
+    outbox.close()
+    assert server.numbers == [1, 2, 3]
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, 1))
+    outbox.close()
+    assert server.numbers == [1, 2, 3]
+
+
+def _fails(path):
+    raise OSError(errno.EIO, "input/output error")
+
+
+def test_a_part_that_the_disk_has_damaged_is_told_set_aside_and_in_nobodys_way(tmp_path, caplog):
+    server = Server(up=False)
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    for number in range(3):
+        part(outbox, number, 10 * number, 10 * number + 1)
+        outbox.commit(number)
+    outbox.close()
+    waiting = sorted(tmp_path.glob("*.due"))
+    assert len(waiting) == 3
+    data = bytearray(waiting[1].read_bytes())
+    data[len(data) // 2] ^= 1
+    waiting[1].write_bytes(data)
+    server.up = True
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, 2))
+    outbox.close()
+    assert server.numbers == [0, 1, 20, 21]
+    account = outbox.account()
+    assert (account["damaged_parts"], account["forwarded"], account["waiting"]) == (1, 4, 0)
+    assert "part 1 for" in caplog.text
+    assert "does not hold what was written" in caplog.text
+    assert [path.name for path in tmp_path.glob("*.damaged")] == ["000000001.damaged"]
+    server.transaction(SCHEMA, ledger(tmp_path, 2)).close()  # and a later run goes on
+    assert server.numbers == [0, 1, 20, 21]
+
+
+def test_a_last_part_that_is_damaged_does_not_keep_the_next_run_from_going_on(tmp_path):
+    server = Server(up=False)
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    part(outbox, 0, 1)
+    outbox.commit(0)
+    outbox.close()
+    (path,) = tmp_path.glob("*.due")
+    path.write_bytes(path.read_bytes()[:-3])
+    server.up = True
+    for _ in range(2):
+        server.transaction(SCHEMA, ledger(tmp_path, 0)).close()
+    assert server.numbers == []
+
+
+@pytest.mark.parametrize("on", ["engine", "threads"])
+def test_a_full_outbox_holds_up_neither_another_pipeline_nor_checkpoints(on, tmp_path, caplog):
+    server, table = Server(up=False, most_bytes=300_000), tmp_path / "other.db"
+
+    def rows():
+        with sqlite3.connect(table) as database:
+            return database.execute("select count(*) from other").fetchone()[0]
+
+    flow = Flow("two")
+    numbers = io.Generate(lambda n: {"n": n}, SCHEMA, rate=100_000)
+    flow.read("in", numbers).write("away", server)
+    flow.read("other in", io.Generate(lambda n: {"n": n}, SCHEMA, rate=1_000)).write("here", io.Sqlite(table, "other"))
+    run = engine.start(flow, on=on, workers=1, queue_records=1_000, checkpoint=tmp_path / "state", every="50 ms")
+    try:
+        wait_until(lambda: "the flow is held" in caplog.text)
+        made, before = run.checkpointer.made, rows()
+        complete = made.complete
+        wait_until(lambda: made.complete > complete + 3)
+        wait_until(lambda: rows() > before)
+    finally:
+        server.up = True
+        run.stop()
+        report = run.wait()
+    assert server.numbers == list(range(report.last.steps["in"].records_in))
+    assert rows() == report.last.steps["other in"].records_in
+
+
+def test_a_write_looks_at_no_file_however_many_parts_wait(tmp_path, monkeypatch):
+    server = Server(up=False)
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    for number in range(5):
+        part(outbox, number, number)
+        outbox.commit(number)
+
+    def looked(path, **options):
+        raise AssertionError(f"{path} is looked at")
+
+    with monkeypatch.context() as watching:
+        watching.setattr(type(tmp_path), "stat", looked)
+        outbox.write(Batch.of({"n": [7]}, SCHEMA))
+    outbox.close()
