@@ -5,8 +5,9 @@ import json
 import pytest
 
 from headwater.flow.contract import Contract
-from headwater_bench.sites.account import Moment, Output, compared, cost, cost_over_best, kept, least
+from headwater_bench.sites.account import Moment, Output, compared, cost, kept, least, paid
 from headwater_bench.sites.flows import Promised, write_net
+from headwater_bench.sites.picture import draw
 
 NEEDED = {"etl": 0.2, "stats": 0.3, "pred": 0.1}
 LENT = {"cloud": 1.0, "edge1": 0.6, "edge2": 0.3, "edge3": 0.1}
@@ -29,8 +30,11 @@ def test_a_flow_on_its_way_is_paid_for_where_it_was():
         Moment(12.0, dict.fromkeys(NEEDED, "edge1"), LENT, EVERYWHERE),
         Moment(20.0, dict.fromkeys(NEEDED, "edge1"), LENT, EVERYWHERE),
     ]
-    paid, best = 12 * 0.6 + 8 * 0.15, 10 * 0.6 + 10 * 0.15
-    assert cost_over_best(moments, NEEDED) == pytest.approx(paid / best)
+    best = 10 * 0.6 + 10 * 0.15
+    found = paid(moments, NEEDED)
+    assert found.over_best == pytest.approx((12 * 0.6 + 8 * 0.15) / best)
+    assert found.waiting == pytest.approx(0.45 / best)  # a second until it was decided
+    assert found.moving == pytest.approx(0.45 / best)  # and one on the way
     assert cost(at, NEEDED) == pytest.approx(0.6)
 
 
@@ -86,3 +90,18 @@ def test_the_net_is_that_of_the_paper(tmp_path):
         "edge3": 0.75,
     }
     assert net.sensors == (("messages", 0),)
+
+
+def test_the_picture_has_what_serverless_did_where_that_was_played(tmp_path):
+    at = {"etl": "cloud", "stats": "edge1", "pred": None}
+    moments = [Moment(1000.0 + s, at, LENT, EVERYWHERE) for s in range(20)]
+    outputs = {
+        name: (Output(tmp_path / name, points=[(m.at_s, 10 * i) for i, m in enumerate(moments)]), 2.0) for name in at
+    }
+    beside = {"kept": 0.5, "act_s": 2.0, "arrived": {name: [5, 4, 3, 2, 1, 0] for name in at}}
+    acts = [(1000.0, "cloud alone"), (1010.0, "SCAN at edge1")]
+    sizes = []
+    for given in (None, beside):
+        draw(moments, outputs, NEEDED, acts, given, tmp_path / "sites.png")
+        sizes.append((tmp_path / "sites.png").read_bytes()[16:24])  # width and height
+    assert sizes[0] != sizes[1]

@@ -151,7 +151,7 @@ EXHIBITS = (
         "workflows that move between sites as costs change",
         "headwater bench sites --output out/sites",
         "sites.png",
-        "sites are processes of one machine with a share of it each; without best-effort serverless beside it",
+        "sites are processes of one machine with a share of it each",
     ),
     _words("aels", "table 1", "related work"),
     _words("aels", "table 2", "symbols"),

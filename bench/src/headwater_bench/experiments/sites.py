@@ -20,16 +20,17 @@ from typing import Any
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
+from headwater_bench.sites import serverless
 from headwater_bench.sites.account import (
     Kept,
     Moment,
     Output,
     compared,
     cost,
-    cost_over_best,
     kept,
     least,
     lines_a_message,
+    paid,
     where,
 )
 from headwater_bench.sites.flows import EDGES, RATES, SENSORS, Promised, promised
@@ -69,7 +70,9 @@ def run(
             world.close()
         for flow in flows:
             engine.run(find_flow(f"{flow.program}:undisturbed"))
-        return _answer(play, flows, output)
+        tell("the same flows as best-effort serverless at edge1")
+        beside = serverless.played(flows, lasts_s, *play.edge1())
+        return _answer(play, flows, beside, output)
 
 
 class _Play:
@@ -117,6 +120,11 @@ class _Play:
         self._scan("edge2", middle.cores, "SCAN at edge2")
         self._settled(where | {least_.name: "edge3"}, f"{least_.name} is at edge3")
 
+    def edge1(self) -> tuple[float, list[float]]:
+        """Return the cores that the cheapest edge has, and those that SCAN wants of it more, act by act."""
+        least_, middle, most = (flow.cores for flow in self._flows)
+        return _ROOM * (least_ + middle + most), [0.0, _ROOM * least_, _ROOM * middle]
+
     def _edges_are_here(self) -> bool:
         for flow in self._flows:
             status = self.world.status(flow)
@@ -161,7 +169,7 @@ class _Play:
             self._watch.join()
 
 
-def _answer(play: _Play, flows: list[Promised], output: Path | None) -> dict[str, Any]:
+def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, output: Path | None) -> dict[str, Any]:
     until_s = play.moments[-1].at_s
     windows = {flow.name: kept(flow, play.outputs[flow.name], until_s) for flow in flows}
     found = {flow.name: compared(flow) for flow in flows}
@@ -169,15 +177,19 @@ def _answer(play: _Play, flows: list[Promised], output: Path | None) -> dict[str
     gaps = sorted(
         1000 * each["came"]["gap_s"] for each in decisions if each["came"] and each["came"]["gap_s"] is not None
     )
+    spent = paid(play.moments, play.needed)
     answer = {
         "kept": sum(each.kept for each in windows.values()) / max(1, sum(each.windows for each in windows.values())),
         "lost": sum(lost for lost, _ in found.values()),
         "twice": sum(twice for _, twice in found.values()),
-        "cost_over_best": round(cost_over_best(play.moments, play.needed), 4),
+        "cost_over_best": round(spent.over_best, 4),
+        "cost_of_waiting": round(spent.waiting, 4),
+        "cost_of_moving": round(spent.moving, 4),
         "moves": sum(each["came"] is not None and not each["came"]["undone"] for each in decisions),
         "gap_ms": {"p50": round(statistics.median(gaps), 1), "max": round(gaps[-1], 1)} if gaps else {},
         "as_in_paper": sum(play.as_in_paper) / len(play.as_in_paper),
         "flows": {flow.name: _told(flow, windows[flow.name], found[flow.name]) for flow in flows},
+        "serverless": beside,
         "acts": [{"at_s": round(at_s - play.acts[0][0], 1), "what": what} for at_s, what in play.acts],
         "decisions": [
             {key: each[key] for key in ("why", "moves", "forced", "came")} for each in decisions if each["came"]
@@ -186,7 +198,7 @@ def _answer(play: _Play, flows: list[Promised], output: Path | None) -> dict[str
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         outputs = {flow.name: (play.outputs[flow.name], lines_a_message(flow)) for flow in flows}
-        draw(play.moments, outputs, play.needed, play.acts, output / "sites.png")
+        draw(play.moments, outputs, play.needed, play.acts, beside, output / "sites.png")
         rows = [
             {"at_s": round(m.at_s - play.acts[0][0], 2), **m.sites, "cost": cost(at, play.needed)}
             | {"least": least(m.lent, m.here, play.needed)}
@@ -220,6 +232,14 @@ def table(answer: dict[str, Any]) -> str:
         f"{answer['moves']} moves, cost {answer['cost_over_best']:.3f} times the least possible with hindsight; "
         f"in {answer['as_in_paper']:.0%} of the acts flows came to be where the paper has them",
     ]
+    lines.append(
+        f"what was paid too much: {answer['cost_of_waiting']:.1%} of the least while the policy waited, "
+        f"{answer['cost_of_moving']:.1%} while flows moved"
+    )
+    if answer["serverless"] is not None:
+        lines.append(
+            f"best-effort serverless at edge1 beside it: {answer['serverless']['kept']:.2%} of the windows kept"
+        )
     if gap:
         lines.append(f"not all parts were at work for {gap['p50']:g} ms in the middle move, {gap['max']:g} ms at most")
     for name, flow in answer["flows"].items():

@@ -69,14 +69,29 @@ def least(lent: Mapping[str, float], here: frozenset[str], needed: Mapping[str, 
     return best
 
 
-def cost_over_best(moments: Sequence[Moment], needed: Mapping[str, float]) -> float:
-    """Return what was paid over what the optimum with hindsight would have paid, from the first moment to the last."""
-    paid = best = 0.0
+class Paid(NamedTuple):
+    """What was paid, as shares of what the optimum with hindsight would have paid from the first moment to the last.
+
+    That optimum is elsewhere the moment it is cheaper there; a policy waits until a reason holds, and a move takes time.
+    """
+
+    over_best: float  #: all of it
+    moving: float  #: what was too much of it while a flow was on its way
+    waiting: float  #: and while none was
+
+
+def paid(moments: Sequence[Moment], needed: Mapping[str, float]) -> Paid:
+    """Hold what was paid against the optimum with hindsight."""
+    best = moving = waiting = 0.0
     for (before, after), at in zip(pairwise(moments), where(moments), strict=False):
-        span_s = after.at_s - before.at_s
-        paid += cost(at, needed) * span_s
-        best += least(before.lent, before.here, needed) * span_s
-    return paid / best
+        span_s, least_ = after.at_s - before.at_s, least(before.lent, before.here, needed)
+        best += least_ * span_s
+        more = (cost(at, needed) - least_) * span_s
+        if None in before.sites.values():
+            moving += more
+        else:
+            waiting += more
+    return Paid(1 + (moving + waiting) / best, moving / best, waiting / best)
 
 
 def where(moments: Sequence[Moment]) -> list[dict[str, str | None]]:

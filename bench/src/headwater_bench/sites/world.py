@@ -22,8 +22,7 @@ from headwater_bench.sites.flows import PRICES, SENSORS, Promised, write_net
 
 _WAIT_S = 240.0
 _HOST = "127.0.0.1"
-#: busy for a share of each tenth of a second
-_SCAN = """
+SCAN = """
 import math, sys, time
 share, x = float(sys.argv[1]), 0.5
 while True:
@@ -32,6 +31,7 @@ while True:
         for i in range(200): x = math.sin(x + i) * math.exp(-x * x)
     time.sleep(0.1 * (1 - share))
 """
+"""A program that is busy for a share of each tenth of a second."""
 
 
 class World:
@@ -90,7 +90,7 @@ class World:
 
     def scan(self, share: float) -> None:
         """Have SCAN take so much of a core more."""
-        command = [sys.executable, "-S", "-c", _SCAN, f"{min(share, 0.95):g}"]
+        command = [sys.executable, "-S", "-c", SCAN, f"{min(share, 0.95):g}"]
         self._scans.append(subprocess.Popen(command, stdout=self._log, stderr=self._log))
 
     def _started(self, *words: str, ledger: str) -> subprocess.Popen[bytes]:
