@@ -189,7 +189,8 @@ class Kafka(Origin):
         """Write the topic."""
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self._brokers})
+        # who tries again may otherwise send messages in another order
+        producer = Producer({"bootstrap.servers": self._brokers, "enable.idempotence": True})
         for each in records():
             producer.produce(f"{name_of(folder)}-in", json.dumps(each), each["key"])
         assert producer.flush(_PATIENCE_S) == 0
