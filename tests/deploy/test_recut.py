@@ -213,3 +213,39 @@ def test_a_flow_moves_by_its_own_name_with_all_its_steps_that_can():
     assert moved(flow, before, ["more"], "cloud") == before | {"more": "cloud"}
     with pytest.raises(PlacementError, match="flow 'tanks' has no step 'tnaks'; did you mean 'tanks'"):
         moved(flow, before, ["tnaks"], "cloud")
+
+
+def test_what_waited_before_a_bridge_when_a_checkpoint_was_hurried_comes_to_who_was_to_read_it(tmp_path):
+    """Such a checkpoint is what is left of a part that did not stop in time."""
+    hurry, links = tmp_path / "hurry", {site: Links(("127.0.0.1", 0)) for site in SITES}
+    flow = flow_of(tmp_path, hurry)
+    sites = [{name: at if name in MOVE else STAY.get(name, "office") for name in flow.steps} for at in SITES]
+    homes = [{site: tmp_path / str(n) / site for site in SITES} for n in range(2)]
+    cut = Cut(flow, sites[1])
+    try:
+        ends = Ends(links, 0)
+        runs = [engine.start(cut.part(site, ends), checkpoint=homes[0][site], every="50 ms") for site in cut.sites]
+        for run in runs:
+            run.stop()
+        assert all(run.wait(60) is not None for run in runs)
+    finally:
+        for each in links.values():
+            each.close()
+    crossing = next(each for each in cut.crossings if each.origin == "barn" and each.step == "t")
+    store = Store(homes[0]["barn"])
+    found = store.latest()
+    late = Batch.of({"n": [7], "key": ["k0"], "at": [70_000]}, crossing.schema)
+    (outlet,) = found.content["tasks"][crossing.outlet]
+    outlet["queue"] += [[0, late, NO_WATERMARK], [0, None, 60_000]]
+    states = []
+    for tasks in found.content["tasks"].values():
+        for task in tasks:
+            states.append(task["state"])
+            task |= {"state": len(states) - 1, "whole": True, "changes": []}
+    store.write(found.number, found.content, states)
+    move(flow, (sites[1], homes[0]), sites[2], tmp_path / "taken", homes[1])
+    (reader,) = Store(homes[1]["office"]).latest().content["tasks"]["picky"]
+    assert [(None if batch is None else batch.rows(), at) for _, batch, at in reader["queue"]][-2:] == [
+        (late.rows(), NO_WATERMARK),
+        (None, 60_000),
+    ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.frames import unpack_frame
 from headwater.deploy.cut import Crossing, Cut
 from headwater.deploy.luggage import PassingDisk, waiting
@@ -82,13 +82,28 @@ def recut(
 
 def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> list[Batch]:
     """Return what was sent for good, and is not in the receiver's checkpoint: records, and words about event time."""
-    if found.get(crossing.origin) is None:
+    sender, receiver = found.get(crossing.origin), found.get(crossing.target)
+    if sender is None:
         return []
-    receiver = found.get(crossing.target)
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
     start = positions[0]["next"] if positions and positions[0] else 0
     messages = waiting(kept[crossing.origin], crossing.outlet)
-    return [unpack_frame(frame) for number, frame in messages if number >= start]
+    sent = [unpack_frame(frame) for number, frame in messages if number >= start]
+    return sent + [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
+
+
+def _before(outlet: Mapping[str, Any]) -> list[Batch]:
+    """Return what waited before a bridge: where a checkpoint took too long, tasks were saved with their queues.
+
+    Of several senders none says alone how far event time has come; that comes again with what they send next.
+    """
+    found: list[Batch] = []
+    for _, batch, watermark in outlet["queue"]:
+        if batch is not None:
+            found.append(Batch(batch.columns, batch.length, batch.stamps))
+        if NO_WATERMARK < watermark < END and len(outlet["ports"]) == 1:
+            found.append(Batch.of_watermark(watermark))
+    return found
 
 
 def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], found: Mapping[str, Checkpoint | None]) -> None:

@@ -101,6 +101,8 @@ class Fitting:
     def _check_queue(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse to give a step records that were on their way to it, and have columns that it does not get any more."""
         was, given = _given(before, name), _given(now, name)
+        if was is None or given is None:
+            return
         if was != given and any(batch is not None for each in self._saved(name) for _, batch, _ in each["queue"]):
             raise RunError(
                 f"step {name!r} got {'; '.join(map(_listed, was))} then, and gets {'; '.join(map(_listed, given))} now; "
@@ -165,8 +167,10 @@ def _columns(step: dict[str, Any]) -> str:
     return _listed(next(iter(step["outputs"].values()), {}))
 
 
-def _given(steps: dict[str, Any], name: str) -> list[dict[str, str]]:
-    """Return the columns that a step gets by each of its inputs."""
+def _given(steps: dict[str, Any], name: str) -> list[dict[str, str]] | None:
+    """Return the columns that a step gets by each of its inputs; None where one of them is at another site since a move."""
+    if not all(given["step"] in steps for given in steps[name]["inputs"]):
+        return None
     return [steps[given["step"]]["outputs"][given["port"]] for given in steps[name]["inputs"]]
 
 
