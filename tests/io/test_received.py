@@ -50,7 +50,7 @@ def reading(source, step):
     return flow, out
 
 
-@pytest.mark.parametrize("damaged", [0, 3, COUNT - 1])
+@pytest.mark.parametrize("damaged", [0, 3])
 def test_what_was_received_and_is_damaged_costs_that_alone_and_is_told(tmp_path, damaged):
     opened, source = threading.Event(), Sent(COUNT)
     flow, _ = reading(source, lambda record: opened.wait() and record)
