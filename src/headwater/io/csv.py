@@ -164,9 +164,10 @@ class CsvReader:
 
     @property
     def position(self) -> Any:
-        """Bytes and lines of the rows read so far."""
-        offset, line = self._lines.offset, self._lines.line
-        return [offset - sum(map(len, self._pending)) - len(self._pending), line - len(self._pending)]
+        """Where the next row starts."""
+        pending = len(self._pending)
+        before = self._lines.offset - sum(map(len, self._pending)) - pending
+        return self._lines.position_at(before, self._lines.line - pending)
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the records of up to `limit` rows."""

@@ -58,8 +58,12 @@ class FollowedLines:
     @property
     def position(self) -> list[int]:
         """Where the next line starts, and in which file."""
-        known = self._head[: self.offset]
-        return [self._inode, self.offset, self.line, len(known), crc32(known)]
+        return self.position_at(self.offset, self.line)
+
+    def position_at(self, offset: int, line: int) -> list[int]:
+        """Return the place behind so many bytes and lines, in which file, and by what that is known."""
+        known = self._head[:offset]
+        return [self._inode, offset, line, len(known), crc32(known)]
 
     def take(self, limit: int, timeout_s: float) -> list[bytes]:
         """Return up to `limit` whole lines, none if none came in time; there is no last one."""

@@ -25,9 +25,7 @@ class FollowedCsvReader(CsvReader):
     @property
     def position(self) -> list[Any]:
         """Where the next row starts, in which file, and what columns that has."""
-        inode, offset, line, known, checksum = self._followed.position
-        behind = sum(map(len, self._pending)) + len(self._pending)
-        return [[inode, offset - behind, line - len(self._pending), known, checksum], self._names]
+        return [super().position, self._names]
 
     def read(self, limit: int, timeout_s: float) -> Batch:
         """Return the records of up to `limit` rows; none if none came in time."""

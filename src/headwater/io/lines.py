@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from sys import maxsize
 from typing import Any
+from zlib import crc32
 
 from headwater.errors import InputError
 from headwater.io.files import explained, hold, write_all
@@ -20,6 +21,7 @@ _RANGE_CHUNK = 2**20  # who reads a range wants all of it, in few large batches
 _PEEKED = 2**22  # bytes to look at before reading
 _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"
+_KNOWN_BY = 1024  # bytes at the beginning, and before where reading goes on, by which a file is known again
 
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class Lines:
 
     def __init__(self, path: str | Path, position: Any = None, end: int | None = None) -> None:
         self._path = path
-        self.offset, self.line = checked_position(position, path)  #: bytes and lines handed out
+        self.offset, self.line, seen = checked_position(position, path)  #: bytes and lines handed out
         self._ready: list[bytes] = []
         self._at = 0  # the line of `_ready` that is next
         self._rest = b""
@@ -47,14 +49,18 @@ class Lines:
             raise explained(error, path, "read") from error
         self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now
         if self.offset:
-            self._skip(kind.st_size)
+            self._skip(kind.st_size, seen)
         self._left = maxsize if end is None else max(0, end - self.offset)  # bytes still to be read
         self._chunk = _CHUNK if end is None else _RANGE_CHUNK
 
     @property
     def position(self) -> list[int]:
-        """Where the next line starts: bytes and lines before it."""
-        return [self.offset, self.line]
+        """Where the next line starts."""
+        return self.position_at(self.offset, self.line)
+
+    def position_at(self, offset: int, line: int) -> list[int]:
+        """Return the place behind so many bytes and lines, with a checksum of what a reader must find there again."""
+        return [offset, line] if self._waits or self._fd < 0 else [offset, line, seen_before(self._fd, offset)]
 
     @property
     def once(self) -> bool:
@@ -121,12 +127,17 @@ class Lines:
         self._ended = not data
         return self._rest + data
 
-    def _skip(self, size: int) -> None:
+    def _skip(self, size: int, seen: int | None) -> None:
         if self._waits:
             raise InputError(f"cannot read {self._path} from where it was left: a pipe has no past")
         if self.offset > size + 1:  # one more than its size: the last line had no end
             raise InputError(
                 f"cannot read {self._path} from byte {self.offset:,}: it has {size:,}; was the file replaced?"
+            )
+        if seen is not None and seen != seen_before(self._fd, self.offset):
+            raise InputError(
+                f"cannot read {self._path} from byte {self.offset:,}: it is not the file that was read up to there; was it "
+                "replaced or edited? Begin anew without the checkpoint, or read the new file under a name of its own"
             )
         os.lseek(self._fd, self.offset, os.SEEK_SET)
 
@@ -185,11 +196,23 @@ def _ends_in_newline(path: str | Path) -> bool:
         return True
 
 
-def checked_position(position: Any, path: str | Path) -> tuple[int, int]:
-    """Return the bytes and lines of a position, nothing before the first."""
+def checked_position(position: Any, path: str | Path) -> tuple[int, int, int | None]:
+    """Return the bytes and lines of a position, nothing before the first, and the checksum of what was seen there."""
     match position:
         case None:
-            return 0, 0
+            return 0, 0, None
         case [int(offset), int(line)]:
-            return offset, line
-    raise InputError(f"cannot read {path} from position {position!r}: expected [bytes, lines]")
+            return offset, line, None
+        case [int(offset), int(line), int(seen)]:
+            return offset, line, seen
+    raise InputError(f"cannot read {path} from position {position!r}: expected [bytes, lines, checksum]")
+
+
+def seen_before(fd: int, offset: int) -> int:
+    """Return a checksum by which an open file is known again behind so many bytes: of its first ones, and of the last.
+
+    Not of the end of the last line, which it may have got since.
+    """
+    stop = max(0, offset - 1)
+    last = max(0, stop - _KNOWN_BY)
+    return crc32(os.pread(fd, stop - last, last), crc32(os.pread(fd, min(_KNOWN_BY, stop), 0)))

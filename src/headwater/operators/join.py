@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.steps import Join
@@ -61,7 +61,9 @@ class JoinOperator(Operator):
         return Batch(columns, new.length, new.stamps)  # a pair is as old as the record that completed it
 
     def advance(self, watermark: int) -> Output:
-        """Forget the records for which no partner can come any more."""
+        """Forget the records for which no partner can come any more; after the end, a later run may bring one."""
+        if watermark == END:
+            return None
         self._watermark = max(self._watermark, watermark)
         # a record may come as late as one span behind the watermark, and its partner lie another span behind it
         reach = 2 * self._kind.within_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -41,7 +42,8 @@ class ProcessingTimeOperator(Operator):
         """`now_us` tells the moment by a clock that may be set, `steady_us` by one that nobody sets."""
         assert not isinstance(kind.window, Count)
         window = replace(kind.window, time="event")
-        self._inner = make(replace(kind, window=window, time=_AT), given.with_fields({_AT: "time"}))
+        self._made = partial(make, replace(kind, window=window, time=_AT), given.with_fields({_AT: "time"}))
+        self._inner = self._made()
         self._clock, self._steady = now_us, steady_us
         self._now_us, self._looked_us = 0, steady_us()
 
@@ -60,8 +62,14 @@ class ProcessingTimeOperator(Operator):
         return self._inner.advance(self._now_us)
 
     def advance(self, watermark: int) -> Output:
-        """Close all windows at the end; event time is not theirs."""
-        return self._inner.advance(END) if watermark == END else None
+        """Close all windows at the end; event time is not theirs.
+
+        What a later run brings before their time is up has windows of its own: it is not late.
+        """
+        if watermark < END:
+            return None
+        closing, self._inner = self._inner, self._made()
+        return closing.advance(END)
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows that are open, and how far the time has come."""

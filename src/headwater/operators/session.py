@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column, column_of
 from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
@@ -95,8 +95,11 @@ class SessionOperator(Operator):
         self._free += slots
 
     def advance(self, watermark: int) -> Output:
-        """Close the sessions that no record can join any more."""
-        self._watermark = max(self._watermark, watermark)
+        """Close the sessions that no record can join any more.
+
+        At the end of all sources all are closed, and time stays where the last of them ends: a later run may bring what was
+        not there yet.
+        """
         closed: list[tuple[Key, _Session]] = []
         while self._deadlines and self._deadlines[0][0] <= watermark:
             deadline, slot, key = heapq.heappop(self._deadlines)
@@ -107,6 +110,8 @@ class SessionOperator(Operator):
                     if not self._open[key]:
                         del self._open[key]
                     break
+        ended_us = max((session.end + self._gap for _, session in closed), default=NO_WATERMARK)
+        self._watermark = max(self._watermark, watermark if watermark < END else ended_us)
         return self._results(closed) if closed else None
 
     def _results(self, closed: list[tuple[Key, _Session]]) -> Output:

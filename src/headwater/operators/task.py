@@ -50,7 +50,9 @@ class Task:
         self._sets_time = isinstance(instance.step.kind, EventTime)
         self.channels = Channels(instance.channel_ports, sets_time=self._sets_time, told=_told(instance, operator))
         self.saver = Saver(self._freeze, self.channels)
-        self._has_ended = False  #: in a run before this one: what its operator had to say at the end is said
+        self._has_ended = (
+            False  #: in a run before this one, and nothing came since: what it had to say at the end is said
+        )
         self._is_sink = instance.step.is_sink
         self._outputs = list(instance.step.outputs)
         self._late = operator.late if operator is not None else ()
@@ -255,6 +257,7 @@ class Task:
         if (self.channels.idle or self._is_idle) and (batch is not None or NO_WATERMARK < watermark < END):
             self._wake(channel, deliveries)
         if batch is not None:
+            self._has_ended = False
             try:
                 result = self.operate(batch, self._ports[channel])
             except Exception as error:
@@ -333,7 +336,7 @@ class Task:
             return 0
         self.watermark = earliest
         out, guarded = 0, self._failures.guarded
-        if guarded is not None and not self._has_ended:
+        if guarded is not None and (earliest < END or not self._has_ended):
             out = self._timed(lambda: guarded.advance(earliest), deliveries)
         self.ended = earliest == END
         self.send_watermark(earliest, deliveries)

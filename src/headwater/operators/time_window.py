@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
@@ -80,8 +80,11 @@ class TimeWindowOperator(Operator):
         return found
 
     def advance(self, watermark: int) -> Output:
-        """Close the windows that end at or before the watermark, oldest first."""
-        self._watermark = max(self._watermark, watermark)
+        """Close the windows that end at or before the watermark, oldest first.
+
+        At the end of all sources every window is closed, and time stays where the last of them ends: a later run may bring
+        what was not there yet.
+        """
         results: list[Batch] = []
         outputs: list[tuple[int, Batch]] = []
         while self._slices:
@@ -96,9 +99,10 @@ class TimeWindowOperator(Operator):
             # windows that start later do not reach back to these slices
             for start in [s for s in self._slices if s < end - self._size + self._every]:
                 del self._slices[start]
-        if watermark > NO_WATERMARK:
+        if NO_WATERMARK < watermark < END:
             passed = (watermark - self._size) // self._every * self._every + self._size
             self._closed_to = max(self._closed_to, passed)
+        self._watermark = max(self._watermark, watermark if watermark < END else self._closed_to)
         if results:
             outputs.insert(0, (0, concat_batches(results)))
         return outputs or None

@@ -82,7 +82,7 @@ class LineRanges(Ranges):
     def start(self) -> Offset:
         """Return where the first record begins: after the header of a file that has one."""
         reader = self.source.open(ignore)
-        byte, line = reader.position
+        byte, line, *_ = reader.position
         reader.close()
         return self._offset({"byte": 0, "crc": 0}, byte, line, ended=False)
 
@@ -101,7 +101,7 @@ class LineRanges(Ranges):
         """Return the place of bytes and lines; all before it is looked at, for the checksum."""
         if position is None:
             return self.start()
-        byte, line = position
+        byte, line, *_ = position
         return self._offset({"byte": 0, "crc": 0}, min(byte, self.path.stat().st_size), line, ended=False)
 
     def position(self, at: Offset) -> list[int]:
