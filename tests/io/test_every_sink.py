@@ -28,6 +28,7 @@ ELSEWHERE = {
     "Kafka": "test_kafka.py",
     "Mqtt": "test_mqtt.py",
     "Postgres": "test_postgres.py",
+    "SparkTable": "on Spark only",
 }
 
 

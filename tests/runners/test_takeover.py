@@ -125,7 +125,9 @@ def test_a_micro_batch_that_spark_had_not_noted_when_it_was_killed_comes_again_o
     wait_for(lambda: noted.committed() >= 2 or running.done.is_set())
     running.stop()
     running.wait(PATIENCE_S)
-    for path in (noted.query / "commits").glob(f"*{noted.committed()}*"):  # its sinks have it, and Spark does not know
+    for path in (noted.folder / "query" / "commits").glob(
+        f"*{noted.committed()}*"
+    ):  # its sinks have it, and Spark does not know
         path.unlink()
     done = take_over(flow, second, third).positions["made"]
     assert done >= 60

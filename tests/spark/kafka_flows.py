@@ -34,11 +34,11 @@ def held(running, servers, topic):
     ]
 
 
-def read(servers, topic, out):
-    """Read what a topic holds now, in micro-batches of a few hundred records."""
+def read(servers, topic, out, **options):
+    """Read what topics hold now, in micro-batches of a few hundred records."""
     flow = Flow("reading")
     fields = {"n": int, "tank": str, "place": int}
-    source = io.Kafka(servers, topic, fields, key_column="key", headers="about")
+    source = io.Kafka(servers, topic, fields, key_column="key", headers="about", **options)
     flow.read("topic", source).write("out", io.JsonLines(out))
     return spark.run(flow, available_now=True, sizes=Sizes(parallel=2, batch_records=MOST)).to_json()
 
@@ -51,6 +51,7 @@ def main(servers, jars, folder):
     written(servers, source, "keyed", Sizes(parallel=2, batch_bytes=12_000, piece_bytes=3_000))  # several micro-batches
     written(servers, source, "by-number", key=["n"])
     report = read(servers, "keyed", folder / "out.jsonl")
+    read(servers, "(keyed|by-.*)", folder / "all.jsonl", pattern=True, topic_column="topic")
     told = {
         "keyed": held(running, servers, "keyed"),
         "by number": held(running, servers, "by-number"),

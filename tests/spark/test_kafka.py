@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka_flows import KEYS, MOST, RECORDS
 
-from headwater import Flow, io
+from headwater import Flow, engine, io
 from headwater import spark as on_spark
 from headwater.errors import FlowError, RunError
 from headwater.spark.sinks import key_before
@@ -53,6 +53,10 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
     for key in by_key:
         places = [line["place"] for line in lines if line["tank"] == key]
         assert places == sorted(places)
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    for topic in ("keyed", "by-number"):
+        assert sorted(line["n"] for line in lines if line["topic"] == topic) == list(range(RECORDS))
+    assert len(lines) == 2 * RECORDS
 
 
 def doubled(state, record):
@@ -84,6 +88,21 @@ def test_a_key_that_records_do_not_have_is_told_before_spark_starts(monkeypatch)
     flow.read("r", io.Kafka("h:1", "t", {"n": int}, key="n")).write("out", io.Discard())
     with pytest.raises(FlowError, match="is for writing"):
         on_spark.run(flow)
+
+
+def test_a_pattern_of_topics_is_for_reading_on_spark():
+    pattern = io.Kafka("h:1", "levels-.*", {"n": int}, pattern=True, topic_column="from")
+    assert tuple(pattern.schema) == ("n", "from")
+    flow = Flow("reading")
+    flow.read("r", pattern).write("out", io.Discard())
+    with pytest.raises(FlowError, match="a pattern of topics, which are read on Spark only"):
+        engine.run(flow)
+    flow = Flow("writing")
+    flow.read("r", io.Items([{"n": 1}])).write("out", io.Kafka("h:1", "levels-.*", pattern=True))
+    with pytest.raises(FlowError, match="to write, name one"):
+        on_spark.run(flow)
+    with pytest.raises(FlowError, match="no regular expression"):
+        io.Kafka("h:1", "levels-(", pattern=True)
 
 
 def test_a_broker_that_is_not_there_is_told_before_spark_starts(monkeypatch):

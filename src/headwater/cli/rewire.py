@@ -9,7 +9,8 @@ from headwater.errors import FlowError, listed, suggestion
 from headwater.flow import Flow, Schema
 from headwater.flow.endpoints import Source, at_rate, from_file
 from headwater.flow.steps import Kind, Read, Write
-from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay, Webhook
+from headwater.io import Csv, JsonLines, Kafka, Mqtt, Parquet, Replay, SparkTable, Webhook
+from headwater.io.urls import path_in
 
 _BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
 
@@ -18,7 +19,7 @@ def rewired(
     flow: Flow,
     *,
     inputs: list[str] | None = None,
-    output: Path | None = None,
+    output: str | Path | None = None,
     rate: float | None = None,
     may_come: bool = False,
     loop: bool = True,
@@ -33,21 +34,19 @@ def rewired(
         source, path = source_of(flow, given, "--input NAME=FILE")
         own = flow.steps[source].kind
         assert isinstance(own, Read)
-        kinds[source] = Read(_file_source(own, Path(path), flow.steps[source].outputs["out"], may_come))
+        kinds[source] = Read(_source_at(own, path, flow.steps[source].outputs["out"], may_come))
     if rate is not None:
         for name, step in flow.steps.items():
             kind = kinds.get(name, step.kind)
             if isinstance(kind, Read):
                 kinds[name] = Read(_at_rate(kind.source, rate, loop))
     if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            said = f"--output names a folder for the files of all sinks; cannot make {str(output)!r}: {error.strerror}"
-            raise FlowError(said) from error
-        for name, step in flow.steps.items():
-            if step.is_sink:
-                kinds[name] = Write(_file_sink(output, name, step.inputs[0].schema))
+        sinks = [step for step in flow.steps.values() if step.is_sink]
+        folder = path_in(output)
+        if folder is not None:
+            _make(folder)
+        for step in sinks:
+            kinds[step.name] = Write(_sink_at(folder or str(output), step.name, step.inputs[0].schema))
     return flow.replaced(kinds) if kinds else flow
 
 
@@ -76,7 +75,18 @@ def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:
     raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as {option}")
 
 
-def _file_source(kind: Read, path: Path, schema: Schema, may_come: bool) -> Any:
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = f"--output names a folder for the files of all sinks; cannot make {str(folder)!r}: {error.strerror}"
+        raise FlowError(said) from error
+
+
+def _source_at(kind: Read, address: str, schema: Schema, may_come: bool) -> Any:
+    path = path_in(address)
+    if path is None:
+        return SparkTable(address, schema)
     own = from_file(kind.source, path)
     if own is None and path.suffix not in _BY_SUFFIX:
         raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
@@ -89,9 +99,12 @@ def _file_source(kind: Read, path: Path, schema: Schema, may_come: bool) -> Any:
     return maker(path) if maker is Parquet else maker(path, schema)
 
 
-def _file_sink(folder: Path, name: str, schema: Schema) -> Any:
-    """Write CSV where every column fits a cell, JSON Lines otherwise."""
+def _sink_at(folder: Path | str, name: str, schema: Schema) -> Any:
+    """Write CSV where every column fits a cell, JSON Lines otherwise; at a URL into a folder for each sink."""
     stem = name.replace("/", "-").replace(" ", "_")
-    if "any" in dict(schema.fields).values():
+    objects = "any" in dict(schema.fields).values()
+    if isinstance(folder, str):
+        return SparkTable(f"{folder.rstrip('/')}/{stem}", form="json" if objects else "csv")
+    if objects:
         return JsonLines(folder / f"{stem}.jsonl")
     return Csv(folder / f"{stem}.csv")

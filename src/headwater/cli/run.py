@@ -30,6 +30,7 @@ from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
+from headwater.io.urls import path_in, shown
 from headwater.metrics import Report
 
 FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
@@ -56,9 +57,12 @@ def run(
     rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
     input: Annotated[
-        list[str] | None, typer.Option(help="read FILE instead of the source (NAME=FILE if several)")
+        list[str] | None,
+        typer.Option(help="read FILE, on Spark also a URL, instead of the source (NAME=FILE if several)"),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="write each sink to a file in this folder")] = None,
+    output: Annotated[
+        str | None, typer.Option(help="write each sink to a file in this folder, on Spark also at this URL")
+    ] = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     linger: Annotated[
         str, typer.Option(help="how long records gather before they are read, by default 6 to 15 ms; 0s for none")
@@ -74,7 +78,10 @@ def run(
         list[str] | None, typer.Option("--conf", "-c", help="a setting of Spark's, NAME=VALUE; as often as need be")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="keep in this folder how far the run has come, and go on from there")
+        str | None,
+        typer.Option(
+            help="keep in this folder, on Spark also at a URL, how far the run has come, and go on from there"
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="on Spark: about how long a micro-batch takes when much waits, such as 2s")
@@ -94,6 +101,10 @@ def run(
     history_only: Annotated[
         bool, typer.Option("--history-only", help="with --backfill: end before the stream goes on")
     ] = False,
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="of riot:train on Spark: exact, the same models as the engine's [default], or mllib"),
+    ] = None,
     forward: Annotated[
         str | None,
         typer.Option(
@@ -180,6 +191,7 @@ def run(
     settings = parsed_settings(conf or [])
     sparks: dict[str, Any] = {"master": master, "conf": conf or None, "target": target, "backfill": backfill}
     _refuse_others(on, {**engines, "forward": forward}, sparks)
+    kept = _checkpoint_folder(checkpoint, on)
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
     _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
     if history_only and (web or prometheus is not None):
@@ -196,9 +208,12 @@ def run(
             "live": show or None,
             "prometheus": prometheus,
             "web": web or None,
+            "trainer": trainer,
         }
-        job.show(job.run(input, output, master, others), as_json)
+        job.show(job.run(input, None if output is None else Path(output), master, others), as_json)
         return
+    if trainer is not None:
+        raise RunError("--trainer chooses how riot:train learns with --on spark, and means nothing otherwise")
     with answering_at_once():  # making a flow may need kernels too
         chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     if forward is not None:
@@ -219,7 +234,7 @@ def run(
     if on == _SPARK:
         if contract is not None and target is not None:
             raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
-        of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": checkpoint}
+        of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": kept or checkpoint}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
             history = _history(chosen, tables, show, until=until, order_by=order_by, **of_spark)
@@ -248,12 +263,12 @@ def run(
                 best_effort=best_effort,
                 realtime=realtime,
                 seconds=seconds,
-                checkpoint=checkpoint,
+                checkpoint=kept,
             )
         elif running is None:
             give_way()
             given = {name: value for name, value in engines.items() if value is not None}
-            running = start(chosen, on=on, seconds=seconds, checkpoint=checkpoint, **given)
+            running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
         if prometheus is not None:
             from headwater.web.prometheus import serve
@@ -261,7 +276,7 @@ def run(
             serve(running, prometheus)
         pages: AbstractContextManager[None] = nullcontext()
         if web:
-            pages = watched(running, web_listen, checkpoint, dead)
+            pages = watched(running, web_listen, kept, dead)
         try:
             with pages:
                 report = live(running) if show else _waited(running)
@@ -309,13 +324,23 @@ def _show(report: Report, *, as_json: bool, to: Console) -> None:
         err.print(f"stopped with {report.left:,} records left: in queues, in hand or spilled")
 
 
-def _check_checkpoint(checkpoint: Path | None, of_it: dict[str, Any]) -> None:
+def _checkpoint_folder(checkpoint: str | None, on: str) -> Path | None:
+    """Return the folder of a checkpoint; None for a URL, which Spark alone can have it at."""
+    folder = None if checkpoint is None else path_in(checkpoint)
+    if checkpoint is not None and folder is None and on != _SPARK:
+        raise RunError(
+            f"--checkpoint at a URL is for --on spark; --on {on} needs a folder, and got {shown(checkpoint)}"
+        )
+    return folder
+
+
+def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
     """Refuse what means nothing without a checkpoint, and a folder that nobody means for one."""
     if checkpoint is None:
         given = [name for name, value in of_it.items() if value]
         if given:
             raise RunError(f"--{given[0]} is about checkpoints, and means nothing without --checkpoint DIR")
-    elif checkpoint == Path():
+    elif path_in(checkpoint) == Path():
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headwater.io.mqtt import Will as Will
     from headwater.io.parquet import Parquet as Parquet
     from headwater.io.postgres import Postgres as Postgres
+    from headwater.io.spark_table import SparkTable as SparkTable
     from headwater.io.spill import SpillFile as SpillFile
     from headwater.io.sqlite import Sqlite as Sqlite
     from headwater.io.table import ParquetTable as ParquetTable
@@ -55,6 +56,7 @@ _HOMES = {
     "ParquetTable": "table",
     "Postgres": "postgres",
     "Replay": "generator",
+    "SparkTable": "spark_table",
     "SpillFile": "spill",
     "Sqlite": "sqlite",
     "Webhook": "http",

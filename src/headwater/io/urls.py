@@ -1,8 +1,16 @@
-"""URLs as they may be shown: no message, drawing or log has a password in it, however the URL was mistyped."""
+"""URLs: which ones are files of this machine, and what may be shown of all.
+
+No message, drawing or log has a password in it, however a URL was mistyped.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from headwater.errors import FlowError
 
 #: what comes before a user's name: a scheme, or JDBC's two or three
 _PREFIX = re.compile(r"(?:jdbc:[a-z0-9]+:(?:thin:|oci:)?)?(?:[a-z][a-z0-9]*://|//)?", re.IGNORECASE)
@@ -28,3 +36,20 @@ def shown(url: str) -> str:
     if "@" in rest[len(place) :]:  # a password with such a sign in it, or options with an @: who can tell
         return f"{prefix}…"
     return f"{prefix}…@{place.rpartition('@')[2]}"
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # not the one letter of a drive
+
+
+def path_in(address: str | Path) -> Path | None:
+    """Return the path that an address is, as such or as a URL of this machine's files; None for any other URL.
+
+    >>> path_in("out/levels"), path_in("file:///tmp/levels"), path_in("s3a://lake/levels")
+    (PosixPath('out/levels'), PosixPath('/tmp/levels'), None)
+    """
+    text = str(address)
+    if not _SCHEME.match(text):
+        return Path(address)
+    if isinstance(address, Path):
+        raise FlowError(f"{text!r} is a URL; give it as text, since a Path leaves out one of its slashes")
+    return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else None

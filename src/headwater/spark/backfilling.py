@@ -131,7 +131,12 @@ class Backfill:
         if options.checkpoint is None:
             raise RunError("history leaves state for a stream to go on from: say where, with a checkpoint")
         self.flow, self.history, self.options = flow, history, options
-        self.checkpoint = Checkpoint(Path(options.checkpoint), begins_with_history=True)
+        self.checkpoint = Checkpoint(options.checkpoint, begins_with_history=True)
+        if self.checkpoint.is_far:
+            raise RunError(
+                f"history keeps state from slice to slice where executors see it as a folder, and {self.checkpoint} is a "
+                "URL; give a folder as the checkpoint"
+            )
         self.stopping, self.done = threading.Event(), threading.Event()
         self.error: RunError | None = None
         self.samples: deque[Sample] = deque(maxlen=3600)
@@ -185,7 +190,7 @@ class Backfill:
         """Find history read by an earlier run; a checkpoint of a run that had none is refused."""
         if self.checkpoint.taken() is None:
             raise RunError(
-                f"checkpoint {self.checkpoint.folder} is of a run that has begun without history; give another folder"
+                f"checkpoint {self.checkpoint} is of a run that has begun without history; give another folder"
             )
         self.checkpoint.check(self.flow, buckets)
 
@@ -194,12 +199,12 @@ class Backfill:
         now = (self.history.names, self.history.until, self.history.order_by)
         if then != now:
             raise RunError(
-                f"checkpoint {self.checkpoint.folder} has begun with other history: {_told(*then)} then, and {_told(*now)} "
+                f"checkpoint {self.checkpoint} has begun with other history: {_told(*then)} then, and {_told(*now)} "
                 "now; give the same, or another folder"
             )
         if self.options.buckets not in (None, begun.buckets):
             raise RunError(
-                f"checkpoint {self.checkpoint.folder} spreads keys over {begun.buckets} buckets, not {self.options.buckets}"
+                f"checkpoint {self.checkpoint} spreads keys over {begun.buckets} buckets, not {self.options.buckets}"
             )
 
     def _planned(self) -> _Progress:

@@ -13,32 +13,43 @@ from headwater.flow.flow import Flow
 from headwater.flow.identity import differs, identity_of, sink_identity_of
 from headwater.flow.ranges import Offset
 from headwater.flow.steps import Read, Step, Write
-from headwater.io.files import sync
 from headwater.io.lock import FILE as LOCK
-from headwater.io.lock import Lock
-from headwater.io.moved import refuse_moved
 from headwater.spark import sources
 from headwater.spark.native import reads
+from headwater.spark.places import place_of
 from headwater.spark.seeds import Taken
 
 _FILE = "headwater.json"
+_QUERY, _HISTORY = "query", "history"
 _VERSION = 5
 _ANEW = "give another folder, or remove this one to begin anew"
 
 
 class Checkpoint:
-    """A folder in which a query keeps how far it has come; the next run with it goes on from there."""
+    """A folder or URL in which a query keeps how far it has come; the next run with it goes on from there."""
 
-    def __init__(self, folder: Path, *, begins_with_history: bool = False) -> None:
-        """Look at a folder; only who reads history has business with one in which that has not come to its end."""
-        self.folder = folder.absolute()
+    def __init__(self, at: str | Path, *, begins_with_history: bool = False) -> None:
+        """Look at a place; only who reads history has business with one in which that has not come to its end."""
+        self._at = place_of(at)
         self._begins_with_history = begins_with_history
-        self._lock: Lock | None = None
+
+    def __str__(self) -> str:
+        return str(self._at)
 
     @property
-    def query(self) -> Path:
-        """The folder for Spark's own files."""
-        return self.folder / "query"
+    def is_far(self) -> bool:
+        """Whether it is reached through Spark alone, which must be running before anything is asked of it."""
+        return self._at.is_far
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this machine in which sinks make their notes: the checkpoint's own, unless that is at a URL."""
+        return self._at.folder
+
+    @property
+    def query(self) -> str:
+        """The URL for Spark's own files."""
+        return self._at.url(_QUERY)
 
     @property
     def seeds(self) -> Path:
@@ -48,19 +59,20 @@ class Checkpoint:
     @property
     def history(self) -> Path:
         """The folder for how far history has been read, until a stream can go on from it."""
-        return self.folder / "history"
+        return self.folder / _HISTORY
 
     def lock(self) -> None:
         """Keep other runs out until `release`, or until this process is gone."""
         self._read()  # what is no checkpoint stays untouched
-        refuse_moved(self.folder)
-        self._lock = Lock(self.folder, "checkpoint")
+        self._at.lock()
+
+    def save(self) -> None:
+        """Have what sinks have noted where the next run finds it."""
+        self._at.save()
 
     def release(self) -> None:
         """Let other runs in."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        self._at.release()
 
     def buckets(self) -> int | None:
         """Return into how many buckets earlier runs have spread keys, which a checkpoint fixes; None for a new one."""
@@ -75,17 +87,17 @@ class Checkpoint:
         mine = _described(flow, buckets)
         difference = _difference(known, mine) or _other_ends(known, mine, flow)
         if difference:
-            raise RunError(f"checkpoint {self.folder} does not fit: {difference}; {_ANEW}")
+            raise RunError(f"checkpoint {self} does not fit: {difference}; {_ANEW}")
         if known.get("ended"):
             raise RunError(
-                f"checkpoint {self.folder} is of a run that has come to its end; remove it, or give another, to run again"
+                f"checkpoint {self} is of a run that has come to its end; remove it, or give another, to run again"
             )
         for step, offset in self.offsets(flow).items():
             # of what has ended nothing more is read
             change = "" if offset["ended"] else sources.changed(_source(flow.steps[step]), offset)
             if change:
                 raise RunError(
-                    f"checkpoint {self.folder} does not fit: {change} Put it back, or begin anew with another checkpoint"
+                    f"checkpoint {self} does not fit: {change} Put it back, or begin anew with another checkpoint"
                 )
 
     def claim(self, flow: Flow, buckets: int) -> None:
@@ -100,7 +112,10 @@ class Checkpoint:
     def taken(self) -> Taken | None:
         """Return what was taken over from another runner; None if nothing was."""
         said = (self._read() or {}).get("taken")
-        return None if said is None else Taken(**{**said, "waiting": tuple(said["waiting"])})
+        if said is None:
+            return None
+        lists = {name: tuple(said.get(name, ())) for name in ("waiting", "new_sinks")}
+        return Taken(**{**said, **lists})
 
     def settle(self) -> None:
         """Write down that sinks have what had waited for them."""
@@ -126,7 +141,15 @@ class Checkpoint:
 
     def committed(self) -> int:
         """Return the last micro-batch that is done, -1 before the first."""
-        return max((int(path.name) for path in (self.query / "commits").glob("[0-9]*")), default=-1)
+        return max(self._numbers("commits"), default=-1)
+
+    def is_committed(self, batch: int) -> bool:
+        """Say whether a micro-batch is done."""
+        return self._at.exists(f"{_QUERY}/commits/{batch}")
+
+    def operators(self) -> list[int]:
+        """Return the numbers of Spark's operators that keep state: one for each level, in whichever order."""
+        return sorted(self._numbers("state"))
 
     def offsets(self, flow: Flow, batch: int | None = None) -> Mapping[str, Offset]:
         """Return how far each source was read up to a micro-batch, the last one begun if not said; absent if not at all."""
@@ -142,7 +165,7 @@ class Checkpoint:
         if batch not in begun:
             return {}
         # a version, what Spark notes of the micro-batch, then a line for each source, in the order of the flow
-        lines = iter((self.query / "offsets" / str(batch)).read_text().splitlines()[2:])
+        lines = iter(self._at.raw(f"{_QUERY}/offsets/{batch}").decode().splitlines()[2:])
         found: dict[str, list[str]] = {}
         for name, step in flow.steps.items():
             if isinstance(step.kind, Read):
@@ -151,44 +174,43 @@ class Checkpoint:
         return found
 
     def _begun(self) -> list[int]:
-        return [int(path.name) for path in (self.query / "offsets").glob("[0-9]*")]
+        return self._numbers("offsets")
+
+    def _numbers(self, folder: str) -> list[int]:
+        return [int(name) for name in self._at.names(f"{_QUERY}/{folder}") if name.isdecimal()]
 
     def _write(self, known: dict[str, Any]) -> None:
-        fresh = self.folder / f"{_FILE}.new"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(known, indent=1))
-            sync(fresh)  # sinks go by what it says of their parts
-            fresh.replace(self.folder / _FILE)
-        except OSError as error:
-            raise RunError(f"cannot write checkpoint {self.folder}: {error.strerror}") from error
+        self._at.write(_FILE, json.dumps(known, indent=1).encode())
 
     def _read(self) -> dict[str, Any] | None:
-        try:
-            known = json.loads((self.folder / _FILE).read_text())
-        except FileNotFoundError:
-            if self.history.is_dir():
-                if self._begins_with_history:
-                    return None
-                raise RunError(
-                    f"checkpoint {self.folder} begins with history, which was not read to its end: run the same command as "
-                    "then (--backfill), which goes on from there"
-                ) from None
-            if any(self.folder.glob("*.checkpoint")):
-                raise RunError(
-                    f"checkpoint {self.folder} is one of the engine's, which Spark cannot go on from; give a folder of "
-                    f"its own, or take it over: headwater takeover FLOW --from {self.folder} --to NEW"
-                ) from None
-            if self.folder.is_dir() and any(path.name not in (LOCK, f"{_FILE}.new") for path in self.folder.iterdir()):
-                raise RunError(
-                    f"{self.folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder"
-                ) from None
+        said = self._at.read(_FILE)
+        if said is None:
+            self._refuse_others(self._at.names())
             return None
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read checkpoint {self.folder / _FILE}: {error}") from None
+        try:
+            known = json.loads(said)
+        except ValueError as error:
+            raise RunError(f"cannot read checkpoint {self}/{_FILE}: {error}") from None
         if not isinstance(known, dict) or known.get("version") != _VERSION:
-            raise RunError(f"checkpoint {self.folder} was written by another version of Headwater; {_ANEW}")
+            raise RunError(f"checkpoint {self} was written by another version of Headwater; {_ANEW}")
         return known
+
+    def _refuse_others(self, names: list[str]) -> None:
+        """Raise where something else is than a checkpoint of Spark's that has begun, or nothing yet."""
+        if _HISTORY in names:
+            if self._begins_with_history:
+                return
+            raise RunError(
+                f"checkpoint {self} begins with history, which was not read to its end: run the same command as "
+                "then (--backfill), which goes on from there"
+            )
+        if any(name.endswith(".checkpoint") for name in names):
+            raise RunError(
+                f"checkpoint {self} is one of the engine's, which Spark cannot go on from; give a folder of "
+                f"its own, or take it over: headwater takeover FLOW --from {self} --to NEW"
+            )
+        if any(name not in (LOCK, _FILE, f"{_FILE}.new") for name in names):
+            raise RunError(f"{self} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")
 
 
 def _source(step: Step) -> Any:

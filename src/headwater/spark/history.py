@@ -110,7 +110,7 @@ def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataF
     from pyspark.errors import AnalysisException
 
     path = Path(address)
-    url = path.absolute().as_uri() if "://" not in address and path.exists() else address
+    url = f"file://{path.absolute()}" if "://" not in address and path.exists() else address
     form = _FORMATS.get(Path(address.rstrip("/")).suffix, "parquet")
     reader = spark.read.format(form)
     if form in ("csv", "json"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from headwater.flow.steps import EventTime, Read, Step, Write
 from headwater.io.jdbc import Jdbc
 from headwater.io.log import Log
 from headwater.io.receiving.rounds import entries, last_of, packed
+from headwater.io.spark_table import SparkTable
 from headwater.io.transactions import ledger_of
 from headwater.io.transactions.journal import Journal
 from headwater.io.transactions.outbox import deliver_after, undelivered
@@ -62,8 +63,13 @@ def moment_of(folder: Path, flow: Flow) -> Moment:
     return moment
 
 
-def write_moment(moment: Moment, flow: Flow, buckets: int, folder: Path, *, origin: Path) -> None:
-    """Write a moment as a checkpoint that Spark begins with; notes of sinks and logs are for the caller to copy."""
+def write_moment(
+    moment: Moment, flow: Flow, buckets: int, folder: Path, *, origin: Path, new_sinks: Sequence[str] = ()
+) -> None:
+    """Write a moment as a checkpoint that Spark begins with; notes of sinks and logs are for the caller to copy.
+
+    `new_sinks` are those that have none, since the flow had no such step when they were made.
+    """
     layout = cut(flow, buckets)
     offsets = {name: offset_of(flow, name, position) for name, position in moment.positions.items()}
     states = dict(_seeds(layout, moment))
@@ -72,7 +78,7 @@ def write_moment(moment: Moment, flow: Flow, buckets: int, folder: Path, *, orig
     for index, step in enumerate(flow.steps.values()):
         if isinstance(step.kind, Read) and _is_logged(step.kind.source) and step.name not in moment.logs:
             _begin_log(log_folder(folder, index), moment.positions.get(step.name))
-    checkpoint.take_over(flow, buckets, Taken.of(origin, offsets, moment.part, moment.waiting))
+    checkpoint.take_over(flow, buckets, Taken.of(origin, offsets, moment.part, moment.waiting, new_sinks))
 
 
 def log_folder(folder: Path, index: int) -> Path:
@@ -93,11 +99,15 @@ def check_sinks(flow: Flow, folder: Path) -> None:
 
 
 def check_elsewhere(flow: Flow) -> None:
-    """Refuse sinks that only Spark can write."""
+    """Refuse sources and sinks that only Spark can read and write."""
     for step in flow.steps.values():
-        if isinstance(step.kind, Write) and isinstance(step.kind.sink, Jdbc):
+        if isinstance(step.kind, Write) and isinstance(step.kind.sink, Jdbc | SparkTable):
             raise RunError(
                 f"sink {step.name!r} ({step.kind.sink}) is written on Spark alone; the engine cannot go on with it"
+            )
+        if isinstance(step.kind, Read) and isinstance(step.kind.source, Jdbc | SparkTable):
+            raise RunError(
+                f"source {step.name!r} ({step.kind.source}) is read on Spark alone; the engine cannot go on with it"
             )
 
 

@@ -19,6 +19,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io.jdbc import Jdbc
 from headwater.io.kafka import Kafka
 from headwater.io.memory import Discard
+from headwater.io.spark_table import SparkTable
 from headwater.spark.frames import Frame
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 
 class NativeSource(Protocol):
-    """A source that a connector of Spark's reads, which knows no end: it ends when it is told to."""
+    """A source that a connector of Spark's reads, which cannot tell its end: it ends when it is told to."""
 
     way: str  #: how it is read, in words
+    has_end: bool  #: whether it is to end when nothing more waits, however it is run
 
     @property
     def offsets(self) -> int:
@@ -79,6 +81,19 @@ def writes(sink: Any) -> NativeSink | None:
     return None
 
 
+@singledispatch
+def read_by_driver(source: Any) -> Any:
+    """Return what the driver reads of a source that is read through its log: itself, unless only Java can read it."""
+    return source
+
+
+@read_by_driver.register
+def _(source: Jdbc) -> Any:
+    from headwater.spark.sources.jdbc import JdbcRows
+
+    return JdbcRows(source)
+
+
 @reads.register
 def _(source: Kafka) -> NativeSource:
     from headwater.spark.sources.kafka import KafkaReading
@@ -93,6 +108,13 @@ def _(source: Frame) -> NativeSource:
     return FrameReading(source)
 
 
+@reads.register
+def _(source: SparkTable) -> NativeSource:
+    from headwater.spark.sources.table import TableReading
+
+    return TableReading(source)
+
+
 @writes.register
 def _(sink: Kafka) -> NativeSink:
     from headwater.spark.sinks.kafka import KafkaWriting
@@ -105,6 +127,13 @@ def _(sink: Jdbc) -> NativeSink:
     from headwater.spark.sinks.jdbc import JdbcWriting
 
     return JdbcWriting(sink)
+
+
+@writes.register
+def _(sink: SparkTable) -> NativeSink:
+    from headwater.spark.sinks.table import TableWriting
+
+    return TableWriting(sink)
 
 
 @writes.register

@@ -62,7 +62,7 @@ class SparkRun:
         self.error: RunError | None = None
         self.samples: deque[Sample] = deque(maxlen=3600)
         self._temporary = None if options.checkpoint else Path(tempfile.mkdtemp(prefix="headwater-checkpoint-"))
-        self.checkpoint = Checkpoint(Path(options.checkpoint or self._temporary))  # type: ignore[arg-type]
+        self.checkpoint = Checkpoint(options.checkpoint or self._temporary or "")
         self._sources: dict[str, sources.SparkSource] = {}
         self._sinks: Sinks | None = None
         self._batches = 0  #: micro-batches that are written
@@ -89,14 +89,16 @@ class SparkRun:
 
     def _prepared(self) -> StreamingQuery:
         """Check all that can be checked, then start the query."""
-        # all that can be refused is refused before Java has to be started
+        if self.checkpoint.is_far:
+            session(self.options.master, self.options.settings)  # whose file systems it is in
+        # all that can be refused is refused before Java has to be started, but for that
         self.checkpoint.lock()
         cores = self.options.buckets or self.checkpoint.buckets()
         self.layout = cut(self.flow, cores or 1)
         for step in self.flow.steps.values():
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
-        sinks.check(self.flow)
+        sinks.check(self.flow, self.checkpoint)
         _warn_of_idle(self.flow)
         self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
@@ -119,7 +121,7 @@ class SparkRun:
                     step.name,
                     step.kind.source,
                     step_index=index,
-                    checkpoint=self.checkpoint.folder,
+                    checkpoint=self.checkpoint.query if self.checkpoint.is_far else self.checkpoint.folder,
                     available_now=self.options.available_now,
                     sizes=self.options.sizes,
                     columns=columns_used(self.flow, step.name),
@@ -140,14 +142,17 @@ class SparkRun:
         if taken is not None:
             self._first_part = taken.first
             if taken.waiting:
-                self._sinks = Sinks(self.flow, folder, taken.after)  # closed by whoever closes all, should this break
+                self._sinks = Sinks(
+                    self.flow, folder, taken.after, taken.new_sinks
+                )  # closed by whoever closes all, should this break
                 waiting = waiting_in(self.checkpoint.seeds, taken)
                 self._sinks.prepare(taken.first - 1, _as_envelopes(waiting), self.tally)
                 self.checkpoint.settle()  # from here on that part counts
                 self._restored = {sink: sum(each.length for each in batches) for sink, batches in waiting.items()}
                 self._sinks.close()
                 self._sinks = None
-        return Sinks(self.flow, folder, self.checkpoint.after())
+        new = () if taken is None else taken.new_sinks
+        return Sinks(self.flow, folder, self.checkpoint.after(), new)
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
@@ -157,7 +162,7 @@ class SparkRun:
         try:
             return (
                 rows.writeStream.foreachBatch(self._take)
-                .option("checkpointLocation", self.checkpoint.query.as_uri())  # not in a default file system
+                .option("checkpointLocation", self.checkpoint.query)
                 .trigger(processingTime=self.options.every)
                 .start()
             )
@@ -171,6 +176,7 @@ class SparkRun:
         envelopes, _ = collected(rows.toArrow(), self.layout, self.tally)
         assert self._sinks is not None
         self._sinks.write(self._first_part + batch_id, envelopes, self.tally)
+        self.checkpoint.save()
         self._batches = batch_id + 1
         if self.tally.ended == set(self._sources):
             self._last_batch = batch_id
@@ -280,7 +286,7 @@ class SparkRun:
                     return
                 for source in self._sources.values():
                     source.finish(self._until_ns if self._is_time_up() else None)
-            if self._last_batch >= 0 and self._is_committed(self._last_batch):
+            if self._last_batch >= 0 and self.checkpoint.is_committed(self._last_batch):
                 self.checkpoint.end()
                 return
         if self._aborted:
@@ -310,9 +316,6 @@ class SparkRun:
         ended = sum(offset["ended"] for offset in self.checkpoint.offsets(self.flow, done).values())
         return done if ended == len(self._sources) else -1
 
-    def _is_committed(self, batch: int) -> bool:
-        return (self.checkpoint.query / "commits" / str(batch)).exists()
-
     def _pause(self) -> None:
         """Read no more, and let the micro-batch that is under way come to its end."""
         for source in self._sources.values():
@@ -334,6 +337,7 @@ class SparkRun:
         """Release everything, whatever else breaks on the way; the last to be opened first."""
         with ExitStack() as stack:
             stack.callback(self.checkpoint.release)
+            stack.callback(self.checkpoint.save)
             if self._temporary is not None:
                 stack.callback(rmtree, self._temporary, ignore_errors=True)
             if self._sinks is not None:

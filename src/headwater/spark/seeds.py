@@ -32,12 +32,22 @@ class Taken:
     first: int  #: the part of sinks that the first micro-batch is
     after: int  #: the part behind which sinks go on, until a micro-batch has begun
     waiting: tuple[str, ...] = ()  #: sinks that have yet to be given what waits for them, as the part right before
+    new_sinks: tuple[
+        str, ...
+    ] = ()  #: which the flow did not have then: all that they get is behind what was taken over
 
     @classmethod
-    def of(cls, origin: Path, offsets: Mapping[str, Offset], part: int, waiting: Iterable[str]) -> Taken:
+    def of(
+        cls,
+        origin: Path,
+        offsets: Mapping[str, Offset],
+        part: int,
+        waiting: Iterable[str],
+        new_sinks: Iterable[str] = (),
+    ) -> Taken:
         """Describe what begins behind a part of sinks."""
         sinks = tuple(waiting)
-        return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks)
+        return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks, tuple(new_sinks))
 
 
 def write_seeds(folder: Path, states: Mapping[int, bytes], waiting: Mapping[str, list[Batch]]) -> None:

@@ -44,7 +44,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     ended = "" if side is None else side.ended()
     if ended:
         raise RunError(f"Java, in which Spark runs, is gone: {ended}; start Spark anew in a new process")
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or _of_another_thread()
     if running is not None:
         return _adapted(running, master, given)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and knows the master
@@ -62,6 +62,16 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     for name in _CLASS_PATHS & kept.keys() & given.keys():  # one more place to look, not another one
         given[name] = f"{kept[name]}{os.pathsep}{given[name]}"
     return _started(master, {**kept, **given})
+
+
+def _of_another_thread() -> SparkSession | None:
+    """Return the session that a thread of this process has started, and that runs; Spark itself knows each thread's own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    found: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    active = SparkContext._active_spark_context
+    return found if found is not None and active is not None and found.sparkContext is active else None
 
 
 def cores_of(master: str) -> int:

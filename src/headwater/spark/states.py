@@ -20,21 +20,16 @@ def states_of(checkpoint: Checkpoint, layout: Layout, batch: int) -> dict[int, b
         found = {bucket: seed_of(checkpoint.seeds, bucket) for bucket in _buckets(layout)}
     if batch >= 0 and layout.levels:
         spark = session()
-        for operator in _operators(checkpoint):
+        for operator in checkpoint.operators():
             found |= _kept(spark, checkpoint, operator, batch)
     return found
 
 
 def _kept(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> dict[int, bytes]:
     options = {"operatorId": operator, "batchId": batch}
-    rows = spark.read.format("statestore").options(**options).load(checkpoint.query.as_uri())
+    rows = spark.read.format("statestore").options(**options).load(checkpoint.query)
     states = rows.selectExpr("key.bucket AS bucket", "value.groupState.state AS state").toArrow()
     return dict(zip(states["bucket"].to_pylist(), states["state"].to_pylist(), strict=True))
-
-
-def _operators(checkpoint: Checkpoint) -> list[int]:
-    """Return the numbers of Spark's operators that keep state: one for each level, in whichever order."""
-    return sorted(int(path.name) for path in (checkpoint.query / "state").glob("[0-9]*"))
 
 
 def _buckets(layout: Layout) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 class Sinks:
     """All sinks of a flow, open."""
 
-    def __init__(self, flow: Flow, checkpoint: Path, after: int | None = None) -> None:
-        """Open them, to go on behind part `after` if that is said."""
+    def __init__(self, flow: Flow, checkpoint: Path, after: int | None = None, new: Collection[str] = ()) -> None:
+        """Open them, to go on behind part `after` if that is said, but for those that are `new`."""
         self._open: dict[str, NumberedWriter] = {}
         readers = flow.readers_of(DEAD_LETTERS)
         self._for_letters = [step.name for step in readers if step.is_sink]
@@ -35,7 +35,9 @@ class Sinks:
         try:
             for name, step in flow.steps.items():
                 if step.is_sink:
-                    self._open[name] = open_sink(step, checkpoint, key_before(flow, step), after)
+                    self._open[name] = open_sink(
+                        step, checkpoint, key_before(flow, step), None if name in new else after
+                    )
         except BaseException:
             self.close()
             raise

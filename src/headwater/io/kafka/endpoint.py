@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -24,8 +25,11 @@ class Kafka:
     A value is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is, for the one text column
     of `schema`. Reading begins with the earliest record that is there, or with what comes from now on (`start="latest"`),
     and after a restart where it was. `options` are the client's own, such as `{"kafka.security.protocol": "SSL"}`.
-    `key_column` adds each record's key as text. On the engine, `group` names a consumer group to which offsets are
-    committed behind checkpoints, for tools that watch how far it is; the checkpoint itself keeps them.
+    `key_column` adds each record's key as text, `topic_column` the topic that it came from. With `pattern`, `topic` is a
+    regular expression, and all topics are read whose whole name it fits, those that are made later too; on Spark only.
+
+    On the engine, `group` names a consumer group to which offsets are committed behind checkpoints, for tools that watch how
+    far it is; the checkpoint itself keeps them.
 
     When written, each record has a key, by which Kafka chooses its partition, so that records of one key stay in order:
     the columns `key`, or on Spark those of the last `key_by` before, where records still have them; `key=()` writes none.
@@ -51,6 +55,8 @@ class Kafka:
         start: Literal["earliest", "latest"] = "earliest",
         key: str | Sequence[str] | None = None,
         key_column: str | None = None,
+        topic_column: str | None = None,
+        pattern: bool = False,
         headers: str | None = None,
         group: str | None = None,
         patience: Duration = "5 s",
@@ -62,7 +68,13 @@ class Kafka:
             raise FlowError(f"start is 'earliest' or 'latest'; got {start!r}")
         self.servers, self.topic, self.payload, self.start = servers, topic, payload, start
         self.key = (key,) if isinstance(key, str) else None if key is None else tuple(key)
-        self.key_column, self.headers, self.group = key_column, headers, group
+        self.key_column, self.topic_column, self.headers, self.group = key_column, topic_column, headers, group
+        self.pattern = pattern
+        if pattern:
+            try:
+                re.compile(topic)
+            except re.error as error:
+                raise FlowError(f"the pattern of topics {topic!r} is no regular expression: {error}") from None
         self.patience_s = microseconds(patience) / 1e6
         self.options = {"kafka.bootstrap.servers": servers, **(options or {})}
         self._given = None if schema is None else Schema.of(schema)
@@ -70,7 +82,7 @@ class Kafka:
     @property
     def schema(self) -> Schema:
         """The columns of the records that are read."""
-        more: dict[str, Any] = {} if self.key_column is None else {self.key_column: str}
+        more: dict[str, Any] = {name: str for name in (self.key_column, self.topic_column) if name is not None}
         if self.headers is not None:
             more[self.headers] = "any"
         return self.fields.with_fields(more) if more else self.fields
@@ -83,7 +95,8 @@ class Kafka:
     @property
     def identity(self) -> Identity:
         """The topic, and brokers of its cluster."""
-        return {"topic": self.topic, "servers": sorted(self.servers.split(","))}
+        servers = sorted(self.servers.split(","))
+        return {"topics" if self.pattern else "topic": self.topic, "servers": servers}
 
     def other_than(self, before: Identity) -> str:
         """Say whether it is another topic than before; not all brokers of a cluster need be named."""
@@ -109,6 +122,18 @@ class Kafka:
         from headwater.io.transactions.outbox import Outbox
 
         return Outbox(self, KafkaUplink(self, schema), ledger)
+
+    def check_read(self) -> None:
+        """Raise for what only Spark can do."""
+        if self.pattern:
+            raise FlowError(
+                f"{self} is a pattern of topics, which are read on Spark only: run the flow with --on spark"
+            )
+
+    def check_write(self, schema: Schema) -> None:
+        """Raise where it is not known which topic is meant."""
+        if self.pattern:
+            raise FlowError(f"{self} is a pattern of topics; to write, name one")
 
     def check_on_spark(self) -> None:
         """Raise for what only the engine can do."""

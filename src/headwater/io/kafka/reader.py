@@ -111,6 +111,8 @@ class KafkaReader:
         if self._source.key_column is not None:
             keys = [None if each.key() is None else each.key().decode(errors="replace") for each in those]
             columns[self._source.key_column] = column_of(keys, "text", name=self._source.key_column)
+        if self._source.topic_column is not None:
+            columns[self._source.topic_column] = Text.of([self._source.topic] * len(those))
         if self._source.headers is not None:
             columns[self._source.headers] = column_of(
                 [_headers(each) for each in those], "any", name=self._source.headers

@@ -6,22 +6,35 @@ What a sink can do it declares; `kafka`, `jdbc` and `discard` are those that Spa
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headwater.flow.endpoints import NumberedWriter, check_sink, delivery_of
+from headwater.errors import RunError
+from headwater.flow.endpoints import NumberedWriter, check_sink, delivery_of, described, is_remote
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Input, Step, Write
 from headwater.io.transactions import ledger_of, transaction_of
 from headwater.spark.native import writes
 
+if TYPE_CHECKING:
+    from headwater.spark.checkpoint import Checkpoint
 
-def check(flow: Flow) -> None:
-    """Raise what sinks have to say of the columns that they are given, before Java has to be started."""
+
+def check(flow: Flow, checkpoint: Checkpoint | None = None) -> None:
+    """Raise what sinks have to say of the columns that they are given, before Java has to be started.
+
+    Beside a checkpoint at a URL no records can wait, for which a sink behind a network needs a folder.
+    """
     for step in flow.steps.values():
         if isinstance(step.kind, Write):
             sink, schema = step.kind.sink, step.inputs[0].schema
             native = writes(sink)
             if native is None:
                 check_sink(sink, schema)
+                if checkpoint is not None and checkpoint.is_far and is_remote(sink):
+                    raise RunError(
+                        f"sink {step.name!r} keeps records on disk until {described(sink)} has them, and checkpoint "
+                        f"{checkpoint} is no folder of this machine; give one, or write what Spark writes itself"
+                    )
             else:
                 native.check(schema, key_before(flow, step))
 

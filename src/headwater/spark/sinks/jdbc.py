@@ -6,8 +6,7 @@ writes down the number of the micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from headwater.data.batch import Batch, concat_batches
@@ -17,6 +16,7 @@ from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.arrow import table_of
 from headwater.io.jdbc import Jdbc
 from headwater.io.sifting import storable
+from headwater.spark.jdbc import connected, quoted
 
 _BATCHES = "headwater_batches"
 
@@ -74,8 +74,7 @@ class JdbcTable(NumberedWriter):
         staged = any(map(len, self._waiting)) and self._stage()
         with self._connected() as connection:
             if staged:
-                quote = connection.getMetaData().getIdentifierQuoteString().strip()
-                columns = ", ".join(f"{quote}{name}{quote}" for name in self._schema)
+                columns = quoted(connection, self._schema)
                 _execute(
                     connection, f"INSERT INTO {self._sink.table} ({columns}) SELECT {columns} FROM {self._staging}"
                 )
@@ -105,31 +104,8 @@ class JdbcTable(NumberedWriter):
                 raise InputError(f"cannot write {self._sink}: {self._sink.without_secrets(why)}") from None
         return True
 
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Open a connection with Spark's own means, which find drivers that came with `spark.jars`."""
-        from py4j.protocol import Py4JJavaError
-
-        from headwater.spark.session import session
-
-        java: Any = session().sparkContext._jvm
-        options = {"url": self._sink.url, "dbtable": self._sink.table, **self._sink.options}
-        connection = None
-        try:
-            given = java.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(
-                java.PythonUtils.toScalaMap(options)
-            )
-            dialect = java.org.apache.spark.sql.jdbc.JdbcDialects.get(self._sink.url)
-            connection = dialect.createConnectionFactory(given).apply(-1)
-            connection.setAutoCommit(False)
-            yield connection
-        except Py4JJavaError as error:
-            why = str(error.java_exception.getMessage() or error.java_exception.toString()).splitlines()[0]
-            raise InputError(f"cannot write {self._sink}: {self._sink.without_secrets(why)}") from None
-        finally:
-            if connection is not None:
-                connection.rollback()  # what is not committed by now never is
-                connection.close()
+    def _connected(self) -> AbstractContextManager[Any]:
+        return connected(self._sink, "write")
 
 
 def _execute(connection: Any, text: str, *values: str) -> None:

@@ -28,6 +28,7 @@ class KafkaWriting:
     def check(self, schema: Schema, key: tuple[str, ...]) -> None:
         """Raise if the columns make no keys and values."""
         self._sink.check_on_spark()
+        self._sink.check_write(schema)
         Form(self._sink, schema, key)
 
     def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> KafkaSink:

@@ -12,7 +12,8 @@ from headwater.errors import RunError
 from headwater.flow.endpoints import Source, check_source
 from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
 from headwater.io.receiving import Receiver
-from headwater.spark.native import NativeSource, reads
+from headwater.spark.native import NativeSource, read_by_driver, reads
+from headwater.spark.places import place_of
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.logged import LoggedRanges
 from headwater.spark.sources.pace import Pace
@@ -112,9 +113,9 @@ def open_source(
         if begin is not None:
             native.begin_at(begin["position"])
         rows = native.rows(spark, step, prefix, control, sizes)
-        return SparkSource(rows, control, None, temporary, native if available_now else None)
+        return SparkSource(rows, control, None, temporary, native if available_now or native.has_end else None)
     if ranges is None:
-        receiver = Receiver(step, source, folder / "log", until_idle=available_now)
+        receiver = Receiver(step, read_by_driver(source), folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
     first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
@@ -155,15 +156,17 @@ def way_of(source: Source, columns: tuple[str, ...]) -> str:
 
 def _folder(checkpoint: str | Path | None, step_index: int, *, lasting: bool) -> tuple[Path, Path | None]:
     """Return the folder for what is kept of a source, and what of it must be removed at the end."""
-    text = "" if checkpoint is None else str(checkpoint).removeprefix("file://")
-    if "://" in text:
+    place = None if checkpoint is None else place_of(checkpoint)
+    if place is not None and place.is_far:
         if lasting:
             raise RunError(
-                f"a source that cannot be read twice needs a log beside the checkpoint, and {text} is not a folder "
+                f"a source that cannot be read twice needs a log beside the checkpoint, and {place} is not a folder "
                 "of this machine; give a folder that the driver can write"
             )
-        text = ""
-    temporary = None if text else Path(tempfile.mkdtemp(prefix="headwater-source-"))
-    folder = (temporary or Path(text)).absolute() / "sources" / str(step_index)
+        place = None
+    temporary = Path(tempfile.mkdtemp(prefix="headwater-source-")) if place is None else None
+    base = temporary if place is None else place.folder
+    assert base is not None
+    folder = base / "sources" / str(step_index)
     folder.mkdir(parents=True, exist_ok=True)
     return folder, temporary

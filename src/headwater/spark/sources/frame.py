@@ -20,6 +20,7 @@ class FrameReading:
     """How Spark reads a DataFrame: as it says itself; limits on a micro-batch are those of its own sources."""
 
     way = "by Spark, as a DataFrame"
+    has_end = False
 
     def __init__(self, source: Frame) -> None:
         self._source = source
@@ -51,8 +52,7 @@ class FrameReading:
 
     def is_read(self, query: StreamingQuery) -> bool:
         """Say whether there is nothing to read for the moment."""
-        status = query.status
-        return query.lastProgress is not None and not status["isDataAvailable"] and not status["isTriggerActive"]
+        return nothing_waits(query)
 
     def begin_at(self, position: Any) -> None:
         """Refuse: the engine reads no DataFrames."""
@@ -61,3 +61,9 @@ class FrameReading:
     def position_in(self, lines: list[str]) -> Any:
         """Refuse likewise."""
         raise RunError("a DataFrame is read on Spark alone, and cannot be gone on with elsewhere")
+
+
+def nothing_waits(query: StreamingQuery) -> bool:
+    """Say whether a query that has begun has nothing to read for the moment."""
+    status = query.status
+    return query.lastProgress is not None and not status["isDataAvailable"] and not status["isTriggerActive"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class KafkaReading:
     """How Spark reads a topic; the end, which Kafka does not know, comes from a source of nothing else."""
 
     way = "by Spark's own connector"
+    has_end = False
     offsets = 1
 
     def __init__(self, source: Kafka) -> None:
@@ -60,7 +62,7 @@ class KafkaReading:
         """Return the rows of the topic."""
         source = self._source
         options = {
-            "subscribe": source.topic,
+            "subscribePattern" if source.pattern else "subscribe": source.topic,
             "startingOffsets": self._start,
             "maxOffsetsPerTrigger": str(sizes.batch_records),
             "includeHeaders": str(source.headers is not None).lower(),
@@ -73,9 +75,9 @@ class KafkaReading:
         """Say, by what Spark tells of a query since its first micro-batch, whether all has been read that was there then."""
         told = query.lastProgress
         for read in () if told is None else told.sources:
-            latest, done = (_offsets(said, self._source.topic) for said in (read.latestOffset, read.endOffset))
+            latest, done = (_offsets(said, self._source) for said in (read.latestOffset, read.endOffset))
             if latest is not None:
-                self._wanted = self._wanted or latest
+                self._wanted = latest if self._wanted is None else self._wanted
                 return all((done or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
         return False
 
@@ -86,7 +88,9 @@ class KafkaReading:
 
     def position_in(self, lines: list[str]) -> dict[str, int] | None:
         """Return the offset of each partition."""
-        return _offsets(lines[0], self._source.topic)
+        if self._source.pattern:
+            raise RunError(f"{self._source} is a pattern of topics, and cannot be gone on with elsewhere than on Spark")
+        return _offsets(lines[0], self._source)
 
 
 def rows_from(
@@ -130,13 +134,22 @@ def _check_answers(source: Kafka) -> None:
     raise RunError(f"no broker of {source} answers ({'; '.join(troubles)}); is it running?")
 
 
-def _offsets(said: str | None, topic: str) -> dict[str, int] | None:
-    """Return the offsets of a topic, by partition, in what a source of Spark's says; None of another source."""
+def _offsets(said: str | None, source: Kafka) -> dict[str, int] | None:
+    """Return the offsets of a topic, by partition, in what a source of Spark's says; None of another source.
+
+    Those of a pattern are by topic and partition.
+    """
     try:
         told = json.loads(said or "")
     except ValueError:
         return None
-    found = told.get(topic) if isinstance(told, dict) else None
+    if not isinstance(told, dict):
+        return None
+    if source.pattern:
+        if not all(isinstance(found, dict) and re.fullmatch(source.topic, topic) for topic, found in told.items()):
+            return None
+        return {f"{topic}/{partition}": at for topic, found in told.items() for partition, at in found.items()}
+    found = told.get(source.topic)
     return found if isinstance(found, dict) else None
 
 
@@ -190,6 +203,9 @@ def _beside(table: Any, source: Kafka, kept: list[int]) -> dict[str, Column]:
         keys = table.column("key").to_pylist()
         texts = [None if keys[row] is None else keys[row].decode(errors="replace") for row in kept]
         found[source.key_column] = column_of(texts, "text", name=source.key_column)
+    if source.topic_column is not None:
+        topics = table.column("topic").to_pylist()
+        found[source.topic_column] = column_of([topics[row] for row in kept], "text", name=source.topic_column)
     if source.headers is not None:
         said = table.column("headers").to_pylist()
         found[source.headers] = column_of([_headers(said[row]) for row in kept], "any", name=source.headers)

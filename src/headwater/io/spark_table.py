@@ -1,0 +1,79 @@
+"""Files at any URL that Spark's file systems know; read and written on Spark alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Literal, NoReturn, get_args
+
+from headwater.data.schema import Fields, Schema
+from headwater.errors import FlowError, listed, suggestion
+from headwater.flow.endpoints import DeliverySemantics
+from headwater.flow.identity import Identity
+from headwater.io.urls import path_in, shown
+
+Form = Literal["parquet", "orc", "csv", "json", "text"]
+
+FORMS: tuple[Form, ...] = get_args(Form)
+_ENDINGS: dict[str, Form] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".orc": "orc",
+    ".txt": "text",
+}
+
+
+class SparkTable:
+    """The files of a folder, or one file, at a URL such as `s3a://lake/levels`, or a path.
+
+    `form` is `parquet`, `orc`, `csv`, `json` (a JSON object to a line) or `text` (one text column); unless said, it follows
+    from the ending of the address, and is `parquet` where that says nothing. What is read has the columns of `schema`; with
+    `follow`, reading goes on with files that are added later. `options` are those of Spark's reader and writer. What is
+    written is there once: a micro-batch is one file.
+    """
+
+    delivery: DeliverySemantics = "transactional"  # by Spark's own writers
+
+    def __init__(
+        self,
+        address: str,
+        schema: Fields | None = None,
+        *,
+        form: Form | None = None,
+        follow: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.address = address.rstrip("/")
+        if form is not None and form not in FORMS:
+            raise FlowError(f"there is no form {form!r}; forms are {listed(FORMS)}{suggestion(form, FORMS)}")
+        self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix, "parquet")
+        self.follow = follow
+        self.options = dict(options or {})
+        self._schema = None if schema is None else Schema.of(schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the records that are read."""
+        if self._schema is None:
+            raise FlowError(f"reading {self} takes a schema, such as schema={{'id': str, 'x': float}}")
+        return self._schema
+
+    @property
+    def url(self) -> str:
+        """Where it is, as Spark takes it: a path is one of this machine, whatever file system a cluster has as its own."""
+        path = path_in(self.address)
+        return self.address if path is None else f"file://{path.absolute()}"
+
+    @property
+    def identity(self) -> Identity:
+        """Where it is, and its form."""
+        return {"address": shown(self.address), "form": self.form}
+
+    def open(self, given: Any) -> NoReturn:
+        """Refuse: only Spark has these file systems and connectors."""
+        raise FlowError(f"{self} can be read and written on Spark only: run the flow with --on spark")
+
+    def __str__(self) -> str:
+        return f"{self.form} {shown(self.address)}"

@@ -1,0 +1,138 @@
+"""Files at URLs, written by Spark's own means: each micro-batch is one file, and there once.
+
+Whoever is killed between writing a file and its own note of that finds out before it writes once more: the number of the
+micro-batch is in the file's name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.data.batch import Batch, concat_batches
+from headwater.data.schema import Schema
+from headwater.errors import FlowError, InputError
+from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
+from headwater.io.arrow import table_of
+from headwater.io.mqtt import text_column
+from headwater.io.records import json_lines
+from headwater.io.sifting import sifted, storable
+from headwater.io.spark_table import SparkTable
+from headwater.io.transactions.journal import Journal
+from headwater.spark.progress import cause_in
+from headwater.spark.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class TableWriting:
+    """How Spark writes files."""
+
+    way = "written by the driver"
+    guarantee = "exactly once"
+
+    def __init__(self, sink: SparkTable) -> None:
+        self._sink = sink
+
+    def check(self, schema: Schema, key: tuple[str, ...]) -> None:
+        """Raise if the form cannot have these columns."""
+        if self._sink.form == "text" and len(schema) != 1:
+            raise FlowError(f"{self._sink} has one text column, the lines; got ({schema})")
+        if self._sink.form == "text":
+            text_column(schema, ())
+
+    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> NumberedWriter:
+        """Start writing."""
+        kind = _Lines if self._sink.form in ("json", "text") else _Files
+        return kind(self._sink, schema, ledger)
+
+
+class _Files(NumberedWriter):
+    """A folder of files, each with the records of a micro-batch, whose number is in its name.
+
+    A file is written out of sight, and given its name when it is whole.
+    """
+
+    def __init__(self, sink: SparkTable, schema: Schema, ledger: Ledger) -> None:
+        self._sink, self._schema, self._name = sink, schema, ledger.name
+        self._storage = Storage(sink.url)
+        self._hidden = f"_headwater-{self._name}"  # readers pass over names that begin so
+        self._journal = Journal.of(ledger)
+        self._waiting: list[Batch] = []
+        self._is_sure = False  #: that nothing is there behind what the journal has
+
+    @property
+    def committed(self) -> int:
+        """The last micro-batch that is there."""
+        return self._journal.committed
+
+    def rollback(self) -> None:
+        """Forget what was not written."""
+        self._waiting = []
+
+    def write(self, batch: Batch) -> Refused:
+        """Take some of its records."""
+        kept, refused = storable(batch, self._schema)
+        self._waiting.append(kept)
+        return refused
+
+    def commit(self, number: int) -> None:
+        """Write all of its records at once, unless they are there already."""
+        if any(map(len, self._waiting)) and (self._is_sure or not self._has(number)):
+            self._is_sure = False
+            try:
+                self._append(number)
+            except Exception as error:  # Java's, or what Spark makes of it
+                raise InputError(f"cannot write {self._sink}: {cause_in(str(error))}") from error
+        self._journal.commit(number)
+        self._is_sure = True
+        self._waiting = []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _rows(self) -> DataFrame:
+        from headwater.spark.session import session
+
+        return session().createDataFrame(self._table(concat_batches(self._waiting)))
+
+    def _table(self, batch: Batch) -> Any:
+        return table_of(batch, self._schema)
+
+    def _has(self, number: int) -> bool:
+        return any(name.startswith(self._file(number)) for name in self._storage.names())
+
+    def _append(self, number: int) -> None:
+        form, options = self._sink.form, dict(self._sink.options)
+        if form == "csv":
+            options.setdefault("header", "true")
+        writer = self._rows().coalesce(1).write.format("text" if form == "json" else form).options(**options)
+        writer.mode("overwrite").save(f"{self._sink.url}/{self._hidden}")
+        [made] = [name for name in self._storage.names(self._hidden) if name.startswith("part-")]
+        ending = made[made.index(".") :] if form != "json" else made[made.index(".") :].replace(".txt", ".jsonl", 1)
+        self._storage.move(f"{self._hidden}/{made}", self._file(number) + ending)
+        self._storage.drop(self._hidden)
+
+    def _file(self, number: int) -> str:
+        return f"part-{self._name}-{number:09d}"
+
+
+class _Lines(_Files):
+    """Files of lines, as the engine writes them."""
+
+    def write(self, batch: Batch) -> Refused:
+        """Take those of which lines can be made."""
+        if self._sink.form == "text":
+            return super().write(batch)
+        _, kept, refused = sifted(batch, lambda batch: json_lines(batch, self._schema))
+        self._waiting.append(kept)
+        return refused
+
+    def _table(self, batch: Batch) -> Any:
+        if self._sink.form == "text":
+            lines = batch[text_column(self._schema, ())].tolist()
+        else:
+            lines = [line.decode() for line in json_lines(batch, self._schema)]
+        return pa.table({"value": pa.array(lines, pa.string())})

@@ -1,0 +1,167 @@
+"""Files at URLs, read as streams by Spark's own means: what is added later comes too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Text
+from headwater.errors import FlowError, RunError, listed
+from headwater.flow.ranges import Sizes
+from headwater.io.arrow import batch_of
+from headwater.io.mqtt import text_column
+from headwater.io.records import JsonDecoder
+from headwater.io.spark_table import SparkTable
+from headwater.operators.operator import DEAD, rejected
+from headwater.spark.envelope import ROW
+from headwater.spark.frames import SQL, named
+from headwater.spark.progress import cause_in
+from headwater.spark.sources.control import SourceControl
+from headwater.spark.sources.data_source import Prefix, in_arrow
+from headwater.spark.sources.ending import with_end
+from headwater.spark.sources.frame import nothing_waits
+from headwater.spark.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamReader, StreamingQuery
+
+_LINES = ("json", "text")  #: of which we make records ourselves: the same as of a file on the engine
+_PART, _BROKEN = "_headwater_part", "_headwater_broken"
+#: how a connector is told how much to read at once; where a user says so, in whichever way, ours is left out
+_MOST = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+
+
+class TableReading:
+    """How Spark reads files; the end, which they do not know, comes from a source of nothing else."""
+
+    offsets = 1
+
+    def __init__(self, source: SparkTable) -> None:
+        self._source = source
+        self.has_end = not source.follow
+        self.way = f"by Spark itself, as {source.form}"
+
+    def check(self) -> None:
+        """Raise if there are no columns, or not those that the form has."""
+        source = self._source
+        if source.form == "text" and len(source.schema) != 1:
+            raise FlowError(f"{source} has one text column, the lines; got ({source.schema})")
+        if source.form == "text":
+            text_column(source.schema, ())
+        objects = [name for name, kind in source.schema.fields if kind == "any"]
+        if objects and source.form in ("parquet", "orc", "csv"):
+            raise FlowError(f"{source} has no columns of any type: read {listed(objects)} as text, or as what it is")
+
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
+        """Return its rows."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        source = self._source
+        try:
+            found = self._loaded(_limited(spark.readStream, source, sizes))
+            columns = ["value"] if source.form in _LINES else list(source.schema)
+            columns += [_BROKEN] if source.form == "csv" else []
+            placed = found.select(*map(named, columns), F.spark_partition_id().alias(_PART))
+        except AnalysisException as error:
+            raise RunError(f"cannot read {source}: {cause_in(str(error))}") from None
+        return with_end(spark, placed.mapInArrow(_reader(step, source, prefix), ROW), step, prefix, control)
+
+    def _loaded(self, reader: DataStreamReader) -> DataFrame:
+        source = self._source
+        if source.form in _LINES:
+            return reader.text(_found(source.url))
+        fields = ", ".join(f"`{name.replace('`', '``')}` {SQL[kind]}" for name, kind in source.schema.fields)
+        if source.form == "csv":
+            fields += f", {_BROKEN} string"
+            reader = reader.option("columnNameOfCorruptRecord", _BROKEN)
+        return reader.schema(fields).load(_found(source.url))
+
+    def is_read(self, query: StreamingQuery) -> bool:
+        """Say whether there is nothing to read for the moment."""
+        return nothing_waits(query)
+
+    def begin_at(self, position: Any) -> None:
+        """Begin at the beginning, which is all that another runner can have left: none but Spark reads it."""
+        if position is not None:
+            raise RunError(f"{self._source} is read on Spark alone, and cannot be gone on with elsewhere")
+
+    def position_in(self, lines: list[str]) -> Any:
+        """Refuse likewise: what Spark notes of it means nothing in another checkpoint."""
+        raise RunError(f"{self._source} is read on Spark alone, and cannot be gone on with from another checkpoint")
+
+
+def _limited(reader: DataStreamReader, source: SparkTable, sizes: Sizes) -> DataStreamReader:
+    """Have a micro-batch read about as much as others do, unless the user says how much."""
+    options = {"header": "true"} if source.form == "csv" else {}
+    if not any(name in source.options for name in _MOST):
+        options["maxBytesPerTrigger"] = str(sizes.batch_bytes)
+    return reader.format(source.form).options(**{**options, **source.options})
+
+
+def _found(url: str) -> str:
+    """Return where files are, in a form that Spark takes: it wants folders, and of a file a pattern that only it fits."""
+    if not Storage(url).is_file():
+        return url
+    return f"{url[:-1]}[{url[-1]}]"
+
+
+def _reader(step: str, source: SparkTable, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    schema, form = source.schema, source.form
+
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        first = next((table for table in tables if table.num_rows), None)
+        if first is None:
+            return in_arrow(iter(()))
+        number = first.column(_PART)[0].as_py()
+        made = _of_lines(step, source, form == "json") if form in _LINES else _of_columns(step, schema)
+
+        def put_out() -> Iterator[tuple[int, Batch]]:
+            yield from made(first)
+            for table in tables:
+                yield from made(table)
+
+        return in_arrow(prefix(number, put_out()))
+
+    return read
+
+
+def _of_lines(step: str, source: SparkTable, is_json: bool) -> Callable[[Any], Iterator[tuple[int, Batch]]]:
+    """Return what makes records of lines, and dead letters of those that are none; empty ones are passed over."""
+    schema = source.schema
+    decoder = JsonDecoder(schema) if is_json else None
+
+    def made(table: Any) -> Iterator[tuple[int, Batch]]:
+        lines = [line.as_buffer().to_pybytes() for line in table.column("value")]
+        lines = [line for line in lines if line.strip()]
+        if decoder is None:
+            batch = Batch({text_column(schema, ()): Text.of_bytes(lines)}, len(lines), stamped(len(lines)))
+        else:
+            letters: list[Batch] = []
+
+            def refuse(number: int, text: bytes, reason: str) -> None:
+                letters.append(rejected(step, text.decode(errors="replace"), reason))
+
+            batch = decoder.batch(lines, refuse)
+            yield from ((DEAD, letter) for letter in letters)
+        if batch.length:
+            yield 0, batch
+
+    return made
+
+
+def _of_columns(step: str, schema: Any) -> Callable[[Any], Iterator[tuple[int, Batch]]]:
+    """Return what makes records of rows, and dead letters of those that the connector could not read."""
+
+    def made(table: Any) -> Iterator[tuple[int, Batch]]:
+        if _BROKEN in table.schema.names:
+            broken = table.column(_BROKEN)
+            for text in broken.drop_null().to_pylist():
+                yield DEAD, rejected(step, text, "its values do not fit the columns")
+            table = table.filter(broken.is_null())
+        if table.num_rows:
+            yield 0, batch_of(table, schema)
+
+    return made

@@ -1,0 +1,148 @@
+"""Small files at any URL that Spark's file systems know, through Java: each is there as it was, or as it was just written.
+
+No file system of an object store replaces a file in one go, and none of HDFS' kind renames over one. A file is therefore
+written under a name with a number that grows; the highest one counts, and older ones are removed behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headwater.errors import RunError
+from headwater.io.urls import shown
+from headwater.spark.progress import cause_in
+
+Done = TypeVar("Done")
+
+
+class Storage:
+    """A folder at a URL; a session must be running."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._versions: dict[str, int] = {}  #: the last of each file, once it is known
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return what a folder of it holds; nothing where there is none."""
+
+        def found() -> list[str]:
+            files, path = self._files(folder)
+            return [each.getPath().getName() for each in files.listStatus(path)] if files.exists(path) else []
+
+        return self._told("read", found)
+
+    def is_file(self) -> bool:
+        """Say whether the URL names a file, rather than a folder or nothing."""
+
+        def asked() -> bool:
+            files, path = self._files("")
+            return bool(files.exists(path) and files.getFileStatus(path).isFile())
+
+        return self._told("read", asked)
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is a file or folder of exactly this name."""
+
+        def asked() -> bool:
+            files, path = self._files(name)
+            return bool(files.exists(path))
+
+        return self._told("read", asked)
+
+    def raw(self, name: str) -> bytes:
+        """Return the bytes of a file that others have written, under exactly this name."""
+
+        def found() -> bytes:
+            files, path = self._files(name)
+            stream = files.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return self._told("read", found)
+
+    def read(self, name: str) -> bytes | None:
+        """Return what a file of ours held when it was last written; None if it never was."""
+        last = self._last(name)
+        return self.raw(f"{name}.{last}") if last else None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of ours."""
+        last = self._last(name)
+
+        def written() -> None:
+            files, fresh = self._files(f"{name}.new")
+            _, path = self._files(f"{name}.{last + 1}")
+            stream = files.create(fresh, True)
+            try:
+                stream.write(data)
+            finally:
+                stream.close()
+            if files.exists(path) or not files.rename(fresh, path):
+                raise RunError(f"{self} is in use by another run, which has just written {name!r} there")
+            if last:
+                files.delete(self._files(f"{name}.{last}")[1], False)
+
+        self._told("write", written)
+        self._versions[name] = last + 1
+
+    def remove(self, name: str) -> None:
+        """Remove a file of ours, all that is left of it included."""
+
+        def removed() -> None:
+            for number in self._numbers(name):
+                files, path = self._files(f"{name}.{number}")
+                files.delete(path, False)
+
+        self._told("write", removed)
+        self._versions.pop(name, None)
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, under which there is none yet."""
+
+        def moved() -> None:
+            files, path = self._files(name)
+            if not files.rename(path, self._files(to)[1]):
+                raise RunError(f"cannot rename {self}/{name} to {to!r}")
+
+        self._told("write", moved)
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder and all that it holds, if it is there."""
+
+        def dropped() -> None:
+            files, path = self._files(folder)
+            files.delete(path, True)
+
+        self._told("write", dropped)
+
+    def _last(self, name: str) -> int:
+        if name not in self._versions:
+            self._versions[name] = max(self._numbers(name), default=0)
+        return self._versions[name]
+
+    def _numbers(self, name: str) -> list[int]:
+        folder, _, plain = name.rpartition("/")
+        ends = (each.removeprefix(f"{plain}.") for each in self.names(folder) if each.startswith(f"{plain}."))
+        return [int(end) for end in ends if end.isdecimal()]
+
+    def _files(self, name: str) -> tuple[Any, Any]:
+        """Return Java's file system and path of a name."""
+        from headwater.spark.session import session
+
+        context: Any = session().sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}" if name else self.url)
+        return path.getFileSystem(context._jsc.hadoopConfiguration()), path
+
+    def _told(self, doing: str, act: Callable[[], Done]) -> Done:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return act()
+        except Py4JJavaError as error:
+            raise RunError(f"cannot {doing} {self}: {cause_in(f'{type(error).__name__}: {error}')}") from None
