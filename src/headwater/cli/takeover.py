@@ -13,6 +13,7 @@ from headwater.cli.rewire import rewired
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.deploy.takeover import Runner, Takeover, take_over
+from headwater.errors import RunError
 
 
 def takeover(
@@ -28,6 +29,18 @@ def takeover(
         int | None,
         typer.Option(help="into how many parts keys are spread on Spark [default: processors of this machine]"),
     ] = None,
+    was: Annotated[
+        str | None,
+        typer.Option(
+            help="the flow as it was when the checkpoint was made, where steps were added, removed or renamed"
+        ),
+    ] = None,
+    renamed: Annotated[
+        list[str] | None, typer.Option(help="with --was: what a step is called now, OLD=NEW; as often as need be")
+    ] = None,
+    allow_dropped_state: Annotated[
+        bool, typer.Option("--allow-dropped-state", help="with --was: state that no step has any more may be lost")
+    ] = False,
     input: Annotated[list[str] | None, typer.Option(help="as the run was given it: NAME=FILE")] = None,
     output: Annotated[Path | None, typer.Option(help="as the run was given it")] = None,
     rate: Annotated[float | None, typer.Option(help="as the run was given it")] = None,
@@ -40,11 +53,27 @@ def takeover(
     """
     chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     with progress("moving the checkpoint"):
-        done = take_over(chosen, origin, target, on=cast(Runner | None, on), buckets=buckets)
+        done = take_over(
+            chosen,
+            origin,
+            target,
+            on=cast(Runner | None, on),
+            buckets=buckets,
+            was=None if was is None else rewired(find_flow(was), inputs=input, output=output, rate=rate),
+            renamed=dict(_pair(each) for each in renamed or []),
+            allow_dropped_state=allow_dropped_state,
+        )
     if as_json:
         print_json(asdict(done))
     else:
         _print(done, flow)
+
+
+def _pair(given: str) -> tuple[str, str]:
+    before, equals, now = given.partition("=")
+    if not (before and equals and now):
+        raise RunError(f"--renamed is OLD=NEW, what a step was called and what it is called now; got {given!r}")
+    return before, now
 
 
 def _print(done: Takeover, flow: str) -> None:

@@ -7,13 +7,14 @@ opened, except to bring there what lanes had ready for it. All that could be wro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 from typing import Literal, cast, get_args
 
+from headwater.deploy.changed import fitted
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.files import explained, sync
@@ -39,18 +40,32 @@ class Takeover:
 
 
 def take_over(
-    flow: Flow, origin: str | Path, target: str | Path, *, on: Runner | None = None, buckets: int | None = None
+    flow: Flow,
+    origin: str | Path,
+    target: str | Path,
+    *,
+    on: Runner | None = None,
+    buckets: int | None = None,
+    was: Flow | None = None,
+    renamed: Mapping[str, str] | None = None,
+    allow_dropped_state: bool = False,
 ) -> Takeover:
     """Turn a checkpoint into one that the other runner goes on from; raises RunError, and has written nothing then.
 
     `origin` stays as it is, and says from then on that it was moved: no run goes on from it any more. `target` must not be
     there. `buckets` is into how many parts keys are spread on Spark, for good: as many as this machine has processors
     unless told; see `spark.sql.shuffle.partitions`.
+
+    Where steps were added, removed or renamed since, `was` is the flow as it was when the checkpoint was made, and `renamed`
+    says what steps are called now; Spark then also goes on from a checkpoint of its own. State that no step has any more is
+    lost only with `allow_dropped_state`.
     """
     before, after = Path(origin).absolute(), Path(target).absolute()
     flow.check()
     is_from = _runner_of(before)
-    chosen = _chosen(on, is_from, before)
+    chosen = _chosen(on, is_from, before, changed=was is not None)
+    if was is None and (renamed or allow_dropped_state):
+        raise RunError("say what the flow was when the checkpoint was made (--was FLOW)")
     if buckets is not None and (chosen != "spark" or buckets < 1):
         raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {chosen}")
     if after == before or (after.exists() and (not after.is_dir() or any(after.iterdir()))):
@@ -58,9 +73,13 @@ def take_over(
     lock = Lock(before, "checkpoint")
     try:
         _refuse_moved_elsewhere(before, after)
-        moment = _read(flow, before, is_from)
+        moment = _read(was or flow, before, is_from, chosen)
+        new_sinks: list[str] = []
+        if was is not None:
+            moment = fitted(moment, was, flow, renamed=renamed, allow_dropped=allow_dropped_state)
+            new_sinks = [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
         with _new(after) as fresh:
-            _write(moment, flow, fresh, chosen, before, buckets or len(os.sched_getaffinity(0)))
+            _write(moment, flow, fresh, chosen, before, buckets or len(os.sched_getaffinity(0)), new_sinks)
             for path in [fresh, *fresh.rglob("*")]:
                 sync(path)
             note_moved(before, after, chosen)  # first: two checkpoints to go on from are worse than none
@@ -94,13 +113,13 @@ def _runner_of(folder: Path) -> Runner:
     raise RunError(f"there is no checkpoint in {folder}, neither of the engine nor of Spark; is the path right?")
 
 
-def _chosen(on: str | None, is_from: Runner, before: Path) -> Runner:
+def _chosen(on: str | None, is_from: Runner, before: Path, *, changed: bool) -> Runner:
     runners = get_args(Runner)
     if on is not None and on not in runners:
         raise RunError(
             f"there is no runner {on!r} to go on from a checkpoint; they are {listed(runners)}{suggestion(on, runners)}"
         )
-    if on == is_from:
+    if on == is_from and not (changed and on == "spark"):
         raise RunError(f"checkpoint {before} is one of {_RUNNERS[is_from]}'s already: go on from it as it is")
     return cast(Runner, on or ("engine" if is_from == "spark" else "spark"))
 
@@ -115,7 +134,7 @@ def _refuse_moved_elsewhere(before: Path, after: Path) -> None:
         refuse_moved(before)
 
 
-def _read(flow: Flow, folder: Path, runner: Runner) -> Moment:
+def _read(flow: Flow, folder: Path, runner: Runner, to: Runner) -> Moment:
     try:
         if runner == "engine":
             from headwater.engine.checkpoint import moment as engines
@@ -123,13 +142,16 @@ def _read(flow: Flow, folder: Path, runner: Runner) -> Moment:
             return engines.moment_of(folder, flow)
         from headwater.spark import moment as sparks
 
-        sparks.check_elsewhere(flow)
+        if to != "spark":
+            sparks.check_elsewhere(flow)
         return sparks.moment_of(folder, flow)
     except HeadwaterError as error:
         raise RunError(f"cannot move checkpoint {folder}: {error}") from error
 
 
-def _write(moment: Moment, flow: Flow, folder: Path, runner: Runner, before: Path, buckets: int) -> None:
+def _write(
+    moment: Moment, flow: Flow, folder: Path, runner: Runner, before: Path, buckets: int, new_sinks: list[str]
+) -> None:
     from headwater.engine.checkpoint import moment as engines
     from headwater.spark import moment as sparks
 
@@ -137,7 +159,7 @@ def _write(moment: Moment, flow: Flow, folder: Path, runner: Runner, before: Pat
     try:
         if runner == "spark":
             sparks.check_sinks(flow, before)
-            sparks.write_moment(moment, flow, buckets, folder, origin=before)
+            sparks.write_moment(moment, flow, buckets, folder, origin=before, new_sinks=new_sinks)
             logs = {name: sparks.log_folder(folder, places.index(name)) for name in moment.logs}
         else:
             engines.write_moment(moment, flow, folder)

@@ -18,7 +18,7 @@ from headwater.flow.identity import differs
 from headwater.flow.steps import Read
 from headwater.operators.execution_graph import ExecutionGraph
 
-_BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
+BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
 
 
 class Fitting:
@@ -88,7 +88,7 @@ class Fitting:
                 f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
                 "not fit. Give the step a new name, and it starts empty"
             )
-        if before.get("does") != now["does"] and now["kind"] in _BY_SIZE and self._keeps(name) and "does" in before:
+        if before.get("does") != now["does"] and now["kind"] in BY_SIZE and self._keeps(name) and "does" in before:
             raise RunError(
                 f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
                 "Give the step a new name, and it starts empty"
