@@ -1,4 +1,4 @@
-"""TRAIN with MLlib: what it learns, what it keeps, and that a running PRED takes it over."""
+"""TRAIN on Spark: what it learns, what it keeps, and that a running PRED takes it over."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from headwater_bench.riot.generate import stream
 from headwater_bench.riot.labels import class_borders, quartile_classes
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import Messages
+from headwater_bench.riot.train_regression import train_regression
 from headwater_bench.riot.train_tree import train_tree
 
 train = pytest.importorskip("headwater_bench.mllib.train", reason="pyspark is not installed")
@@ -71,7 +72,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(table, store):
     """The second revision of both models, measured on rows that it did not learn from."""
-    trainer = train.Trainer(table, store)
+    trainer = train.Trainer(table, store, trainer="mllib")
     trainer.train(train.Span(end=500_000))
     return trainer.train(train.Span(500_000, 3_000_000), test=train.Span(3_000_000))
 
@@ -110,14 +111,44 @@ def test_what_spark_computes_with_a_portable_model_is_what_it_says_itself(table,
         np.testing.assert_allclose(np.asarray(by_column.column(0)), model.predict(features), rtol=1e-9)
 
 
+def assert_engines_models(line, tree, rows):
+    """Hold models that Spark trained against those that the engine learns from the same rows."""
+    expected = train_regression(rows[:-1].copy(), rows[-1], list(CITY.features))
+    assert [weight == 0 for weight in line.coefficients] == [weight == 0 for weight in expected.coefficients]
+    np.testing.assert_allclose(
+        [*line.coefficients, line.intercept], [*expected.coefficients, expected.intercept], rtol=1e-9
+    )
+    assert tree.nodes == train_tree(rows, quartile_classes(rows[-1]), list(CITY.features), list(tree.classes)).nodes
+
+
+def test_the_exact_trainers_learn_what_the_engine_learns_from_a_table_in_parts(table, tmp_path):
+    line, tree = train.Trainer(table, ModelStore(tmp_path)).train(train.Span(500_000, 3_000_000))
+    assert_engines_models(line, tree, matrix(CITY, 500, 3000))
+    assert (line.facts["rows"], tree.facts["accuracy"] > 0.99) == (2500, True)
+
+
 @pytest.mark.skipif(samples.folder() is None, reason="the benchmark's files are not here")
-def test_models_of_the_benchmarks_own_rows(spark, tmp_path):
-    lines = (samples.folder() / "derived" / "train_input_data_1000.csv").read_text().split()
-    rows = np.array([[float(x) for x in line.split(",")[4:9]] for line in lines]).T
+def test_the_exact_trainers_learn_the_benchmarks_own_models(spark, tmp_path):
+    rows = benchmarks_rows()
     frame = spark.createDataFrame(
         pa.table({"timestamp": np.arange(1000)} | dict(zip(CITY.features, rows, strict=True)))
     )
     line, tree = train.Trainer(frame, ModelStore(tmp_path)).train()
+    assert_engines_models(line, tree, rows)
+
+
+def benchmarks_rows():
+    lines = (samples.folder() / "derived" / "train_input_data_1000.csv").read_text().split()
+    return np.array([[float(x) for x in line.split(",")[4:9]] for line in lines]).T
+
+
+@pytest.mark.skipif(samples.folder() is None, reason="the benchmark's files are not here")
+def test_models_of_the_benchmarks_own_rows(spark, tmp_path):
+    rows = benchmarks_rows()
+    frame = spark.createDataFrame(
+        pa.table({"timestamp": np.arange(1000)} | dict(zip(CITY.features, rows, strict=True)))
+    )
+    line, tree = train.Trainer(frame, ModelStore(tmp_path), trainer="mllib").train()
     np.testing.assert_allclose([*line.coefficients, line.intercept], least_squares(rows), rtol=1e-6)
     labels = quartile_classes(rows[-1])
     like_j48 = train_tree(rows, labels, list(CITY.features), list(tree.classes))
@@ -134,13 +165,13 @@ def test_columns_far_from_zero_without_variance_or_with_gaps_do_no_harm(spark, t
             {"timestamp": np.arange(800), "trip_time_in_secs": time, "trip_distance": distance, "fare_amount": holes}
         )
     )
-    line, _ = train.Trainer(frame, ModelStore(tmp_path), TAXI).train()
+    line, _ = train.Trainer(frame, ModelStore(tmp_path), TAXI, trainer="mllib").train()
     kept = np.arange(800) % 10 != 0
     centred = np.stack([time - time[kept].mean(), distance, fare])[:, kept]
     np.testing.assert_allclose(line.coefficients, least_squares(centred)[:2], rtol=1e-6)
     assert line.facts["rows"] == 720
     flat = frame.withColumn("trip_distance", train.F.lit(7.0)).withColumn("fare_amount", train.F.lit(5.0))
-    last, leaf = train.Trainer(flat, ModelStore(tmp_path), TAXI).train()
+    last, leaf = train.Trainer(flat, ModelStore(tmp_path), TAXI, trainer="mllib").train()
     assert last.coefficients[1] == 0.0
     assert (last.predict(np.array([[1e7], [7.0]]))[0], len(leaf.nodes)) == (pytest.approx(5.0), 1)
 
@@ -170,7 +201,8 @@ def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, typed
     ]
     lines[5] = lines[5].rpartition(",")[0] + ","  # a row that lacks its last feature
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    code, out, _ = typed("run", "riot:train", "--on", "spark", "--input", "rows.csv", "--output", "m")
+    mllib = ("--input", "rows.csv", "--output", "m", "--trainer", "mllib")
+    code, out, _ = typed("run", "riot:train", "--on", "spark", *mllib)
     assert code == 0
     assert "CITY-MLR-000002.model: " in out
     assert "rows 3999" in out
@@ -180,18 +212,18 @@ def test_the_command_trains_on_a_parquet_table_and_on_csv(table, tmp_path, typed
         "1,MLR,CITY-MLR-000002.model",
         "1,DTC,CITY-DTC-000002.model",
     ]
-    expected = least_squares(matrix(CITY))
-    first = ModelStore(tmp_path / "m").path("CITY-MLR", 1)
-    np.testing.assert_allclose([*load(first).coefficients, load(first).intercept], expected, rtol=1e-6)
+    line, tree = (load(ModelStore(tmp_path / "m").path(name, 1)) for name in ("CITY-MLR", "CITY-DTC"))
+    assert_engines_models(line, tree, matrix(CITY))
 
 
 def test_what_the_command_expects_is_told(table, tmp_path, typed):
     on_spark = ("run", "riot:train", "--on", "spark")
     (tmp_path / "short.csv").write_text("1,2,3\n")
     for words, why in [
-        ((), "give it a table as --input"),
+        ((), "learns from a table: give it as --input"),
         (("--input", str(table)), "and as --output a folder for the models"),
         (("--input", "nowhere", "--output", "m"), "there is no such folder or file"),
+        (("--input", str(table), "--output", "m", "--trainer", "mlib"), "there is no trainer 'mlib'"),
         (("--input", str(table), "--output", "m", "--for", "3s"), "--for means nothing with riot:train on Spark"),
         (("--input", "short.csv", "--output", "m"), "has 3 cells where CITY's annotated rows have 11"),
     ]:
@@ -199,7 +231,7 @@ def test_what_the_command_expects_is_told(table, tmp_path, typed):
         assert code != 0
         assert why in " ".join(said.split())
     code, out, _ = typed("show", "riot:train", "--on", "spark")
-    assert (code, "MLlib trains in the driver's session" in out) == (0, True)
+    assert (code, "the engine's tree" in out) == (0, True)
 
 
 def test_rows_are_left_out_by_an_expression_of_the_flow(table, tmp_path):

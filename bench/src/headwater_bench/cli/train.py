@@ -1,4 +1,4 @@
-"""`headwater run riot:train --on spark`: TRAIN with MLlib, on a table."""
+"""`headwater run riot:train --on spark`: TRAIN on a table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from headwater.errors import RunError
 from headwater.metrics import Report
 
 _ABOUT = (
-    "riot:train on Spark: MLlib trains in the driver's session on a table (--input); no stages of ours\n"
+    "riot:train on Spark: jobs of the driver's session on a table (--input); no stages of ours\n"
     "  read     the features of all rows, as doubles; rows that lack one are left out\n"
-    "  mlt      LinearRegression: ordinary least squares\n"
-    "  dtt      DecisionTreeClassifier, on quartiles of the last feature\n"
-    "  (other models than the engine's TRAIN learns, and no annotate.csv: see docs/train-and-predict.md)\n"
+    "  mlt      the engine's regression, from sums that tasks make of their rows\n"
+    "  dtt      the engine's tree, on quartiles of the last feature, grown in the driver\n"
+    "  (with --trainer mllib: LinearRegression and DecisionTreeClassifier, whose models are others, see\n"
+    "   docs/train-and-predict.md; no annotate.csv either way)\n"
     "  publish  both models, measured beside the revision before, as the next revision in a folder (--output)"
 )
 _EXPECTED = (
-    "riot:train on Spark trains with MLlib: give it a table as --input, a folder of Parquet files, as ETL writes it, "
+    "riot:train on Spark learns from a table: give it as --input, a folder of Parquet files, as ETL writes it, "
     "or a CSV file of such rows, and as --output a folder for the models"
 )
 
@@ -30,7 +31,7 @@ def trained_on_spark(
     inputs: list[str] | None, output: Path | None, master: str | None, others: Mapping[str, Any]
 ) -> Report:
     """Train on the table that a user names, and keep the models in the folder that they name."""
-    given = [name for name, value in others.items() if value is not None]
+    given = [name for name, value in others.items() if value is not None and name != "trainer"]
     if given:
         raise RunError(
             f"--{given[0]} means nothing with riot:train on Spark: it trains once, on the table that is there"
@@ -47,9 +48,10 @@ def trained_on_spark(
     with progress("starting Spark"):
         session(master)
     from headwater_bench.mllib.run import run
+    from headwater_bench.mllib.train import EXACT
 
-    with progress("training with MLlib"):
-        return run(table, folder)
+    with progress("training"):
+        return run(table, folder, trainer=others.get("trainer") or EXACT)
 
 
 def show_training(report: Report, as_json: bool) -> None:

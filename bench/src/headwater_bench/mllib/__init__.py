@@ -1,1 +1,1 @@
-"""TRAIN with Spark's MLlib."""
+"""TRAIN on Spark: with the engine's own trainers, and with MLlib."""

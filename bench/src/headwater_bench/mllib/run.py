@@ -12,20 +12,22 @@ from headwater.models.model import Model
 from headwater.models.store import ModelStore
 from headwater.spark.session import session
 from headwater_bench.mllib.table import check_table, read_table
-from headwater_bench.mllib.train import Trainer
+from headwater_bench.mllib.train import EXACT, Trainer
 from headwater_bench.riot.datasets import CITY, Dataset
 from headwater_bench.riot.learn import TRAINED
 
 
-def run(table: Path, folder: Path, *, master: str | None = None, dataset: Dataset = CITY) -> Report:
+def run(
+    table: Path, folder: Path, *, master: str | None = None, dataset: Dataset = CITY, trainer: str = EXACT
+) -> Report:
     """Train both models on all rows of a table and keep them in a folder; the report has the engine's steps."""
     check_table(table)
     session(master)
     began = time.perf_counter()
     frame = read_table(table, dataset)
-    trainer = Trainer(frame, ModelStore(folder), dataset)
-    models = trainer.train()
-    files = [trainer.store.path(trainer.names[model.kind], model.revision).name for model in models]
+    training = Trainer(frame, ModelStore(folder), dataset, trainer=trainer)
+    models = training.train()
+    files = [training.store.path(training.names[model.kind], model.revision).name for model in models]
     _announce(files, folder)
     seconds = time.perf_counter() - began
     return Report(
@@ -33,7 +35,7 @@ def run(table: Path, folder: Path, *, master: str | None = None, dataset: Datase
         runner="spark",
         seconds=seconds,
         last=_sample(models, frame.count(), seconds),
-        extra={"models": [_told(*each) for each in zip(files, models, strict=True)]},
+        extra={"trainer": trainer, "models": [_told(*each) for each in zip(files, models, strict=True)]},
     )
 
 

@@ -1,4 +1,6 @@
-"""TRAIN on Spark: MLlib learns a regression and a decision tree from a range of a table that ETL wrote.
+"""TRAIN on Spark: a regression and a decision tree are learned from a range of a table that ETL wrote.
+
+By the engine's own trainers (`exact`), or by MLlib, whose models are others.
 
 What comes out are models in the portable form that PRED reads on every runner, kept as revisions in a folder and
 announced on MQTT.
@@ -22,7 +24,7 @@ from pyspark.sql import functions as F
 
 from headwater.data.column import Array
 from headwater.data.schema import Schema
-from headwater.errors import InputError, ModelError, listed
+from headwater.errors import InputError, ModelError, listed, suggestion
 from headwater.flow.endpoints import Source
 from headwater.flow.expr import Expr
 from headwater.models.announce import announce
@@ -30,6 +32,7 @@ from headwater.models.model import Leaf, LinearModel, Model, TreeModel
 from headwater.models.store import ModelStore
 from headwater.spark.columns import NotNativeError, native, schema_of
 from headwater.spark.session import session
+from headwater_bench.mllib import exact
 from headwater_bench.mllib.models import nodes_of, prediction
 from headwater_bench.mllib.table import read_table
 from headwater_bench.riot.datasets import CITY, Dataset
@@ -42,6 +45,9 @@ log = logging.getLogger(__name__)
 
 #: What asks for training: from when to when, in the unit of the table's time column; the end is not part of it.
 TRIGGERS = Schema.of({"start": int, "end": int})
+
+EXACT, MLLIB = "exact", "mllib"
+TRAINERS = (EXACT, MLLIB)
 
 _DEPTH = 8
 _ROWS_OF_TASK = 250_000
@@ -69,8 +75,8 @@ class Trainer:
     """Trains the two models of PRED from a table, keeps them, and announces them.
 
     `table` is a folder of Parquet files, as ETL writes it, a CSV file of such rows, or a DataFrame; `by` is its time column;
-    `where` leaves out rows for which it does not hold. Models are kept in `store` and, with a `broker`, announced under
-    `topic`.
+    `where` leaves out rows for which it does not hold. `trainer` is `exact`, the engine's own, or `mllib`. Models are kept
+    in `store` and, with a `broker`, announced under `topic`.
     """
 
     table: str | Path | DataFrame
@@ -80,6 +86,13 @@ class Trainer:
     where: Expr | None = None
     broker: str | None = None
     topic: str = "models"
+    trainer: str = EXACT
+
+    def __post_init__(self) -> None:
+        if self.trainer not in TRAINERS:
+            raise ModelError(
+                f"there is no trainer {self.trainer!r}; trainers are {listed(TRAINERS)}{suggestion(self.trainer, TRAINERS)}"
+            )
 
     @property
     def names(self) -> dict[str, str]:
@@ -127,11 +140,19 @@ class Trainer:
         borders = class_borders(values, counts)
         label = _label(target, borders)
         least, most = np.searchsorted(borders, values[[0, -1]], side="right").tolist()
-        models = [
-            _timed(lambda: _regression(gathered, self.dataset)),
-            _timed(lambda: _tree(gathered, self.dataset, label, least, most)),
-        ]
-        self._measure(models, tested, label, int(counts.sum()))
+        count = int(counts.sum())
+        if self.trainer == EXACT:
+            fits: list[Callable[[], Model]] = [
+                lambda: exact.regression(gathered, self.dataset),
+                lambda: exact.tree(gathered, self.dataset, count),
+            ]
+        else:
+            fits = [
+                lambda: _regression(gathered, self.dataset),
+                lambda: _tree(gathered, self.dataset, label, least, most),
+            ]
+        models = [_timed(fit) for fit in fits]
+        self._measure(models, tested, label, count)
         return models
 
     def _rows(self, span: Span) -> DataFrame:
