@@ -114,7 +114,11 @@ class Kafka:
         from headwater.io.kafka.reader import KafkaReader
         from headwater.io.kafka.writer import KafkaWriter
 
-        return KafkaWriter(self, given) if isinstance(given, Schema) else KafkaReader(self, given, position)
+        if isinstance(given, Schema):
+            self.check_write(given)
+            return KafkaWriter(self, given)
+        self.check_read()
+        return KafkaReader(self, given, position)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts, each of which is one transaction of the cluster, as soon as that is there."""
