@@ -431,3 +431,38 @@ def test_a_thread_makes_safe_what_was_appended(tmp_path):
     log.close()
     with pytest.raises(InputError, match="is closed"):
         log.append(b"b")
+
+
+class Watched(SystemDisk):
+    """Has somebody else do something as soon as the first file is closed, and goes on once he has done it or has to wait."""
+
+    def __init__(self):
+        self.meanwhile = None
+        self.raised = []
+
+    def close(self, fd):
+        super().close(fd)
+        if self.meanwhile is not None:
+            act, self.meanwhile = self.meanwhile, None
+            self.other = threading.Thread(target=self.caught, args=(act,))
+            self.other.start()
+            self.other.join(0.2)
+
+    def caught(self, act):
+        try:
+            act()
+        except Exception as error:
+            self.raised.append(error)
+
+
+def test_a_log_that_is_being_closed_can_be_looked_at(tmp_path):
+    """The last checkpoint of a run had failed then, now and then: its source was closed by another thread."""
+    disk = Watched()
+    log = filled(tmp_path, 10, disk=disk)
+    consumer = log.consumer("reader")
+    disk.meanwhile = lambda: consumer.release(5)
+    log.close()
+    disk.other.join(30)
+    assert disk.raised == []
+    assert consumer.released == 5
+    consumer.close()

@@ -191,7 +191,8 @@ class Log:
         with self._explained("look at the log in"):
             self._stay()
             with self._changed:
-                self._look()
+                if not self._closed:
+                    self._look()
 
     def expire(self) -> None:
         """Drop the segments in which all entries are too old; appending does so too."""
@@ -221,7 +222,8 @@ class Log:
                 self._changed.notify_all()
             if self._thread is not None:
                 self._thread.join()
-            self._let_go()
+            with self._syncing, self._changed:  # a consumer may be about to look whether all is in its place
+                self._let_go()
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -316,10 +318,10 @@ class Log:
     def _stay(self) -> None:
         """Have all files where they were."""
         with self._changed:
-            if self._is_in_place():
+            if self._closed or self._is_in_place():
                 return
         with self._syncing, self._changed:
-            if not self._is_in_place():  # another thread may have been faster
+            if not self._closed and not self._is_in_place():  # another thread may have been faster
                 self._restore()
 
     def _look(self) -> None:
