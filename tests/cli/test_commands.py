@@ -75,6 +75,7 @@ def test_a_run_that_breaks_off_has_one_document_too(headwater, tmp_path):
         (("--queue-mb", "-3"), "--queue-mb is a whole number above 0; got -3"),
         (("--hang", "x"), "--hang: cannot read duration 'x'"),
         (("--for", "abc"), "--for: cannot read duration 'abc'"),
+        (("--promise", "5/parsec"), "--promise: cannot read rate '5/parsec'"),
         (("--promise", "0/s"), "--promise is a rate above 0, such as 20000/s; got '0/s'"),
         (("--promise", "5/s", "--within", "0ms"), "--within is a latency above 0, such as 50ms; got '0ms'"),
         (("--input", "levels.jsonl"), "--input names 'levels.jsonl': there is no such file"),
@@ -116,7 +117,8 @@ def test_run_tells_people_what_happened(headwater):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "tansk.py"], "there is no file 'tansk.py'"),
+        (["run", "tansk.py"], "; did you mean 'tanks.py'?"),
+        (["run", "nowhere/tanks.py"], "there is no file 'nowhere/tanks.py', nor a folder 'nowhere'"),
         (["run", "tanks.py:flwo"], "tanks.py has no 'flwo'; did you mean 'flow'?"),
         (["run", "tanks.py", "--policy", "longst_queue"], "did you mean 'longest_queue'?"),
         (["run", "tanks.py", "--take", "some"], "--take is 'all', 'half' or a number"),

@@ -26,15 +26,24 @@ def find_flow(name: str) -> Flow:
         return _in_module(_module_at(path), attribute if head else "", str(path))
     if not head:
         if name.endswith(".py"):
-            raise FlowError(f"there is no file {name!r}")
+            raise _no_file(Path(name))
         bundled = [f", or a bundled one such as {each}:{bundle(each).names[0]}" for each in bundles()]  # type: ignore[union-attr]
         raise FlowError(f"cannot tell what flow {name!r} is; write module:name, path/to/flow.py{''.join(bundled)}")
     return _in_module(_module_named(head), attribute, head)
 
 
+def _no_file(path: Path) -> FlowError:
+    """Return what to say of a file that is not there, with the one beside it that may be meant."""
+    try:
+        beside = sorted(each.name for each in path.parent.iterdir() if each.suffix == ".py")
+    except OSError:
+        return FlowError(f"there is no file {str(path)!r}, nor a folder {str(path.parent)!r}")
+    return FlowError(f"there is no file {str(path)!r} in {path.parent.absolute()}{suggestion(path.name, beside)}")
+
+
 def _module_at(path: Path) -> ModuleType:
     if not path.is_file():
-        raise FlowError(f"there is no file {str(path)!r}")
+        raise _no_file(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise FlowError(

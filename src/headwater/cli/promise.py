@@ -22,7 +22,11 @@ def contract_of(
 ) -> Contract | None:
     """Return what a command line asks for, or the flow's own contract where it asks for nothing; None without either."""
     if rate is not None:
-        if rate_hz(rate) <= 0:
+        try:
+            is_rate = rate_hz(rate) > 0
+        except FlowError as error:
+            raise FlowError(f"--promise: {error}") from None
+        if not is_rate:
             raise FlowError(f"--promise is a rate above 0, such as 20000/s; got {rate!r}")
         if within is not None and microseconds_of("--within", within) <= 0:
             raise FlowError(f"--within is a latency above 0, such as 50ms; got {within!r}")
