@@ -435,6 +435,7 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         (move,) = document["flow"]["moves"]
         assert (move["by"], move["steps"]) == ("hand", {"doubled": ["barn", "office"]})
         (crossing,) = document["links"]
+        expect(keyed(page, "barn → office")).to_contain_text("beats", timeout=moving_ms)  # once a record has crossed
         assert cells(page, "barn → office")[:3] == [crossing["from"], crossing["to"], "beats"]
         assert crossing["latency_s"] == pytest.approx(0.012)
         assert deployer.deploy(plan).startswith("Flow beats moves")

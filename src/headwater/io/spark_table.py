@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, get_args
 
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed, suggestion
-from headwater.flow.endpoints import DeliverySemantics
+from headwater.flow.endpoints import DeliverySemantics, Resume
 from headwater.flow.identity import Identity
 from headwater.io.urls import path_in, shown
 
@@ -34,6 +34,7 @@ class SparkTable:
     written is there once: a micro-batch is one file.
     """
 
+    resume: Resume = "position"  # kept by Spark's own checkpoint
     delivery: DeliverySemantics = "transactional"  # by Spark's own writers
 
     def __init__(
