@@ -82,8 +82,15 @@ def test_spark_that_is_not_installed_is_said_to_be_so(monkeypatch):
         session()
 
 
-def test_a_master_that_is_not_there_is_said_to_be_so_at_once(monkeypatch):
+@pytest.fixture
+def first(monkeypatch):
+    """Nobody in this process has started Spark yet."""
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession._instantiatedSession", None)
+
+
+@pytest.mark.usefixtures("first")
+def test_a_master_that_is_not_there_is_said_to_be_so_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -92,9 +99,9 @@ def test_a_master_that_is_not_there_is_said_to_be_so_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", None])
+@pytest.mark.usefixtures("first")
 def test_what_is_no_master_is_said_to_be_none_at_once(monkeypatch, answer):
     """Spark would try for two minutes, and then say something else."""
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     monkeypatch.setattr("headwater.spark.master._PATIENCE_S", 0.5)
 
     def serve(server):
