@@ -204,7 +204,8 @@ class WorkerPool(EngineRun):
             if task.postponed:
                 created_ns = task.postponed[0].created_ns
                 self.scheduler.arrived(instance, task.put_back(), created_ns)
-                self.scheduler.rest(instance, task.resting_ns)
+                if task.queue.entries[0].control is None:  # a word about a checkpoint does not wait
+                    self.scheduler.rest(instance, task.resting_ns)
 
     def _put(self, deliveries: list[Delivery], now_ns: int, created_ns: int) -> None:
         tasks, arrived = self.tasks, self.scheduler.arrived

@@ -76,6 +76,13 @@ class Queue:
             count -= entry.size
         return taken
 
+    def take_urgent(self) -> list[QueueEntry]:
+        """Take the words at the front that were put before all that waited."""
+        entries, taken = self.entries, []
+        while entries and entries[0].control is not None and entries[0].control.kind == "snapshot":
+            taken.append(entries.popleft())
+        return taken
+
     def head_created_ns(self) -> int:
         """Return when the oldest record of the front entry was created, 0 when the queue is empty."""
         return self.entries[0].created_ns if self.entries else 0

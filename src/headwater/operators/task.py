@@ -210,9 +210,13 @@ class Task:
         return out
 
     def put_back(self) -> int:
-        """Put what was put off to the head of the queue; return its size. The caller holds the lock that guards it."""
+        """Put what was put off to the head of the queue; return its size. The caller holds the lock that guards it.
+
+        A word that came meanwhile, to save the task ahead of all that waits, stays ahead: else it would wait for as long as
+        the disk is full, and all checkpoints with it.
+        """
         postponed, self.postponed = self.postponed, []
-        for entry in reversed(postponed):
+        for entry in reversed([*self.queue.take_urgent(), *postponed] if postponed else []):
             self.put(entry, first=True)
         return sum(entry.size for entry in postponed)
 

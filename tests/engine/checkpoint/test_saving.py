@@ -126,3 +126,17 @@ def test_what_is_saved_of_an_operator_that_was_taken_back_and_tried_again_is_wha
     task.resting_ns = 0
     task.run([*task.queue.take(2), records(4)])
     assert task.save()["state"] == b"7"
+
+
+def test_what_is_to_be_tried_again_does_not_come_before_a_word_to_save_the_task_now():
+    """A sink that waited for room on a disk had kept all checkpoints waiting, where the word came amid an attempt."""
+    task = union_of(1)
+    results = results_of(task)
+    task.postponed = [records(1), records(2)]
+    task.put(records(3))
+    task.put(word("barrier", 0))
+    task.put(word("snapshot", 0), first=True)  # while the first two are in hand
+    assert task.put_back() == 2
+    task.run(task.queue.take(5))
+    assert kept(results[0]) == [[1], [2], [3]]
+    assert task.operator.seen == [1, 2, 3]
