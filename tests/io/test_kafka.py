@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("pyspark")  # brings the Java that the broker runs on
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater import Flow, col, engine, io
@@ -16,6 +16,7 @@ from headwater.deploy.takeover import take_over
 from headwater.errors import InputError
 from headwater_bench.servers.kafka import JARS, broker
 from killed import killed_until
+from waiting import wait_until
 
 PATIENCE_S = 60
 pytestmark = pytest.mark.skipif(not list(JARS.glob("kafka_2*.jar")), reason=f"no jars of Kafka in {JARS}")
@@ -46,10 +47,12 @@ def held(servers, topic):
     until = time.monotonic() + PATIENCE_S
     while ends and time.monotonic() < until:
         message = consumer.poll(0.2)
-        if message is not None and message.error() is not None:
-            ends.discard(message.partition())
-        elif message is not None:
+        if message is None:
+            continue
+        if message.error() is None:
             found.append(message)
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            ends.discard(message.partition())
     consumer.close()
     return found
 
@@ -115,6 +118,8 @@ def test_a_flow_that_is_killed_has_every_record_in_the_topic_once(servers, topic
         ends=True,
     )
     assert kills
+    # a broker says that it commits, and lets readers see it a moment later
+    wait_until(lambda: len(held(servers, topic)) >= 20_000, "what was committed", seconds=60)
     assert sorted(json.loads(message.value())["n"] for message in held(servers, topic)) == list(range(20_000))
 
 

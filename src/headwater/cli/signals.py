@@ -29,7 +29,7 @@ def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
             times += 1
             if times > 1:
                 raise KeyboardInterrupt
-            err.print("stopping as soon as it has started; once more to leave now")
+            _apart(lambda: None, "stopping as soon as it has started; once more to leave now")
             return
         times = max(times, running.stopping.is_set()) + 1
         if times == 1:
