@@ -436,7 +436,7 @@ class EngineRun(ABC):
 
     def waiting(self, index: int) -> int:
         """Return how many records are in the queue of an instance; called with the lock held."""
-        return self.tasks[index].waiting()
+        return self.tasks[index].queue.records()
 
     def _in_hand(self) -> list[int]:
         """Return, for each instance, the records that a worker has in hand for it or carries to it."""

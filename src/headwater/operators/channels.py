@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.data.batch import END, NO_WATERMARK
+from headwater.operators.execution_graph import Instance
+from headwater.operators.operator import Operator
 from headwater.operators.queue import FROM_CLOCK, Control
 
 
@@ -77,3 +79,12 @@ class Channels:
 
     def _every(self) -> set[int]:
         return set(range(len(self.ports)))
+
+
+def told_by(instance: Instance, operator: Operator | None) -> frozenset[int]:
+    """Return the channels by which a step that any instance could be learns what all of them learn."""
+    inputs = instance.step.inputs
+    if operator is None or not operator.replicable or all(given.grouping == "all" for given in inputs):
+        return frozenset()
+    ports = instance.channel_ports
+    return frozenset(channel for channel, port in enumerate(ports) if inputs[port].grouping == "all")

@@ -83,6 +83,10 @@ class Queue:
             taken.append(entries.popleft())
         return taken
 
+    def records(self) -> int:
+        """Return how many records wait here."""
+        return sum(entry.size for entry in self.entries if entry.batch is not None)
+
     def head_created_ns(self) -> int:
         """Return when the oldest record of the front entry was created, 0 when the queue is empty."""
         return self.entries[0].created_ns if self.entries else 0

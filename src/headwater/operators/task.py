@@ -15,7 +15,7 @@ from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.again import AgainError
 from headwater.operators.broken import as_list, error_text
-from headwater.operators.channels import Channels
+from headwater.operators.channels import Channels, told_by
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
@@ -48,11 +48,9 @@ class Task:
         self.carried: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self._sets_time = isinstance(instance.step.kind, EventTime)
-        self.channels = Channels(instance.channel_ports, sets_time=self._sets_time, told=_told(instance, operator))
+        self.channels = Channels(instance.channel_ports, sets_time=self._sets_time, told=told_by(instance, operator))
         self.saver = Saver(self._freeze, self.channels)
-        self._has_ended = (
-            False  #: in a run before this one, and nothing came since: what it had to say at the end is said
-        )
+        self._has_ended = False  #: in a run before, and nothing came since: what it says at the end is said
         self._is_sink = instance.step.is_sink
         self._outputs = list(instance.step.outputs)
         self._late = operator.late if operator is not None else ()
@@ -61,9 +59,7 @@ class Task:
         self.watermark = NO_WATERMARK  #: how far time has come here
         self._is_idle = False  #: whether those who come after know that nobody needs to wait for this task
         self.ticked = True  #: whether the last word about the clock has come
-        self.postponed: list[
-            QueueEntry
-        ] = []  #: what the last activation put off: it goes back to the head of the queue
+        self.postponed: list[QueueEntry] = []  #: by the last activation: it goes back to the head of the queue
         self.resting_ns = 0  #: until when nothing is tried again
         self._router = Router(instance)
         self._retries = self._failures.attempts is not None
@@ -158,10 +154,7 @@ class Task:
             return
         if self.saver.saving is not None:
             self.saver.keep(0, batch, NO_WATERMARK)
-        try:
-            result = self.operate(batch, self._ports[0])
-        except Exception as error:
-            result = self._broken(batch, self._ports[0], error)
+        result = self._operated(batch, self._ports[0])
         if type(result) is Batch:
             out = result.length
             if out:
@@ -259,13 +252,10 @@ class Task:
         """Run the operator on one batch and move time on; return the number of records out."""
         out = 0
         if (self.channels.idle or self._is_idle) and (batch is not None or NO_WATERMARK < watermark < END):
-            self._wake(channel, deliveries)
+            self.channels.wake(channel)
+            self._tell_idle(False, deliveries)
         if batch is not None:
-            self._has_ended = False
-            try:
-                result = self.operate(batch, self._ports[channel])
-            except Exception as error:
-                result = self._broken(batch, self._ports[channel], error)
+            result = self._operated(batch, self._ports[channel])
             if self._failures.attempts is not None:
                 self._failures.attempts.over()
         if self.saver.saving is not None:
@@ -300,11 +290,15 @@ class Task:
                 self.counters.records_out += more
         return out
 
-    def _broken(self, batch: Batch, port: int, error: Exception) -> Output:
+    def _operated(self, batch: Batch, port: int) -> Output:
+        self._has_ended = False
         try:
-            return self._failures.handle(batch, port, error, self.counters)
-        finally:
-            self.operator = self._failures.operator  # it may have been taken back, whatever became of the batch
+            return self.operate(batch, port)
+        except Exception as error:
+            try:
+                return self._failures.handle(batch, port, error, self.counters)
+            finally:
+                self.operator = self._failures.operator  # it may have been taken back, whatever became of the batch
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0
@@ -355,10 +349,6 @@ class Task:
         except Exception as error:
             self._send([(DEAD, dead_letters(self.name, [error_text(error)], _NOTHING))], deliveries)
             return 0
-
-    def _wake(self, channel: int, deliveries: list[Delivery]) -> None:
-        self.channels.wake(channel)
-        self._tell_idle(False, deliveries)
 
     def _heed_idle(self, control: Control, channel: int, deliveries: list[Delivery]) -> None:
         """Wait no more, or again, for the time of a channel; who has nobody left to wait for is idle too."""
@@ -498,24 +488,11 @@ class Task:
             self.counters.records_out -= records
         self.counters.dead += records
 
-    def waiting(self) -> int:
-        """Return how many records are in the queue; the caller holds the lock that guards it."""
-        return sum(entry.size for entry in self.queue.entries if entry.batch is not None)
-
 
 #: A batch of more records than this runs alone: copying it costs more than another call.
 _LARGE = 256
 
 _NOTHING = Batch({"": np.zeros(1)}, 1, np.zeros((1, 2), np.int64))
-
-
-def _told(instance: Instance, operator: Operator | None) -> frozenset[int]:
-    """Return the channels by which a step that any instance could be learns what all of them learn."""
-    inputs = instance.step.inputs
-    if operator is None or not operator.replicable or all(given.grouping == "all" for given in inputs):
-        return frozenset()
-    ports = instance.channel_ports
-    return frozenset(channel for channel, port in enumerate(ports) if inputs[port].grouping == "all")
 
 
 def _no_operator(batch: Batch, port: int) -> Output:

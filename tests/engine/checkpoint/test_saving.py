@@ -1,12 +1,13 @@
 """Tasks that save themselves, and words about checkpoints that come late."""
 
 import numpy as np
+import pytest
 
 from headwater import Batch, Flow, Schema, io, retry
 from headwater.data.batch import END, NO_WATERMARK
 from headwater.operators import Operator
 from headwater.operators.execution_graph import ExecutionGraph
-from headwater.operators.queue import Control, QueueEntry
+from headwater.operators.queue import Control, Delivery, QueueEntry
 from headwater.operators.task import Task
 
 SCHEMA = Schema.of({"x": int})
@@ -18,10 +19,13 @@ class Kept(Operator):
     stateless = False
 
     def __init__(self):
-        self.seen, self.committed = [], []
+        self.seen, self.committed, self.ended = [], [], []
 
     def process(self, batch, port):
         self.seen += batch["x"].tolist()
+
+    def advance(self, watermark):
+        self.ended += [watermark] if watermark == END else []
 
     def commit(self, number):
         self.committed.append(number)
@@ -89,6 +93,22 @@ def test_a_task_that_ended_in_a_run_before_has_ended_in_the_next_checkpoint_too(
     task.run([word("barrier", 0)])
     assert not task.ended
     assert results[0]["ended"], "else its operator would say twice what it says at the end"
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_task_that_ended_in_a_run_before_says_anew_what_it_says_at_the_end_if_something_has_come(inline):
+    the_end = [records(watermark=END, channel=0), records(watermark=END, channel=1)]
+    before = union_of(2)
+    before.run([records(1), *the_end])
+    for more, said in (((), []), ((2,), [END])):
+        task = union_of(2)
+        task.load(before.save())
+        if more and inline:
+            task.run_inline(Delivery.of(0, 0, records(*more).batch, NO_WATERMARK), [])
+        elif more:
+            task.run([records(*more)])
+        task.run(the_end)
+        assert task.operator.ended == said
 
 
 class Total(Operator):
