@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from headwater.io.forwarding.sender import Sender
 from headwater.io.forwarding.turns import Newest, Oldest
 from headwater.io.log import Bounds, Log, records_in
 from headwater.io.sifting import sifted
+from headwater.io.throttled import Throttled
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _ENTRY_BYTES = 2**18
 _QUIET_S = 60.0
 
 
-class ForwardWriter:
+class ForwardWriter(Throttled):
     """Appends records to a log that a thread drains into the sink.
 
     Records are taken when they are in the log: safe from the end of this process at once, from a power cut within 10 ms or
@@ -53,13 +53,12 @@ class ForwardWriter:
         linger_s: float,
         is_its_turn: Callable[[int], bool] = lambda position: True,
     ) -> None:
+        super().__init__()
         self._name, self._folder, self._bounds = str(sink), folder, bounds
         self._priority, self._linger_s = priority, linger_s
         self._entry_bytes = min(_ENTRY_BYTES, (bounds.nbytes or _ENTRY_BYTES) // 32)
         self._taken = 0  # records of this run
         self._warned_s = -_QUIET_S
-        self._throttle: Callable[[float], None] = lambda share: None
-        self._telling = Lock()  # else who tells late what he saw early would have the last word
         self._log = Log(folder, bounds, sync_every_s=_SYNC_S)
         self._consumer = self._log.consumer("sender")
         self._turns = Newest(self._log, self._consumer, str(folder)) if newest_first else Oldest(self._consumer)
@@ -102,21 +101,13 @@ class ForwardWriter:
         return {first + row: why for row, why in unfit.items()}
 
     @property
-    def throttle(self) -> Callable[[float], None]:
-        """What is told how much of the room is taken, so that a run holds its sources before a write has to wait."""
-        return self._throttle
+    def _holds(self) -> bool:
+        return self._bounds.full == "hold" and bool(self._bounds.nbytes)
 
-    @throttle.setter
-    def throttle(self, told: Callable[[float], None]) -> None:
-        self._throttle = told
-        self._tell_room()
-
-    def _tell_room(self) -> None:
-        if self._bounds.full != "hold" or not self._bounds.nbytes:
-            return
-        with self._telling:
-            waits = self._log.end > self._consumer.released  # what is sent and still on disk is in nobody's way
-            self._throttle(self._log.nbytes / self._bounds.nbytes if waits else 0.0)
+    def _share_taken(self) -> float:
+        assert self._bounds.nbytes
+        waits = self._log.end > self._consumer.released  # what is sent and still on disk is in nobody's way
+        return self._log.nbytes / self._bounds.nbytes if waits else 0.0
 
     def _find_room(self) -> None:
         """See whether there is more room: some records are sent, or have become too old."""

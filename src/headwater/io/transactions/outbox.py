@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from threading import Condition, Thread
 from typing import Any, Protocol
 
 from headwater.data.batch import Batch
@@ -21,6 +21,7 @@ from headwater.flow.endpoints import Ledger, Refused, Transaction
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.sifting import sifted
+from headwater.io.throttled import Throttled
 from headwater.io.transactions.frames import DamagedError, packed_part, part_in
 from headwater.io.transactions.held import HeldFiles
 
@@ -55,7 +56,7 @@ class _Part:
     records: int
 
 
-class Outbox(Transaction):
+class Outbox(Throttled, Transaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
     A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other
@@ -64,6 +65,7 @@ class Outbox(Transaction):
     """
 
     def __init__(self, sink: Any, uplink: Uplink, ledger: Ledger, *, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__()
         self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
         self._part: list[Batch] = []
         self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
@@ -73,8 +75,6 @@ class Outbox(Transaction):
         self._memory_bytes = self._due_bytes = 0  # of what is not a file yet, and of the files that are due
         self._held = HeldFiles()  # used by one thread at a time, with `_changed`
         self._changed = Condition()
-        self._throttle: Callable[[float], None] = _nobody
-        self._telling = Lock()  # else who tells late what he saw early would have the last word
         self._until_s: float | None = None  # once it is to end: when at the latest
         try:
             ledger.folder.mkdir(parents=True, exist_ok=True)
@@ -107,19 +107,8 @@ class Outbox(Transaction):
         self._tell_room()
         return refused
 
-    @property
-    def throttle(self) -> Callable[[float], None]:
-        """What is told how much of the room is taken, so that a run holds its sources before a write has to wait."""
-        return self._throttle
-
-    @throttle.setter
-    def throttle(self, told: Callable[[float], None]) -> None:
-        self._throttle = told
-        self._tell_room()
-
-    def _tell_room(self) -> None:
-        with self._telling:
-            self._throttle((self._due_bytes + self._memory_bytes) / self._most_bytes)
+    def _share_taken(self) -> float:
+        return (self._due_bytes + self._memory_bytes) / self._most_bytes
 
     def prepare(self, number: int) -> None:
         """Keep the part as a file until it is delivered."""
@@ -252,7 +241,7 @@ class Outbox(Transaction):
     def _wait_for_room(self) -> None:
         """Wait while too much is due, unless sources are held for that: what they have sent by then is little."""
         warned = False
-        while self._until_s is None and self._throttle is _nobody and self._due_bytes > self._most_bytes:
+        while self._until_s is None and not self.is_heard and self._due_bytes > self._most_bytes:
             if not warned:
                 log.warning("the flow is held: %s bytes wait in %s", f"{self._due_bytes:,}", self._ledger.folder)
                 warned = True
@@ -336,10 +325,6 @@ class Outbox(Transaction):
             self._due_bytes -= self._due.pop(number).nbytes
             self._changed.notify_all()
         self._tell_room()
-
-
-def _nobody(share: float) -> None:
-    """Nobody holds sources."""
 
 
 def undelivered(folder: Path, up_to: float = inf) -> int:

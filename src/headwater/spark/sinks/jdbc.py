@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from headwater.data.batch import Batch, concat_batches
+from headwater.data.batch import concat_batches
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
+from headwater.flow.endpoints import Ledger
 from headwater.io.arrow import table_of
 from headwater.io.jdbc import Jdbc
-from headwater.io.sifting import storable
 from headwater.spark.jdbc import connected, quoted
+from headwater.spark.sinks.gathering import GatheringWriter
 
 _BATCHES = "headwater_batches"
 
@@ -38,13 +38,13 @@ class JdbcWriting:
         return JdbcTable(self._sink, schema, ledger.name)
 
 
-class JdbcTable(NumberedWriter):
+class JdbcTable(GatheringWriter):
     """A table of a database, as the driver sees it."""
 
     def __init__(self, sink: Jdbc, schema: Schema, name: str) -> None:
-        self._sink, self._schema, self._name = sink, schema, name
+        super().__init__(schema)
+        self._sink, self._name = sink, name
         self._staging = f"headwater_{name.replace('-', '_')}"
-        self._waiting: list[Batch] = []
         with self._connected() as connection:
             if not _has_table(connection, _BATCHES):
                 _execute(connection, f"CREATE TABLE {_BATCHES} (writer VARCHAR(64) PRIMARY KEY, batch INTEGER)")
@@ -58,16 +58,6 @@ class JdbcTable(NumberedWriter):
             statement.setString(1, self._name)
             found = statement.executeQuery()
             return int(found.getInt(1)) if found.next() else -1
-
-    def rollback(self) -> None:
-        """Forget what was not written."""
-        self._waiting = []
-
-    def write(self, batch: Batch) -> Refused:
-        """Take some of its records."""
-        kept, refused = storable(batch, self._schema)
-        self._waiting.append(kept)
-        return refused
 
     def commit(self, number: int) -> None:
         """Move all of its records over, and write its number, in one transaction."""

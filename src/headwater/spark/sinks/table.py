@@ -17,10 +17,11 @@ from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.arrow import table_of
 from headwater.io.mqtt import text_column
 from headwater.io.records import json_lines
-from headwater.io.sifting import sifted, storable
+from headwater.io.sifting import sifted
 from headwater.io.spark_table import SparkTable
 from headwater.io.transactions.journal import Journal
 from headwater.spark.progress import cause_in
+from headwater.spark.sinks.gathering import GatheringWriter
 from headwater.spark.storage import Storage
 
 if TYPE_CHECKING:
@@ -49,34 +50,24 @@ class TableWriting:
         return kind(self._sink, schema, ledger)
 
 
-class _Files(NumberedWriter):
+class _Files(GatheringWriter):
     """A folder of files, each with the records of a micro-batch, whose number is in its name.
 
     A file is written out of sight, and given its name when it is whole.
     """
 
     def __init__(self, sink: SparkTable, schema: Schema, ledger: Ledger) -> None:
-        self._sink, self._schema, self._name = sink, schema, ledger.name
+        super().__init__(schema)
+        self._sink, self._name = sink, ledger.name
         self._storage = Storage(sink.url)
         self._hidden = f"_headwater-{self._name}"  # readers pass over names that begin so
         self._journal = Journal.of(ledger)
-        self._waiting: list[Batch] = []
         self._is_sure = False  #: that nothing is there behind what the journal has
 
     @property
     def committed(self) -> int:
         """The last micro-batch that is there."""
         return self._journal.committed
-
-    def rollback(self) -> None:
-        """Forget what was not written."""
-        self._waiting = []
-
-    def write(self, batch: Batch) -> Refused:
-        """Take some of its records."""
-        kept, refused = storable(batch, self._schema)
-        self._waiting.append(kept)
-        return refused
 
     def commit(self, number: int) -> None:
         """Write all of its records at once, unless they are there already."""
