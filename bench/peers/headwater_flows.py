@@ -18,8 +18,6 @@ from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import repeated
 from headwater_bench.riot.stats import stats
 
-#: Larger turns than the engine's own 50 records, as the peers too take a thousand at a time where that helps them.
-_OPTIONS: dict[str, Any] = {"take": 4000, "chunk": 4000, "queue_records": 100_000}
 _RESULTS = {"etl": 2, "stats": 3, "pred": 2}  #: that each message gives
 _TALL_RESULTS = {"etl": 2, "stats": 15}  #: where each of its five observations is a record
 
@@ -37,11 +35,9 @@ def measure(
     name: str, texts: Text, notes: dict[str, tuple[str, ...]], rate: float, seconds: float, *, tall: bool = False
 ) -> dict[str, Any]:
     """Run at a rate; return what came out per second after the warm-up, and how late."""
-    engine.run(
-        build(name, repeated(texts, 1e9, count=5000), notes, {}, tall=tall), **_OPTIONS
-    )  # compiles what is not compiled yet
+    engine.run(build(name, repeated(texts, 1e9, count=5000), notes, {}, tall=tall))  # compiles what is not compiled yet
     flow = build(name, repeated(texts, rate), notes, {}, tall=tall)
-    running = engine.start(flow, seconds=60.0, **_OPTIONS)
+    running = engine.start(flow, seconds=60.0)
     time.sleep(WARM_S)
     first, cpu_s = running.sample(), time.process_time()
     time.sleep(seconds)
@@ -67,10 +63,10 @@ def measure(
     }
 
 
-def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path) -> int:
+def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path, *, tall: bool = False) -> int:
     """Send all messages once and write all results in the peers' form; return how many there were."""
     sinks = {"insert": Collect(), "publish": Collect()} if name == "etl" else {"publish": Collect()}
-    engine.run(build(name, repeated(texts, 1e9, count=len(texts)), notes, sinks), workers=1, **_OPTIONS)
+    engine.run(build(name, repeated(texts, 1e9, count=len(texts)), notes, sinks, tall=tall), workers=1)
     results = [list(record.values()) for sink in sinks.values() for record in sink.records]
     path.write_text("\n".join(json.dumps(result) for result in results))
     return len(results)
@@ -78,13 +74,11 @@ def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path)
 
 def main() -> None:
     """Read the command line, run, and print one JSON document."""
-    asked = options()
-    asked.add_argument("--tall", action="store_true", help="a record for each observation")
-    given = asked.parse_args()
+    given = options().parse_args()
     texts = Text.of_bytes(given.messages.read_bytes().splitlines())
     notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
     if given.check is not None:
-        print(json.dumps({"results": check(given.flow, texts, notes, given.check)}))
+        print(json.dumps({"results": check(given.flow, texts, notes, given.check, tall=given.tall)}))
         return
     answer = measure(given.flow, texts, notes, given.rate, given.seconds, tall=given.tall)
     print(json.dumps(answer["steps"] if given.steps else answer))

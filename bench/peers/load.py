@@ -27,6 +27,7 @@ class Load:
     rate: float
     seconds: float
     check: Path | None  #: put all results of all messages, sent once, into this file instead of measuring
+    tall: bool = False  #: a record for each observation of a message
     started: float = 0.0
     sent: int = 0
     warm: tuple[int, float] | None = None  #: messages sent, and processor time taken, when the warm-up was over
@@ -103,6 +104,7 @@ def options() -> argparse.ArgumentParser:
     options.add_argument("--seconds", type=float, default=2.0)
     options.add_argument("--check", type=Path)
     options.add_argument("--steps", action="store_true", help="only say what each step does per second")
+    options.add_argument("--tall", action="store_true", help="a record for each observation of a message")
     return options
 
 
@@ -111,7 +113,7 @@ def main(run: Callable[[Load], tuple[list[Taken], float]], steps: Callable[[Load
     given = options().parse_args()
     messages = given.messages.read_bytes().splitlines()
     notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
-    load = Load(given.flow, messages, notes, given.rate, given.seconds, given.check)
+    load = Load(given.flow, messages, notes, given.rate, given.seconds, given.check, given.tall)
     if given.steps:
         print(json.dumps(steps(load)))
         return

@@ -155,10 +155,11 @@ class Regression:
                 del history[0]
         if self.count <= 10:
             return None
-        return (row[0], row[2], "SLR", *[_line(history) for history in self.last])
+        return (row[0], row[2], "SLR", *[line(history) for history in self.last])
 
 
-def _line(history: list[float]) -> str:
+def line(history: list[float]) -> str:
+    """Return where a line through ten values goes on, as a text."""
     mean = sum(history) / 10
     slope = sum([x * y for x, y in zip(_PLACES, history, strict=True)]) / 82.5
     return _LINE % tuple([mean + slope * ahead for ahead in _AHEAD])

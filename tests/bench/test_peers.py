@@ -11,7 +11,7 @@ import pytest
 from headwater.data.column import Text
 from headwater.errors import RunError
 from headwater_bench.experiments import peers
-from headwater_bench.experiments.peers_equal import differences, read
+from headwater_bench.experiments.peers_equal import differences, read, rows_of
 
 
 def script(name):
@@ -63,6 +63,36 @@ def test_the_tasks_that_the_peers_run_give_what_our_flows_give(prepared, flow):
     messages, ours = prepared
     notes = {row[2]: tuple(row[10:]) for row in ours["etl"] if len(row) > 2}
     theirs = list(plain_results(flow, messages, notes))
+    assert differences(flow, messages, ours[flow], theirs) == []
+
+
+def plain_tall_results(flow, messages, notes):
+    """Return the same with a record for each observation, as the peers' tall flows have it."""
+    tasks, tall, states = script("tasks"), script("tall"), {}
+
+    def of(key, make):
+        return states.setdefault((key, make), make())
+
+    for number, message in enumerate(messages):
+        for record in tall.observations(tasks.parse((number, message))):
+            key = tall.key(record)
+            if flow == "etl":
+                filled = of(key, tall.Interpolation).fill(tasks.Known(notes).ask(tall.in_range(record)))
+                row = of(record[2], tall.Join).add(filled)
+                if row is not None:
+                    annotated = tasks.annotate(row, notes)
+                    yield from (list(annotated), list(tasks.senml(annotated)))
+            else:
+                line = of(key, tall.Regression).predict(of(key, tall.Kalman).smooth(record))
+                made = [line, of(key, tall.Moment).estimate(record), of(record[5], tall.Distinct).count(record)]
+                yield from (list(result) for result in made if result is not None)
+
+
+@pytest.mark.parametrize("flow", peers.TALL_FLOWS)
+def test_so_do_those_with_a_record_for_each_observation(prepared, flow):
+    messages, ours = prepared
+    notes = {row[2]: tuple(row[10:]) for row in ours["etl"] if len(row) > 2}
+    theirs = rows_of(flow, list(plain_tall_results(flow, messages, notes)))
     assert differences(flow, messages, ours[flow], theirs) == []
 
 
@@ -119,8 +149,9 @@ def test_a_rate_counts_when_it_was_kept_and_gains_are_ratios():
     assert (told["rate"], told["bytewax_rate"], told["pathway_rate"]) == (400.0, 40.0, 0.0)
     assert (told["over_bytewax"], told["over_pathway"]) == (10.0, None)
     assert "tall_rate" not in told
-    told = peers._rates([*cases, case(peers.TALL, 200.0, True)])
+    told = peers._rates([*cases, case("headwater tall", 200.0, True), case("bytewax tall", 10.0, True)])
     assert (told["tall_rate"], told["tall_over_bytewax"], told["rate"]) == (200.0, 5.0, 400.0)
+    assert (told["bytewax_tall_rate"], told["tall_over_bytewax_tall"]) == (10.0, 20.0)
 
 
 def test_a_rate_counts_only_if_every_lower_one_that_was_tried_is_kept():

@@ -27,7 +27,7 @@ LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 CALM = 0.8  #: of the highest sustained rate, up to which latency is to stay low
 _VISITS = 3
 _TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried on the way up, and for how long at least
-_ATTEMPTS = 3  #: at most, at the curve of a flow
+_ATTEMPTS = 6  #: at most, at the curve of a flow; only a flow that did not keep a rate has more than one
 
 Curve = dict[float, list[Point]]  #: the visits of each load, in turn
 

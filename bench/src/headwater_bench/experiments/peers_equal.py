@@ -24,6 +24,17 @@ def read(path: Path) -> Results:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def rows_of(flow: str, results: Results) -> Results:
+    """Return what a flow with a record for each observation gave as rows: a message's results of one kind in one of them."""
+    if flow != "stats":
+        return results  # ETL has put its records together itself
+    rows: dict[tuple[int, str], list[Any]] = {}
+    for number, sensor, which, kind, result in results:
+        row = rows.setdefault((number, kind), [number, sensor, kind, *[None] * len(CITY.numbers)])
+        row[3 + (CITY.numbers.index(which) if isinstance(which, str) else which)] = result
+    return list(rows.values())
+
+
 def differences(flow: str, messages: Sequence[bytes], ours: Results, theirs: Results) -> list[str]:
     """Return what differs, in words, at most ten of them; nothing when the results agree."""
     compare = {"etl": _etl, "stats": _stats, "pred": _pred}[flow]
