@@ -10,6 +10,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger
+from headwater.io.log import Reader
 from headwater.io.transactions import outbox as outboxes
 from headwater.io.transactions.outbox import Outbox
 from waiting import wait_until
@@ -100,6 +101,29 @@ def test_a_part_that_the_disk_has_damaged_is_told_set_aside_and_in_nobodys_way(t
     assert [path.name for path in tmp_path.glob("*.damaged")] == ["000000001.damaged"]
     server.transaction(SCHEMA, ledger(tmp_path, 2)).close()  # and a later run goes on
     assert server.numbers == [0, 1, 20, 21]
+
+
+def test_a_part_at_which_the_sinks_own_code_breaks_is_set_apart_and_in_nobodys_way(tmp_path, caplog, monkeypatch):
+    class Slipping(Server):
+        def deliver(self, name, number, batches):
+            if number == 1:
+                raise TypeError("unsupported operand")
+            return super().deliver(name, number, batches)
+
+    monkeypatch.setattr(outboxes, "_FIRST_S", 0.001)
+    server = Slipping()
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    for number in range(3):
+        part(outbox, number, 10 * number, 10 * number + 1)
+        outbox.commit(number)
+    wait_until(lambda: server.numbers == [0, 1, 20, 21])
+    outbox.close()
+    account = outbox.account()
+    assert (account["forwarded"], account["refused"], account["waiting"]) == (4, 2, 0)
+    assert account["mistakes"] == account["failed_attempts"] == 5
+    assert "breaks by its own code, which waiting does not mend: TypeError: unsupported operand" in caplog.text
+    (kept,) = Reader(tmp_path / "refused").read()
+    assert kept.records == 2
 
 
 def test_a_last_part_that_is_damaged_does_not_keep_the_next_run_from_going_on(tmp_path):

@@ -18,6 +18,7 @@ from headwater.data.batch import Batch
 from headwater.data.frames import pack, unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
+from headwater.io.forwarding import sender
 from headwater.io.log import Log, Reader
 from ports import free_port
 from waiting import wait_until
@@ -297,6 +298,139 @@ def test_a_sink_that_raises_what_no_sink_should_is_tried_again(tmp_path, caplog)
     wait_until(lambda: uplink.arrived == [1, 2])
     writer.close()
     assert "ZeroDivisionError: odd" in caplog.text
+
+
+class Slipping(Uplink):
+    """A sink whose own code breaks at the number 3, as one does that looks something up."""
+
+    remote = True
+    all_or_none = True
+
+    def write(self, batch):
+        self.slip(batch["n"].tolist())
+        return super().write(batch)
+
+    def slip(self, numbers):
+        return {}["three"] if 3 in numbers else None
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Attempts follow each other without long pauses."""
+    monkeypatch.setattr(sender, "_FIRST_S", 0.001)
+
+
+def kept_apart(folder):
+    """Return the records that are set apart, with why."""
+    found = []
+    for entry in Reader(folder / "refused").read():
+        size = int.from_bytes(entry.data[:4], "little")
+        reasons = msgspec.msgpack.decode(entry.data[4 : 4 + size])
+        found += zip(unpack_frame(entry.data[4 + size :])["n"].tolist(), reasons, strict=True)
+    return found
+
+
+def test_records_at_which_a_sinks_own_code_breaks_are_set_apart_and_the_others_pass(tmp_path, caplog, at_once):
+    uplink = Slipping()
+    writer = io.forward(uplink, tmp_path).open(SCHEMA)
+    for n in range(6):
+        writer.write(numbers(n))
+        writer.flush()  # an entry each
+    wait_until(lambda: uplink.arrived == [0, 1, 2, 4, 5])
+    writer.close()
+    account = writer.account()
+    assert (account["forwarded"], account["refused"], account["waiting"]) == (5, 1, 0)
+    assert account["mistakes"] == account["failed_attempts"] == 5
+    ((number, why),) = kept_apart(tmp_path)
+    assert number == 3
+    assert why.startswith("KeyError: 'three' (test_forward.py:")
+    assert (
+        "sink uplink breaks by its own code, which waiting does not mend: KeyError: 'three' (test_forward.py:"
+        in caplog.text
+    )
+
+
+@pytest.mark.parametrize("all_or_none", [True, False])
+def test_a_sink_of_all_or_none_loses_the_very_record_to_a_slip_and_another_its_whole_batch(
+    tmp_path, all_or_none, at_once
+):
+    uplink = Slipping()
+    uplink.all_or_none = all_or_none
+    account = run(io.forward(uplink, tmp_path / "log"), 8, chunk=8).extra["sinks"]["out"]
+    apart = [number for number, _ in kept_apart(tmp_path / "log")]
+    assert apart == ([3] if all_or_none else list(range(8)))
+    assert sorted([*uplink.arrived, *apart]) == list(range(8))
+    assert (account["refused"], account["waiting"]) == (len(apart), 0)
+
+
+def test_a_slip_while_records_are_flushed_sets_those_apart_that_were_gathered(tmp_path, at_once):
+    class Flushing(Slipping):
+        def write(self, batch):
+            self.gathered += batch["n"].tolist()
+
+        def _flush(self):
+            self.slip(self.gathered)
+            super()._flush()
+
+    uplink = Flushing(gathers=True)
+    writer = io.forward(uplink, tmp_path).open(SCHEMA)
+    writer.write(numbers(1, 2, 3))
+    wait_until(lambda: writer.account()["refused"] == 3)
+    writer.write(numbers(4))
+    wait_until(lambda: uplink.arrived == [4])
+    writer.close()
+    assert [number for number, _ in kept_apart(tmp_path)] == [1, 2, 3]
+
+
+def test_a_sink_whose_own_code_cannot_open_it_loses_nothing_and_gets_it_all_once_it_is_mended(
+    tmp_path, caplog, at_once
+):
+    class Misspelt(Uplink):
+        def open(self, schema):
+            return {}["connection"]
+
+    writer = io.forward(Misspelt(), tmp_path).open(SCHEMA)
+    writer.write(numbers(1, 2))
+    wait_until(lambda: writer.account().get("mistakes", 0) > 7)
+    writer.close()
+    account = writer.account()
+    assert (account["refused"], account["waiting"], account["forwarded"]) == (0, 2, 0)
+    assert "breaks by its own code" in caplog.text
+    uplink = Uplink()
+    io.forward(uplink, tmp_path).open(SCHEMA).close()
+    assert uplink.arrived == [1, 2]
+
+
+def test_what_nobody_knows_may_be_the_networks_doing_and_is_tried_for_as_long_as_it_takes(tmp_path, caplog, at_once):
+    class ClientError(Exception):
+        """As libraries have them."""
+
+    class Foreign(Uplink):
+        attempts = 0
+
+        def write(self, batch):
+            self.attempts += 1
+            if self.attempts < 12:
+                raise ClientError("no route")
+            super().write(batch)
+
+    uplink = Foreign()
+    writer = io.forward(uplink, tmp_path).open(SCHEMA)
+    writer.write(numbers(1, 2))
+    wait_until(lambda: uplink.arrived == [1, 2])
+    writer.close()
+    account = writer.account()
+    assert (account["refused"], account["failed_attempts"], "mistakes" in account) == (0, 11, False)
+    assert "records for uplink wait on disk, and are tried again: ClientError: no route" in caplog.text
+
+
+def test_a_run_with_a_checkpoint_ends_although_a_network_sink_breaks_by_its_own_code(tmp_path, at_once):
+    uplink = Slipping()
+    report = run(uplink, 100, checkpoint=tmp_path / "state")
+    assert uplink.arrived == [n for n in range(100) if n != 3]
+    account = report.extra["sinks"]["out"]
+    assert (account["refused"], account["waiting"]) == (1, 0)
+    assert "1 refused" in str(report)
 
 
 def test_a_rate_bounds_how_fast_records_leave(tmp_path):

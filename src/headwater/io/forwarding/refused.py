@@ -27,5 +27,8 @@ def keep_refused(folder: Path, name: str, batch: Batch, refused: Refused) -> Non
     try:
         head = msgspec.msgpack.encode(reasons)
         kept.append(len(head).to_bytes(4, "little") + head + pack(batch.take(np.array(rows))), records=len(rows))
+        if kept.dropped:
+            dropped = sum(kept.dropped.values())
+            log.error("%d records that were refused before are dropped: %s is full", dropped, folder / "refused")
     finally:
         kept.close()

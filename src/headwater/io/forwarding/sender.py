@@ -7,21 +7,22 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Protocol
 
 from headwater.data.batch import Batch
 from headwater.data.frames import unpack_frame
-from headwater.errors import HeadwaterError
+from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Writer, flush, gathers, keyed_write_of
+from headwater.io.forwarding.troubles import Troubles, is_slip, told
 from headwater.io.log import Entry
 
 log = logging.getLogger(__name__)
 
 _FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
 _ATTEMPTS = 3  #: with one writer, before another is opened
-_QUIET_S = 60.0  #: between two warnings
 _LOOK_S = 0.02  #: between two looks for something new
 _ROOM_S = 1.0  #: between two looks for room while nothing can be sent
 
@@ -49,7 +50,11 @@ class _Hand:
 
 
 class Sender:
-    """Sends what waits, and tries again, ever more rarely, while the sink does not take it."""
+    """Sends what waits, and tries again, ever more rarely, while the sink does not take it.
+
+    Records at which the sink's own code breaks, again and again, are set apart as those are that it refuses: with
+    `all_or_none`, the very records, else all that were sent with them. Where it cannot even be opened, all wait.
+    """
 
     def __init__(
         self,
@@ -64,20 +69,22 @@ class Sender:
         rate: int | None,
         is_too_old: Callable[[int], bool],
         on_room: Callable[[], None],
+        all_or_none: bool,
     ) -> None:
         """`on_room` is called when there may be more room than before: some records are sent, or only time has passed."""
         self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
         self._name, self._key, self._rate = name, key, rate
         self._is_too_old, self._on_room = is_too_old, on_room
-        self._is_its_turn = is_its_turn
-        self.forwarded = self.refused = self.attempts = 0  #: records that arrived, that never can; attempts that failed
+        self._is_its_turn, self._all_or_none = is_its_turn, all_or_none
+        self.forwarded = self.refused = 0  #: records that arrived, that never can
+        self.troubles = Troubles(name)
         self.dropped: Counter[str] = Counter()
         self._writer: Writer | None = None
         self._entries: list[Entry] = []
         self._done = 0  # of these, how many the writer has
         self._hand = _Hand()  # what became of these
-        self._failures = 0
-        self._warned_s = -_QUIET_S
+        self._flushing = False  # whether the writer is at work on all of these together
+        self._set_apart: dict[int, str] = {}  # entries at which the sink breaks, and how
         self._due_s = 0.0  # when the rate lets the next entry go
         self._until_s: float | None = None  # once it is to end: when at the latest
         self._changed = Condition()
@@ -105,7 +112,7 @@ class Sender:
 
     def _is_over(self) -> bool:
         """Once it is to end, it does when time is up or the sink does not take anything."""
-        return self._until_s is not None and (time.monotonic() > self._until_s or self._failures > 0)
+        return self._until_s is not None and (time.monotonic() > self._until_s or self.troubles.is_hopeless)
 
     def _step(self) -> bool:
         """Send the next entries; False if there are none."""
@@ -117,7 +124,7 @@ class Sender:
             self._writer = self._opening()
         for entry in self._entries[self._done :]:
             if not self._is_its_turn(entry.position):
-                flush(self._writer)
+                self._flush()
                 self._put_back()
                 self._wait(_LOOK_S)
                 return True
@@ -126,12 +133,18 @@ class Sender:
             if entry.position >= self._first():  # else it was dropped meanwhile, and counted
                 self._send(entry)
             self._done += 1
-        flush(self._writer)
+        self._flush()
+        went_well = self._hand.taken > 0 or not self._set_apart
         self._arrived(self._entries)
-        if self._failures:
-            log.warning("forwarding to %s goes on", self._name)
-            self._failures = 0
+        if went_well:
+            self.troubles.over()
         return True
+
+    def _flush(self) -> None:
+        assert self._writer is not None
+        self._flushing = True
+        flush(self._writer)
+        self._flushing = False
 
     def _send(self, entry: Entry) -> None:
         assert self._writer is not None
@@ -139,10 +152,31 @@ class Sender:
             self._hand.too_old += entry.records
             return
         batch = unpack_frame(entry.data)
-        refused = self._write(batch, entry.position) or {}
+        if entry.position in self._set_apart:
+            refused = self._at_fault(batch, self._set_apart[entry.position])
+        else:
+            refused = self._write(batch, entry.position) or {}
         if refused:
             self._hand.refused.append((batch, refused))
         self._hand.taken += batch.length - len(refused)
+
+    def _at_fault(self, batch: Batch, why: str) -> Refused:
+        """Return the records at which the sink breaks, after writing the others where that can be told."""
+        if batch.length == 1 or not self._all_or_none or gathers(self._writer):
+            return dict.fromkeys(range(batch.length), why)
+        assert self._writer is not None
+        middle = batch.length // 2
+        refused: Refused = {}
+        for first, stop in ((0, middle), (middle, batch.length)):
+            part = batch.slice(first, stop)
+            try:
+                unfit = self._writer.write(part) or {}
+            except Exception as error:
+                if not is_slip(error):
+                    raise
+                unfit = self._at_fault(part, told(error))
+            refused |= {first + row: said for row, said in unfit.items()}
+        return refused
 
     def _write(self, batch: Batch, position: int) -> Refused | None:
         """Write records, by a name that is the same whenever they are sent where the other side can know it."""
@@ -164,19 +198,26 @@ class Sender:
         return True
 
     def _failed(self, error: Exception) -> None:
-        self.attempts += 1
-        self._failures += 1
-        now_s = time.monotonic()
-        if now_s - self._warned_s > _QUIET_S:
-            self._warned_s = now_s
-            said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
-            log.warning("forwarding to %s waits, and is tried again: %s", self._name, said)
-        if self._failures % _ATTEMPTS == 0 and (gathers(self._writer) or keyed_write_of(self._writer) is None):
+        blamed = self._blamed()
+        if self.troubles.failed(error, blamed):
+            self._set_apart |= dict.fromkeys(blamed, told(error))
+        failures = self.troubles.in_a_row
+        renewed = is_slip(error) or failures % _ATTEMPTS == 0
+        if renewed and (gathers(self._writer) or keyed_write_of(self._writer) is None):
             self._drop_writer()
         if not gathers(self._writer):
-            self._put_back()
-        pause_s = min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 20))
+            with suppress(InputError):  # a disk that does not take what is refused: what is in hand stays there
+                self._put_back()
+        pause_s = min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 20))
         self._rest(pause_s * random.uniform(0.5, 1))
+
+    def _blamed(self) -> tuple[int, ...]:
+        """Return the entries that the sink was at work on when it failed; none if it was not even open."""
+        flushing, self._flushing = self._flushing, False
+        if self._writer is None:
+            return ()
+        stop = self._done if flushing else self._done + 1
+        return tuple(entry.position for entry in self._entries[0 if flushing else self._done : stop])
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next attempt, unless it is to end."""
@@ -227,6 +268,8 @@ class Sender:
             self.refused += len(refused)
             hand.refused.pop(0)
         self._turns.sent(entries)
+        for entry in entries:
+            self._set_apart.pop(entry.position, None)
         self.forwarded += hand.taken
         self.dropped["too old"] += hand.too_old
         self._entries, self._done, self._hand = [], 0, _Hand()

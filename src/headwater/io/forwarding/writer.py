@@ -17,7 +17,7 @@ from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
-from headwater.flow.endpoints import Refused, Sink
+from headwater.flow.endpoints import Refused, Sink, all_or_none
 from headwater.io.forwarding.refused import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.forwarding.turns import Newest, Oldest
@@ -37,7 +37,8 @@ class ForwardWriter(Throttled):
     """Appends records to a log that a thread drains into the sink.
 
     Records are taken when they are in the log: safe from the end of this process at once, from a power cut within 10 ms or
-    after `flush`. Those that the sink itself refuses are kept in a log of their own, in the folder `refused`.
+    after `flush`. Those that the sink itself refuses, or breaks at by its own code, are kept in a log of their own, in the
+    folder `refused`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ForwardWriter(Throttled):
             rate=rate,
             is_too_old=self._log.is_too_old,
             on_room=self._find_room,
+            all_or_none=all_or_none(sink),
         )
 
     def write(self, batch: Batch) -> Refused:
@@ -134,7 +136,7 @@ class ForwardWriter(Throttled):
             "waiting": max(0, waiting),
             "refused": sender.refused,
             "dropped": dict(dropped),
-            "failed_attempts": sender.attempts,
+            **sender.troubles.to_json(),
         }
 
     def close(self) -> None:

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
-from headwater.errors import HeadwaterError, InputError
+from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Refused, Transaction
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refused import keep_refused
+from headwater.io.forwarding.troubles import Troubles, told
 from headwater.io.sifting import sifted
 from headwater.io.throttled import Throttled
 from headwater.io.transactions.frames import DamagedError, packed_part, part_in
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 10**9  #: on disk; beyond, the flow is held
 _LINGER_S = 10.0  #: for which what is left is delivered when a run ends
 _FIRST_S, _MOST_S = 0.1, 30.0  #: between two attempts
-_QUIET_S = 60.0  #: between two warnings
 _LOOK_S = 0.05  #: between two looks whether it is our turn
 _PREPARED, _DUE, _DAMAGED, _LAST = ".rows", ".due", ".damaged", "delivered"
 
@@ -60,8 +60,8 @@ class Outbox(Throttled, Transaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
     A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other
-    side refuses then is kept in the folder `refused`. One that the disk has damaged is told by its checksum, set aside as
-    `.damaged`, and counted; those behind it are delivered.
+    side refuses then is kept in the folder `refused`, and so is a part at which the sink's own code breaks, again and again.
+    One that the disk has damaged is told by its checksum, set aside as `.damaged`, and counted. Those behind are delivered.
     """
 
     def __init__(self, sink: Any, uplink: Uplink, ledger: Ledger, *, most_bytes: int = _MOST_BYTES) -> None:
@@ -70,7 +70,9 @@ class Outbox(Throttled, Transaction):
         self._part: list[Batch] = []
         self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
         self._counts: dict[int, int] = {}  # records of those that are files and not yet due
-        self._taken = self._delivered = self._refused = self._attempts = 0
+        self._taken = self._delivered = self._refused = 0
+        self._troubles = Troubles(self._sink)
+        self._broken: dict[int, str] = {}  # parts at which the sink's own code breaks, again and again, and how
         self._deleted = self._damaged = self._gone = 0  # parts, and how many records they had
         self._memory_bytes = self._due_bytes = 0  # of what is not a file yet, and of the files that are due
         self._held = HeldFiles()  # used by one thread at a time, with `_changed`
@@ -153,7 +155,7 @@ class Outbox(Throttled, Transaction):
             "forwarded": self._delivered,
             "waiting": max(0, self._waiting_before + self._taken - done),
             "refused": self._refused,
-            "failed_attempts": self._attempts,
+            **self._troubles.to_json(),
             **({"deleted_parts": self._deleted} if self._deleted else {}),
             **({"damaged_parts": self._damaged} if self._damaged else {}),
         }
@@ -251,35 +253,32 @@ class Outbox(Throttled, Transaction):
     # -- the thread -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        failures, warned_s = 0, -_QUIET_S
-        while self._wait_for_a_part(failures):
+        while self._wait_for_a_part():
+            number = self._next
+            went_well = number not in self._broken
             try:
-                self._deliver(self._next)
-                if failures:
-                    log.warning("delivering to %s goes on", self._sink)
-                failures = 0
+                self._deliver(number)
+                if went_well:
+                    self._troubles.over()
             except Exception as error:  # a sink of anybody's own may raise anything, and it must not stop the delivery
-                failures += 1
-                self._attempts += 1
-                if time.monotonic() - warned_s > _QUIET_S:
-                    warned_s = time.monotonic()
-                    said = str(error) if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
-                    log.warning("records for %s wait on disk, and are tried again: %s", self._sink, said)
+                if self._troubles.failed(error, (number,)):
+                    self._broken[number] = told(error)
         with suppress(Exception):  # all that it was given is there, or in a file
             self._uplink.close()
 
-    def _wait_for_a_part(self, failures: int) -> bool:
+    def _wait_for_a_part(self) -> bool:
         """Wait for a part that is due, or for the time to try one again; False if it is time to end."""
+        failures = self._troubles.in_a_row
         pause_s = min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 20)) * random.uniform(0.5, 1) if failures else 0.0
         with self._changed:
             self._changed.wait_for(lambda: self._until_s is not None, pause_s)
             self._changed.wait_for(lambda: self._due or self._until_s is not None)
-            while self._due and not self._is_over(failures) and not self._ledger.is_turn_of_part(self._next):
+            while self._due and not self._is_over() and not self._ledger.is_turn_of_part(self._next):
                 self._changed.wait(_LOOK_S)
-            return bool(self._due) and not self._is_over(failures)
+            return bool(self._due) and not self._is_over()
 
-    def _is_over(self, failures: int) -> bool:
-        return self._until_s is not None and (failures > 0 or time.monotonic() > self._until_s)
+    def _is_over(self) -> bool:
+        return self._until_s is not None and (self._troubles.is_hopeless or time.monotonic() > self._until_s)
 
     @property
     def _next(self) -> int:
@@ -303,7 +302,10 @@ class Outbox(Throttled, Transaction):
             self._damaged += 1
             self._give_up(number)
             return
-        refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
+        if number in self._broken:
+            refused = [(batch, dict.fromkeys(range(batch.length), self._broken[number])) for batch in batches]
+        else:
+            refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
         for batch, why in refused:
             keep_refused(self._ledger.folder, self._sink, batch, why)
             self._refused += len(why)
@@ -324,6 +326,7 @@ class Outbox(Throttled, Transaction):
             self._file(number, _DUE).unlink(missing_ok=True)
             self._due_bytes -= self._due.pop(number).nbytes
             self._changed.notify_all()
+        self._broken.pop(number, None)
         self._tell_room()
 
 
