@@ -1,6 +1,7 @@
 """The log on a real disk."""
 
 import errno
+import shutil
 import subprocess
 import sys
 import threading
@@ -119,6 +120,49 @@ def test_a_damaged_entry_costs_that_entry_and_is_told_with_its_place(tmp_path, c
     assert str(reader.troubles[0]) in caplog.text
     assert (log.lost, log.troubles) == (1, reader.troubles)
     assert log.append(b"on") == 10
+    log.close()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_last_entry_that_was_safe_and_is_damaged_at_any_byte_is_told_and_counted(tmp_path, caplog, closed):
+    log = filled(tmp_path / "log", 3)
+    if closed:
+        log.close()
+    (path,) = segments(tmp_path / "log")
+    content, size = path.read_bytes(), path.stat().st_size // 3
+    for byte in range(2 * size, 3 * size):
+        folder = tmp_path / str(byte)
+        shutil.copytree(tmp_path / "log", folder)  # as a kill leaves it, if it is not closed
+        damaged = bytearray(content)
+        damaged[byte] ^= 1 << byte % 8
+        (folder / path.name).write_bytes(damaged)
+        caplog.clear()
+        again = Log(folder)
+        assert (again.lost, again.cut_bytes, again.end) == (1, 0, 3), byte
+        told = f"entry 2 cannot be read: {folder / path.name} is damaged at byte {2 * size:,}"
+        assert [str(trouble) for trouble in again.troubles] == [told]
+        assert told in caplog.text
+        assert "cut short" not in caplog.text  # which it was not: somebody was told that it is safe
+        assert again.append(b"on") == 3
+        again.close()
+        reader = Reader(folder)
+        assert (all_of(reader)[0], reader.lost) == ([0, 1, 3], 1)
+        reader.close()
+    log.close()
+
+
+def test_a_last_entry_that_nobody_was_told_is_safe_is_taken_away_and_that_is_told(tmp_path, caplog):
+    log = filled(tmp_path / "log", 2)
+    log.append(data(2))
+    shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    log.close()
+    (path,) = segments(tmp_path / "killed")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    log = Log(tmp_path / "killed")
+    assert (log.end, log.lost, log.cut_bytes) == (2, 0, len(content) // 3)
+    assert "cut short by a crash, or damaged before they were safe" in caplog.text
     log.close()
 
 

@@ -254,8 +254,8 @@ class Log:
         self.cut_bytes = found.cut_bytes
         if found.cut_bytes:
             log.warning(
-                "log: the last %d bytes of %s were cut short by a crash, and are taken away: %d whole entries, and part of "
-                "one; nobody was told that they were safe",
+                "log: the last %d bytes of %s were cut short by a crash, or damaged before they were safe, and are taken "
+                "away: %d whole entries, and part of one; nobody was told that they were safe",
                 found.cut_bytes,
                 file,
                 found.cut_entries,

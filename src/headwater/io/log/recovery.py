@@ -46,9 +46,12 @@ def examine(data: bytes, salt: int, first: int, known_safe: int) -> SegmentConte
             lost.append(Hole(at, position, first_of(entry)))
         entries.append(entry)
         position, at = entry.position + 1, end
-    if position < safe:
+    if (
+        position < safe
+    ):  # damaged, however much it looks like an end that a crash has torn: it was there once, all of it
         lost.append(Hole(at, position, safe))
-    return SegmentContents(entries, at, max(position, safe), safe, lost, len(data) - at, 0)
+        return SegmentContents(entries, at, safe, safe, lost, 0, 0)
+    return SegmentContents(entries, at, position, safe, lost, len(data) - at, 0)
 
 
 def whole(data: bytes, salt: int, first: int) -> Iterator[tuple[Entry, int, int]]:
