@@ -1,8 +1,6 @@
 """Sites and coordinators as a user starts them: processes of the command line, ended when the test is over."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 from headwater.deploy.coordinator.state import StateFolder
+from headwater_bench.processes import end
 from ports import free_port
 from typed_words import exit_code
 
@@ -106,15 +105,7 @@ class Commands:
         return "\n".join(f"== {process.log.name}\n{process.log.read_text()}" for process in self.started)
 
     def close(self):
-        for process in self.started:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.started:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        end(self.started)
 
 
 def wait_for(met, commands, what):

@@ -18,6 +18,7 @@ from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
 from headwater.processes import children
+from headwater_bench.processes import end
 
 SITES = ("edge-1", "edge-2", "cloud")
 #: the source and the sink stay; between them is a step without state, one with state by key, and windows
@@ -261,13 +262,5 @@ class Farm:
 
     def close(self) -> None:
         """End all processes."""
-        for process in (self.coordinator, self._up):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in (self.coordinator, self._up):
-            try:
-                process.wait(45)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end([self.coordinator, self._up])
         self._log.close()

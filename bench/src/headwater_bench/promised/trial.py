@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +13,7 @@ from numpy.typing import NDArray
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
+from headwater_bench.processes import end
 from headwater_bench.promised.cases import Case
 from headwater_bench.promised.ends import BEGAN, END, ages_ms
 
@@ -61,15 +59,7 @@ class Trial:
 
     def close(self) -> None:
         """End all processes."""
-        for process in reversed(self._running):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        end(self._running)
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
 from headwater.rate.ledger import PROMISED
+from headwater_bench.processes import end
 from headwater_bench.sites.flows import PRICES, SENSORS, Promised, write_net
 
 _WAIT_S = 240.0
@@ -149,17 +148,5 @@ class World:
         for scan in self._scans:
             scan.kill()
             scan.wait()
-        every = [*self._coordinators.values(), *self._running]
-        for process in every:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in every:
-            try:
-                process.wait(45)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+        end([*self._coordinators.values(), *self._running])
         self._log.close()
