@@ -1,11 +1,10 @@
 """Parts that wait on disk for a sink behind a network: what a full outbox holds up, and what a disk does to it."""
 
 import errno
-import sqlite3
 
 import pytest
+from holding import check_nothing_else_is_held
 
-from headwater import Flow, engine, io
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
@@ -142,29 +141,9 @@ def test_a_last_part_that_is_damaged_does_not_keep_the_next_run_from_going_on(tm
 
 @pytest.mark.parametrize("on", ["engine", "threads"])
 def test_a_full_outbox_holds_up_neither_another_pipeline_nor_checkpoints(on, tmp_path, caplog):
-    server, table = Server(up=False, most_bytes=300_000), tmp_path / "other.db"
-
-    def rows():
-        with sqlite3.connect(table) as database:
-            return database.execute("select count(*) from other").fetchone()[0]
-
-    flow = Flow("two")
-    numbers = io.Generate(lambda n: {"n": n}, SCHEMA, rate=100_000)
-    flow.read("in", numbers).write("away", server)
-    flow.read("other in", io.Generate(lambda n: {"n": n}, SCHEMA, rate=1_000)).write("here", io.Sqlite(table, "other"))
-    run = engine.start(flow, on=on, workers=1, queue_records=1_000, checkpoint=tmp_path / "state", every="50 ms")
-    try:
-        wait_until(lambda: "the flow is held" in caplog.text)
-        made, before = run.checkpointer.made, rows()
-        complete = made.complete
-        wait_until(lambda: made.complete > complete + 3)
-        wait_until(lambda: rows() > before)
-    finally:
-        server.up = True
-        run.stop()
-        report = run.wait()
-    assert server.numbers == list(range(report.last.steps["in"].records_in))
-    assert rows() == report.last.steps["other in"].records_in
+    server = Server(up=False, most_bytes=300_000)
+    read = check_nothing_else_is_held(server, server, tmp_path, caplog, on=on)
+    assert server.numbers == read
 
 
 def test_a_write_looks_at_no_file_however_many_parts_wait(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import http.server
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections import Counter
 
 import msgspec
 import pytest
+from holding import check_nothing_else_is_held
 
 from headwater import Flow, engine, io
 from headwater.data.batch import Batch
@@ -212,29 +212,10 @@ def test_what_is_too_old_is_not_sent_and_counted(tmp_path):
 
 @pytest.mark.parametrize("on", ["engine", "threads"])
 def test_a_full_log_holds_up_neither_another_pipeline_nor_checkpoints(on, tmp_path, caplog):
-    uplink, table = Uplink(up=False), tmp_path / "other.db"
-
-    def rows():
-        with sqlite3.connect(table) as database:
-            return database.execute("select count(*) from other").fetchone()[0]
-
-    flow = Flow("two")
-    numbers = io.Generate(lambda n: {"n": n}, SCHEMA, rate=200_000)
-    flow.read("in", numbers).write("out", io.forward(uplink, tmp_path / "log", bytes="2 MB"))
-    flow.read("other in", io.Generate(lambda n: {"n": n}, SCHEMA, rate=1_000)).write("here", io.Sqlite(table, "other"))
-    run = engine.start(flow, on=on, workers=1, queue_records=1_000, checkpoint=tmp_path / "state", every="50 ms")
-    try:
-        wait_until(lambda: "the flow is held" in caplog.text)
-        made, before = run.checkpointer.made, rows()
-        complete = made.complete
-        wait_until(lambda: made.complete > complete + 3)
-        wait_until(lambda: rows() > before)
-    finally:
-        uplink.up = True
-        run.stop()
-        report = run.wait()
-    assert uplink.arrived == list(range(report.last.steps["in"].records_in))
-    assert rows() == report.last.steps["other in"].records_in
+    uplink = Uplink(up=False)
+    sink = io.forward(uplink, tmp_path / "log", bytes="2 MB")
+    read = check_nothing_else_is_held(sink, uplink, tmp_path, caplog, on=on)
+    assert uplink.arrived == read
 
 
 def test_a_full_log_that_holds_lets_go_of_what_is_too_old(tmp_path, caplog):
