@@ -138,6 +138,20 @@ def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, monkeypat
     assert lines(tmp_path / "many") == expected
 
 
+def begin_and_stop(cut, homes):
+    """Start all parts of a flow and stop them at once: each leaves a checkpoint."""
+    links = {site: Links(("127.0.0.1", 0)) for site in SITES}
+    try:
+        ends = Ends(links, 0)
+        runs = [engine.start(cut.part(site, ends), checkpoint=homes[site], every="50 ms") for site in cut.sites]
+        for run in runs:
+            run.stop()
+        assert all(run.wait(60) is not None for run in runs)
+    finally:
+        for each in links.values():
+            each.close()
+
+
 def move(flow, before, sites, taken, homes):
     old_sites, old_homes = before
     kept, into = {}, {}
@@ -179,20 +193,10 @@ def test_a_file_of_a_checkpoint_stays_in_its_folder(tmp_path):
 
 
 def test_what_was_written_to_a_bridge_behind_a_checkpoint_that_does_not_know_it_is_not_on_its_way(tmp_path):
-    hurry, links = tmp_path / "hurry", {site: Links(("127.0.0.1", 0)) for site in SITES}
-    flow = flow_of(tmp_path, hurry)
+    flow = flow_of(tmp_path, tmp_path / "hurry")
     sites = [{name: at if name in MOVE else STAY.get(name, "office") for name in flow.steps} for at in SITES]
     homes = [{site: tmp_path / str(n) / site for site in SITES} for n in range(3)]
-    try:
-        cut = Cut(flow, sites[0])
-        ends = Ends(links, 0)
-        runs = [engine.start(cut.part(site, ends), checkpoint=homes[0][site], every="50 ms") for site in cut.sites]
-        for run in runs:
-            run.stop()
-        assert all(run.wait(60) is not None for run in runs)
-    finally:
-        for each in links.values():
-            each.close()
+    begin_and_stop(Cut(flow, sites[0]), homes[0])
     move(flow, (sites[0], homes[0]), sites[1], tmp_path / "first", homes[1])
     crossing = next(each for each in Cut(flow, sites[1]).crossings if each.origin == "barn")
     log = homes[1]["barn"] / "sinks" / quote(crossing.outlet, safe=" ") / "bridge"
@@ -217,20 +221,11 @@ def test_a_flow_moves_by_its_own_name_with_all_its_steps_that_can():
 
 def test_what_waited_before_a_bridge_when_a_checkpoint_was_hurried_comes_to_who_was_to_read_it(tmp_path):
     """Such a checkpoint is what is left of a part that did not stop in time."""
-    hurry, links = tmp_path / "hurry", {site: Links(("127.0.0.1", 0)) for site in SITES}
-    flow = flow_of(tmp_path, hurry)
+    flow = flow_of(tmp_path, tmp_path / "hurry")
     sites = [{name: at if name in MOVE else STAY.get(name, "office") for name in flow.steps} for at in SITES]
     homes = [{site: tmp_path / str(n) / site for site in SITES} for n in range(2)]
     cut = Cut(flow, sites[1])
-    try:
-        ends = Ends(links, 0)
-        runs = [engine.start(cut.part(site, ends), checkpoint=homes[0][site], every="50 ms") for site in cut.sites]
-        for run in runs:
-            run.stop()
-        assert all(run.wait(60) is not None for run in runs)
-    finally:
-        for each in links.values():
-            each.close()
+    begin_and_stop(cut, homes[0])
     crossing = next(each for each in cut.crossings if each.origin == "barn" and each.step == "t")
     store = Store(homes[0]["barn"])
     found = store.latest()
