@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -20,6 +19,7 @@ from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
 from headwater.engine.lanes.merged import Accounts
 from headwater.engine.lanes.nursery import Nursery
+from headwater.engine.lanes.sharing import shared_objects
 from headwater.engine.lanes.wire import unpack
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options
@@ -85,14 +85,10 @@ class LanesRun:
         self._wiring.connect()
         sys.stdout.flush()
         sys.stderr.flush()
-        gc.collect()
-        gc.freeze()  # what is there already is shared by all lanes, as long as nobody touches it
-        try:
+        with shared_objects():
             if self._keeper is not None:
                 self._nursery = Nursery(self._live, self._keeper.forget)
             self._fork(again=False)
-        finally:
-            gc.unfreeze()
         self._began_ns = time.perf_counter_ns()
         try:
             self._begin(self.options)
