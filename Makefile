@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
+.PHONY: demo bytecode test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -28,10 +28,14 @@ ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_be
 
 test: test-core test-spark
 
-test-core: .venv/ready
+# Once, for all the processes that tests start: where PYTHONDONTWRITEBYTECODE is set, each would compile all that it imports.
+bytecode: .venv/ready
+	$(BIN)/python -m compileall -q src bench/src
+
+test-core: bytecode
 	$(BIN)/python $(PYTEST) -n 3 -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
 
-test-spark: .venv/ready
+test-spark: bytecode
 	$(BIN)/python $(PYTEST) -n 2 -m spark
 
 # What failed last, by itself. That it passes now makes it no better: it is named, and hangs on load or on what ran before it.

@@ -1,9 +1,24 @@
 """What pytest need not look into: finding tests is done once by every process that runs some."""
 
+import gc
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent
 SOURCES = (ROOT / "src", ROOT / "bench" / "src")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for garbage neither while tests are found nor, at each later look and fork, among all that stays of that."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_ignore_collect(collection_path, config):

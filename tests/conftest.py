@@ -54,6 +54,12 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for no examples in the docstrings of tests: there are none, and to look takes as long as to find the tests."""
+    return [each for each in (yield) if type(each) is pytest.Module]
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or any(item.path.is_relative_to(folder) for folder in ON_SPARK):
