@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -56,6 +57,15 @@ def _outputs(output: Any) -> list[Batch]:
     return [batch for port, batch in parts if port == 0]
 
 
+@cache  # a property plays one query with many records: to read its text would take as long as all of them
+def _flow(query: str, lateness: str) -> Flow:
+    flow = Flow("test")
+    for name in "ab":
+        flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t", lateness=lateness)
+    flow.query("q", query)
+    return flow
+
+
 def results(
     query: str,
     records: list[tuple[str, dict[str, Any]]],
@@ -65,11 +75,7 @@ def results(
     moved: bool = False,
 ) -> list[dict[str, Any]]:
     """Run a query over records of the streams a and b, cut into batches at these places; `moved` after each."""
-    flow = Flow("test")
-    for name in "ab":
-        flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t", lateness=lateness)
-    flow.query("q", query)
-    played = Played(flow, "q")
+    played = Played(_flow(query, lateness), "q")
     edges = [0, *sorted({cut % (len(records) + 1) for cut in cuts}), len(records)]
     for start, stop in pairwise(edges):
         for stream in "ab":

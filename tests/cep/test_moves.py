@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -45,6 +46,7 @@ WINDOWS = {
 }
 
 
+@cache  # to read the text of a query takes longer than to play an example
 def maker(query: str, *, partition: bool = True, **options: Any) -> tuple[Any, list[str]]:
     """Return how to make the operator of a query, by key, and the streams it reads."""
     flow = Flow("test")
