@@ -15,7 +15,7 @@ from headwater.cli.part import flow_deployed
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
-from headwater.cli.wanted import Wanted, Wishes, wanted
+from headwater.cli.submission import Submission, Wishes, submission
 from headwater.cli.window import LISTEN as WEB_LISTEN
 from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
@@ -128,7 +128,7 @@ def deploy(
         settle_s=microseconds_of("--settle", settle) / 1e6,
         rest_s=microseconds_of("--rest", rest) / 1e6,
     )
-    asked = None if what is None else wanted(what, net, {**given, "rate": rate, "every": every}, wishes)
+    asked = None if what is None else submission(what, net, {**given, "rate": rate, "every": every}, wishes)
     at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
     folder.identity()  # before the address, at which whoever asks shows it
     if listen is None:
@@ -157,7 +157,7 @@ def check_listen(folder: StateFolder, at: tuple[str, int]) -> None:
         ) from None
 
 
-async def _held(folder: StateFolder, asked: Wanted | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
+async def _held(folder: StateFolder, asked: Submission | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
     server = Server(folder, flow_deployed)
     try:
         chosen = _take(server, asked)
@@ -178,7 +178,7 @@ async def _held(folder: StateFolder, asked: Wanted | None, at: tuple[str, int], 
         server.release()
 
 
-def _take(server: Server, asked: Wanted | None) -> bool:
+def _take(server: Server, asked: Submission | None) -> bool:
     """Have the coordinator deploy what is wanted, or go on with what it has; say whether its sites are known by now."""
     has = server.coordinator.kept.deployed
     wanted = None if asked is None else asked.deployed()
@@ -202,7 +202,7 @@ def _take(server: Server, asked: Wanted | None) -> bool:
     return True
 
 
-async def _choose(server: Server, asked: Wanted, left: asyncio.Event, within_s: float) -> None:
+async def _choose(server: Server, asked: Submission, left: asyncio.Event, within_s: float) -> None:
     """Have the policy choose among the sites that are there, once it finds some that do; RunError after a while."""
     loop, why = asyncio.get_running_loop(), ""
     until_s, before, tried = loop.time() + within_s, list[str](), dict[str, View]()

@@ -1,4 +1,4 @@
-"""What a command line wants to be deployed: a plan, or a flow and a net with a policy that chooses the sites."""
+"""What a command line submits to be deployed: a plan, or a flow and a net with a policy that chooses the sites."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Wishes:
     rest_s: float = 60.0
 
 
-class Wanted:
+class Submission:
     """A flow to be deployed; where its steps go is known, or the policy's choice once sites are there."""
 
     def __init__(self, flow: Flow, reference: str, net: Net, given: dict[str, Any]) -> None:
@@ -101,8 +101,8 @@ class Wanted:
         return made
 
 
-def wanted(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -> Wanted:
-    """Return what is wanted, read and checked; `given` are inputs, output, rate and every."""
+def submission(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -> Submission:
+    """Return what is to be deployed, read and checked; `given` are inputs, output, rate and every."""
     policy_named(wishes.policy)
     if Path(what).suffix in (".json", ".toml"):
         if net is not None:
@@ -123,10 +123,10 @@ def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
     return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True, loop=False)
 
 
-def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Wanted:
+def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Submission:
     net, own = nets.read(Path(plan.net)), find_flow(plan.flow)
     flow = _rewired(own, given)
-    made = Wanted(flow, plan.flow, net, {**given, "every": given["every"] or plan.every})
+    made = Submission(flow, plan.flow, net, {**given, "every": given["every"] or plan.every})
     made.sites = dict(Cut.of(plan, flow, net).site_of)
     contract = _contract(own, wishes) or plan.contract
     if wishes.policy != _FIXED or contract is not None:
@@ -136,9 +136,9 @@ def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Wanted:
     return made
 
 
-def _of_flow(what: str, net_file: Path, given: dict[str, Any], wishes: Wishes) -> Wanted:
+def _of_flow(what: str, net_file: Path, given: dict[str, Any], wishes: Wishes) -> Submission:
     net, own = nets.read(net_file), find_flow(what)
-    made = Wanted(_rewired(own, given), what, net, given)
+    made = Submission(_rewired(own, given), what, net, given)
     contract = _contract(own, wishes)
     profile = None if wishes.profile is None else Profile.load(wishes.profile)
     sources = sum(step.is_source for step in own.steps.values())
