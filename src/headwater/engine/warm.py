@@ -8,7 +8,7 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.column import Text
-from headwater.data.jit.used import Used, load_recent
+from headwater.data.jit.usage import Usage, load_recent
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, Read, Write
 from headwater.operators import build
@@ -20,10 +20,10 @@ from headwater.operators.operator import partitions
 _NEEDED = ("headwater.engine.checkpoint", "headwater.operators.write", "headwater.io.transactions.line_file")
 
 
-def kernels_of(graph: ExecutionGraph) -> Used:
+def kernels_of(graph: ExecutionGraph) -> Usage:
     """Return what remembers the kernels of a flow from run to run."""
     steps = {instance.step.name: type(instance.step).__name__ for instance in graph.instances}
-    return Used(repr(sorted(steps.items())))
+    return Usage(repr(sorted(steps.items())))
 
 
 def load_kernels(graph: ExecutionGraph) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from headwater.data.jit.used import load_recent
+from headwater.data.jit.usage import load_recent
 from headwater.engine.forked import let_go_of_signals
 from headwater.errors import RateError
 from headwater.rate import born

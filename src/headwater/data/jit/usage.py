@@ -20,7 +20,7 @@ _OURS = f"{__name__.partition('.')[0]}."  #: the package whose modules stay as t
 Use = tuple[str, str, Signature]  #: module and name of a kernel, and what it was called with
 
 
-class Used:
+class Usage:
     """The kernels of one kind of work, known by a name; what is new since this was made is added by `save`."""
 
     def __init__(self, work: str) -> None:
