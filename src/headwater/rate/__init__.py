@@ -4,7 +4,7 @@
 
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
-admission  whether a promise can be given: by the estimate, then by a trial; admitted is a yes
+admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes
 ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks; peer
            is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the best of it

@@ -24,13 +24,13 @@ from headwater.flow.steps import Kind, Read
 from headwater.io import Items, Replay
 from headwater.io.open_loop_source import OpenLoopSource
 from headwater.rate import born, process
-from headwater.rate.admitted import Admitted
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, lanes_for, nearest, tick_of
 from headwater.rate.ledger import LANE, Refusal
 from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resumed, Settle, Tell
 from headwater.rate.profiler import demanding
+from headwater.rate.reservation import Reservation
 
 TRIAL_S = 3.0
 SPARE, PLENTY = 1.3, 1.5
@@ -56,7 +56,7 @@ def admit(
     profile: Profile | None = None,
     best_effort: bool = False,
     trial_s: float = TRIAL_S,
-) -> Admitted:
+) -> Reservation:
     """Hold cores for a flow in this process, or raise RateError with the numbers and what would fit.
 
     Without a profile that has a demand, one is measured here. Sources whose records would be lost by being sampled need
@@ -66,7 +66,7 @@ def admit(
     demand = demand_of(flow, contract, profile)
     most = most_lanes(flow)
     lanes, wanted = lanes_for(demand, contract, most)
-    asked = Admitted("", contract, demand, wanted, None, wanted, "", "", lanes)
+    asked = Reservation("", contract, demand, wanted, None, wanted, "", "", lanes)
     granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
     measured = None
     try:
@@ -80,18 +80,18 @@ def admit(
     return _held(replace(asked, measured=measured), granted)
 
 
-def granted_or_refused(client: Client, flow: Flow, asked: Admitted, *, best_effort: bool) -> Admitted:
+def granted_or_refused(client: Client, flow: Flow, asked: Reservation, *, best_effort: bool) -> Reservation:
     """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
     most = max(1, asked.lanes)
     granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
     return _held(asked, granted)
 
 
-def _held(asked: Admitted, granted: Granted) -> Admitted:
+def _held(asked: Reservation, granted: Granted) -> Reservation:
     return replace(asked, id=granted.id, cores=granted.cores, grade=granted.grade, how=granted.how)
 
 
-def resumed(client: Client) -> Admitted | None:
+def resumed(client: Client) -> Reservation | None:
     """Take over what is held for a lane that died and whose keeper has started this process in its place; None elsewhere."""
     if born.kept is None or not born.kept.deaths:
         return None
@@ -99,7 +99,7 @@ def resumed(client: Client) -> Admitted | None:
     if not isinstance(reply, Resumed):  # a supervisor that has lost its book
         return None
     found, granted = reply.found, reply.granted
-    return Admitted(
+    return Reservation(
         granted.id,
         reply.contract,
         found.demand,
@@ -145,7 +145,7 @@ def read_once(flow: Flow) -> str:
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
 
 
-def _granted(reply: Reply, flow: Flow, asked: Admitted, most: int) -> Granted:
+def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted:
     if isinstance(reply, Granted):
         return reply
     if not isinstance(reply, Refused):

@@ -23,10 +23,10 @@ from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
 from headwater.processes import family
 from headwater.rate.admission import demand_of, granted_or_refused
-from headwater.rate.admitted import Admitted
 from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.messages import End
+from headwater.rate.reservation import Reservation
 from headwater.rate.watch import Watch
 
 SHORTEST_S = 1.0
@@ -60,7 +60,7 @@ class Application:
         estimated = cores(demand, contract.rate_hz, tick_of(contract))
         #: whole cores, of which it gets as many threads
         self.cores = max(1, math.ceil(estimated))
-        asked = Admitted("", contract, demand, estimated, None, float(self.cores), "", "", lanes=0)
+        asked = Reservation("", contract, demand, estimated, None, float(self.cores), "", "", lanes=0)
         self.admitted = granted_or_refused(line, flow, asked, best_effort=best_effort)
         self._line = line
         self._guard = Watch(self.admitted, line, _AT_ONCE * self.batch_s)
@@ -100,7 +100,7 @@ class Application:
 class PromisedApplication:
     """A run of another runner that was promised a rate, as `headwater.run.Run` has it."""
 
-    def __init__(self, running: Any, admitted: Admitted, guard: Watch) -> None:
+    def __init__(self, running: Any, admitted: Reservation, guard: Watch) -> None:
         self._running, self.admitted, self._guard = running, admitted, guard
         self.flow: Flow = running.flow
         self.stopping: threading.Event = running.stopping

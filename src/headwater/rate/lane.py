@@ -31,11 +31,11 @@ from headwater.metrics import Report
 from headwater.operators.counters import Latencies
 from headwater.rate import born
 from headwater.rate.admission import TRIAL_S, admit, lane_options, resumed
-from headwater.rate.admitted import Admitted
 from headwater.rate.client import Client
 from headwater.rate.gate import Gate
 from headwater.rate.grade import run_as_usual, run_in_real_time
 from headwater.rate.messages import End
+from headwater.rate.reservation import Reservation
 from headwater.rate.watch import Watch
 from headwater.rate.windows import Windows
 
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class PromisedRun(WorkerPool):
     """A run whose promise was admitted; its report has the windows kept and broken under `promise`."""
 
-    def __init__(self, flow: Flow, options: Options, admitted: Admitted, client: Client) -> None:
+    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client) -> None:
         self.admitted = admitted
         self._guard = Watch(admitted, client)
         super().__init__(flow, options)
@@ -85,7 +85,7 @@ class PromisedLanes(LanesRun):
 
     shares = False  # one lane reads all, and counts what comes
 
-    def __init__(self, flow: Flow, options: Options, admitted: Admitted, client: Client) -> None:
+    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client) -> None:
         self.admitted = admitted
         self._guard = Watch(admitted, client)
         super().__init__(laid_out(flow), admitted.lanes, options)
@@ -208,7 +208,7 @@ def start(
         raise
 
 
-def _left(seconds: float | None, admitted: Admitted) -> float | None:
+def _left(seconds: float | None, admitted: Reservation) -> float | None:
     """Return for how long to read, of the time that was asked for before a lane died."""
     if seconds is None or admitted.before is None:
         return seconds

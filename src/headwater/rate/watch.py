@@ -14,11 +14,11 @@ from headwater.errors import RateError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report, Sample
 from headwater.rate import born, process
-from headwater.rate.admitted import Admitted
 from headwater.rate.bucket import Bucket
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, tick_of
 from headwater.rate.messages import End, Granted, Noted, Tell
+from headwater.rate.reservation import Reservation
 from headwater.rate.windows import TAKEN, Reading, Windows
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Watched(Protocol):
 class Watch:
     """The windows of a promise, its bucket, and the line to the supervisor."""
 
-    def __init__(self, admitted: Admitted, client: Client, gathers_s: float | None = None) -> None:
+    def __init__(self, admitted: Reservation, client: Client, gathers_s: float | None = None) -> None:
         """`gathers_s` is for how long records gather before they are read, a tick unless said."""
         self.admitted, self._client, self._id = admitted, client, admitted.id
         contract = admitted.contract

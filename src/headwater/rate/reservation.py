@@ -11,7 +11,7 @@ from headwater.rate.messages import Ask, Found, Tell
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Reservation:
     """What the supervisor holds for a flow, and what was found out for that."""
 
     id: str
