@@ -21,7 +21,7 @@ from headwater.io.log.mark import Mark
 from headwater.io.log.place import Place
 from headwater.io.log.reader import SYNCED, Reader, Trouble
 from headwater.io.log.recovery import SegmentContents
-from headwater.io.log.sealed import Sealed
+from headwater.io.log.sealed_segments import SealedSegments
 from headwater.io.log.segment import Segment, leftovers, listed
 from headwater.io.log.tail import Tail
 
@@ -64,7 +64,7 @@ class Log:
         self.cut_bytes = 0  #: what a crash had cut short, taken away when the log was opened
         self.dropped: Counter[str] = Counter()  #: records that the bounds cost, by reason
         self._consumers: list[Consumer] = []
-        self._sealed = Sealed(self._disk, self._folder, held_open=durable)
+        self._sealed = SealedSegments(self._disk, self._folder, held_open=durable)
         self._tail = Tail(self._disk, self._folder, clock, self._sealed.take, durable=durable)
         self._durable = durable
         self._mark: Mark | None = None

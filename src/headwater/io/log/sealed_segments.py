@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _MOST_OPEN = 128  #: of larger logs, the segments beyond are opened when they are read
 
 
-class Sealed:
+class SealedSegments:
     """All segments but the last, in order. Its methods raise OSError."""
 
     def __init__(self, disk: Disk, folder: str, *, held_open: bool) -> None:
