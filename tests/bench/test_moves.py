@@ -2,7 +2,7 @@
 
 import json
 
-from headwater_bench.moves.found import compared, different, longest_s, waits_s
+from headwater_bench.moves.verdict import compared, different, longest_s, waits_s
 
 
 def written(folder, archive, windows):

@@ -18,8 +18,8 @@ from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.moves.faults import FAULTS, strike
-from headwater_bench.moves.found import compared, different, longest_s, waits_s
 from headwater_bench.moves.sites import MOVABLE, SITES, Farm
+from headwater_bench.moves.verdict import compared, different, longest_s, waits_s
 
 _RATE = 2000  #: records/s
 _EVERY = "50 ms"  #: between checkpoints: what a record waits at each bridge

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Found(NamedTuple):
+class Verdict(NamedTuple):
     """What was lost, what came twice, and whether all else is as where nothing was moved."""
 
     lost: int
@@ -17,13 +17,13 @@ class Found(NamedTuple):
     state_equal: bool
 
 
-def compared(moved: Path, undisturbed: Path, records: int) -> Found:
+def compared(moved: Path, undisturbed: Path, records: int) -> Verdict:
     """Compare what both have written: every record, with the state of its key when it came, and every window."""
     archives = [_read(folder / "archive.jsonl") for folder in (moved, undisturbed)]
     counts = Counter(row["n"] for row in archives[0])
     states = [{_frozen(row, but="came") for row in rows} for rows in archives]
     windows = [Counter(_frozen(row) for row in _read(folder / "daily.jsonl")) for folder in (moved, undisturbed)]
-    return Found(
+    return Verdict(
         lost=records - len(counts),
         twice=sum(count - 1 for count in counts.values()),
         state_equal=states[0] == states[1] and windows[0] == windows[1],
