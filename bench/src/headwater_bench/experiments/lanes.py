@@ -37,8 +37,8 @@ from headwater_bench.riot.stats import stats
 FLOWS = ("etl", "stats", "pred", "etl wide", "stats wide")
 _COMPARED = 20_000  #: messages that both must say the same of
 _TRIED = 100_000  #: messages by which the speed of a flow is estimated
-#: how long one lane takes for a lap: when lanes part, each has to copy all memory that it uses, a tenth of a second's work
-_QUICK_S, _LAP_S = 3.0, 6.0
+#: how long one lane takes for a lap: lanes copy the memory that they use when they part, and do not end with the same block
+_QUICK_S, _LAP_S = 3.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
