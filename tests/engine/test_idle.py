@@ -1,16 +1,22 @@
 """Streams that are silent hold nobody back; windows of processing time close by the clock."""
 
+import json
 from queue import Empty, SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, engine, io
+from headwater.data.batch import NO_WATERMARK
+from headwater.engine.lanes import quiet
+from headwater.engine.lanes.inlet import Inlet
+from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut, idle_word
 from headwater.engine.options import Options
 from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.workers import WorkerPool
-from headwater.errors import FlowError, RunError
+from headwater.errors import FlowError
 from headwater.operators import build
 from waiting import wait_until
 
@@ -148,6 +154,97 @@ def test_idle_is_in_a_checkpoint(on, tmp_path):
     a.put(None)
     b.put(None)
     run.wait()
+
+
+def seen(path):
+    """Return what lanes have written so far: key and count."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return sorted((r["k"], r["n"]) for r in map(json.loads, lines))
+
+
+def test_in_lanes_a_silent_source_holds_nobody_back_and_comes_back(tmp_path):
+    a, b, out = Told(row("a", 1), row("a", 12)), Told(), tmp_path / "out.jsonl"
+    run = engine.start(united(a, b, io.JsonLines(out)), lanes=2)
+    wait_until(lambda: seen(out) == [("a", 1)])  # b is idle: the first window closes without it
+    b.put(row("b", 13))
+    wait_until(lambda: run.sample().steps["w"].records_in == 3)
+    a.put(row("a", 25))
+    wait_until(lambda: len(seen(out)) == 3)  # b has come back, and is idle again
+    a.put(None)
+    b.put(None)
+    assert run.wait().late == 0
+    assert seen(out) == [("a", 1), ("a", 1), ("a", 1), ("b", 1)]
+
+
+def test_in_lanes_time_that_passed_a_silent_source_goes_on_behind_other_keys(tmp_path):
+    a, b, out = Told(row("a", 1), row("a", 12)), Told(row("b", 1)), tmp_path / "out.jsonl"
+    flow = Flow("twice")
+    counted = [
+        flow.read(f"r{name}", source).event_time(f"t{name}", "at", idle=idle).key_by("k")
+        .window(f"w{name}", Tumbling("1 s"), n=agg.count())
+        for name, source, idle in (("a", a, None), ("b", b, "30 ms"))
+    ]  # fmt: skip
+    both = counted[0].union("u", counted[1])
+    both.key_by("n").window("w", Tumbling("10 s"), k=agg.last("k")).write("out", io.JsonLines(out))
+    run = engine.start(flow, lanes=2)
+    a.put(row("a", 25))
+    wait_until(lambda: len(seen(out)) == 2)  # though of b, nothing has come for longer, in any lane
+    a.put(None)
+    b.put(None)
+    run.wait()
+
+
+def test_in_lanes_idle_is_in_a_checkpoint(tmp_path):
+    a, b, out = Told(row("a", 1), row("a", 12)), Told(), tmp_path / "out.jsonl"
+    run = engine.start(united(a, b, io.JsonLines(out)), lanes=2, checkpoint=tmp_path / "state", every="20 ms")
+    wait_until(lambda: seen(out) == [("a", 1)])
+    run.stop()
+    run.wait()
+    a, b = Told(row("a", 25)), Told()
+    run = engine.start(
+        united(a, b, io.JsonLines(out), idle="1 h"), lanes=2, checkpoint=tmp_path / "state", every="20 ms"
+    )
+    wait_until(lambda: len(seen(out)) == 2)
+    a.put(None)
+    b.put(None)
+    run.wait()
+
+
+def test_in_lanes_a_source_of_which_something_is_on_its_way_is_not_silent(monkeypatch):
+    monkeypatch.setattr(quiet, "time", clock := SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0))
+    handed = quiet.HandedOut()
+    silence = quiet.Silence(handed, 30.0)
+    silence.broken()
+    clock.now_s = 129.0
+    assert not silence.lasts(0)
+    handed.blocks(1)
+    clock.now_s = 131.0
+    assert not silence.lasts(0)  # the first block has not come
+    handed.busy(155.0)
+    clock.now_s = 180.0
+    assert not silence.lasts(1)  # the source had records then
+    clock.now_s = 186.0
+    assert silence.lasts(1)
+
+
+def test_an_inlet_waits_for_no_lane_that_is_idle():
+    bells = Bell(), Bell()
+    paths = {lane: Shortcut(*bells) for lane in (0, 1)}
+    reader = Inlet(SCHEMA, paths, bells[0]).open(lambda *_: None)
+
+    def after(lane, message):
+        paths[lane].push(message)
+        return reader.read(10, 0).watermark, reader.idle
+
+    assert after(0, Message(None, 50)) == (NO_WATERMARK, False)
+    assert after(1, idle_word(True)) == (50, False)
+    assert after(0, idle_word(True)) == (NO_WATERMARK, True)
+    assert after(1, Message(Batch.of_rows([row("a", 1)], SCHEMA), NO_WATERMARK)) == (NO_WATERMARK, False)
+    assert after(1, Message(None, 60)) == (60, False)
+    assert after(1, THE_END) == (NO_WATERMARK, True)  # what the other has is not at its end
+    assert after(0, idle_word(False)) == (50, False)
+    for bell in bells:
+        bell.close()
 
 
 def pool(flow):
@@ -293,10 +390,6 @@ def test_mistakes_are_told_while_building():
         stream.event_time("t", "at", idle="0 s")
     with pytest.raises(FlowError, match='or say time="processing"'):
         stream.key_by("k").window("w", Tumbling("10 s"), n=agg.count())
-    flow = Flow("lanes")
-    flow.read("r", io.Items([], SCHEMA)).event_time("t", "at", idle="1 s").write("w", io.Discard())
-    with pytest.raises(RunError, match="step 't' has idle, which lanes do not heed yet"):
-        engine.run(flow, lanes=2)
 
 
 @pytest.mark.parametrize("on", RUNNERS)

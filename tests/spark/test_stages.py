@@ -159,6 +159,23 @@ def test_windows_that_close_by_a_clock_are_refused():
         cut(flow, 2)
 
 
+def test_a_silence_that_others_would_have_to_hear_of_is_refused():
+    flow = Flow("f")
+    one, two = (
+        flow.read(f"r{i}", io.Items(ROWS, SCHEMA)).event_time(f"t{i}", "at", idle=idle)
+        for i, idle in ((1, None), (2, "30 s"))
+    )
+    one.union("both", two).write("out", io.Discard())
+    with pytest.raises(
+        RunError, match=r"step 't2' cannot run on Spark: its stream meets others in 'both', and has idle"
+    ):
+        cut(flow, 2)
+    alone, read = started()
+    windows = read.event_time("t", "at", idle="30 s").key_by("key").window("w", Tumbling("1 s"), n=agg.count())
+    windows.write("out", io.Discard())
+    cut(alone, 2)  # nobody waits for it
+
+
 def test_copies_of_records_are_refused():
     flow, read = started()
     read.to_all().filter("f", col.x > 0, parallel=3).write("out", io.Discard())

@@ -144,7 +144,7 @@ class EngineRun(ABC):
         self._threads = self.make_threads()
         self._threads += [threading.Thread(target=s.loop, name=s.thread_name, daemon=True) for s in self.sources]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
-        timekeeper = Timekeeper(self)
+        timekeeper = self.make_timekeeper()
         if timekeeper.has_work:
             self._threads.append(threading.Thread(target=timekeeper.loop, name="time", daemon=True))
         if checkpointer is not None:
@@ -153,6 +153,10 @@ class EngineRun(ABC):
         for thread in self._threads:
             thread.start()
         return self
+
+    def make_timekeeper(self) -> Timekeeper:
+        """Return who sees to what has to happen although no record comes."""
+        return Timekeeper(self)
 
     @abstractmethod
     def make_threads(self) -> list[threading.Thread]:

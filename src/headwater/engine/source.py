@@ -21,6 +21,7 @@ from headwater.flow.endpoints import (
     barrier_of,
     commit,
     dropped_by,
+    is_idle,
     is_inner,
     leave_halves,
     let_go,
@@ -158,6 +159,13 @@ class SourceThread:
         self.task.send_watermark(watermark, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
+    def _tell_idle(self, reader: Reader) -> None:
+        """Pass on that nobody needs to wait for what comes from other lanes, or again, before the records that say so."""
+        deliveries: list[Delivery] = []
+        self.task.tell_idle(is_idle(reader), deliveries)
+        if deliveries:
+            self.run.deliver(deliveries, time.perf_counter_ns(), 0)
+
     def _read_all(self) -> bool:
         """Read to the end, and return whether it came; or until the run is stopping.
 
@@ -182,6 +190,8 @@ class SourceThread:
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
                 if gathering is not None and linger.reads_on:
                     batch = gathering.gathered(batch, chunk, called_ns)
+            if self.inner:
+                self._tell_idle(reader)
             self._note_dropped(reader)
             place = _Progress(position_of(read_from), self._rejected)
             self._rejected = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.data.batch import NO_WATERMARK
@@ -29,6 +31,7 @@ class _Watched:
     sources: list[SourceThread] = field(default_factory=list)
     seen: int = -1  #: its last activation that was seen
     since_s: float = 0.0  #: since when nothing has come, and nothing is on its way
+    on_busy: Callable[[float], None] | None = None  #: who is told while that is not so, in place of the task when it is
 
     def is_busy(self) -> bool:
         """Say whether a record has come since the last look, or is on its way."""
@@ -73,6 +76,8 @@ class Timekeeper:
         for each in self._watched:
             if each.is_busy() or each.task.ended:
                 each.since_s = now_s
+                if each.on_busy is not None:
+                    each.on_busy(now_s)
             elif now_s - each.since_s >= each.idle_s:
                 each.since_s = now_s
                 words.append(_word(each.task, "idle"))
@@ -82,6 +87,14 @@ class Timekeeper:
                 words.append(_word(task, "tick"))
         if words:
             self._run.put_back(words)
+
+    def tell_busy(self, task: Task, idle_s: float, on_busy: Callable[[float], None]) -> None:
+        """Tell somebody, some four times in so long, while a task has something to do or something is on its way to it."""
+        each = self._watch(task, inf)
+        each.on_busy = on_busy
+        self._watched.append(each)
+        self.every_s = max(_SHORTEST_S, min(self.every_s, idle_s / 4))
+        self.has_work = True
 
     def _watch(self, task: Task, idle_s: float) -> _Watched:
         graph = self._run.graph

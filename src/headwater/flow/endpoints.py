@@ -23,6 +23,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `take_no_more()` | that it takes nothing from its sender once it is told that it is read no more, before it is closed |
 | `take_barrier()` | of an `inner` source: the checkpoint whose barrier it has come to, and whether it is the last |
+| `idle` | of an `inner` source: true while nobody needs to wait for the event time of what it brings |
 | `let_go()` | that a `read` which waits for records returns at once; called by another thread, when the run stops |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
@@ -314,6 +315,11 @@ def barrier_of(reader: Reader) -> tuple[int, bool] | None:
     taken = getattr(reader, "take_barrier", None)
     found: tuple[int, bool] | None = None if taken is None else taken()
     return found
+
+
+def is_idle(reader: Reader) -> bool:
+    """Tell whether nobody needs to wait for the event time of what a reader of another part of the same run brings."""
+    return getattr(reader, "idle", False) is True
 
 
 def leave_halves(reader: Reader) -> None:

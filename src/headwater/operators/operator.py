@@ -59,6 +59,9 @@ class Operator(ABC):
         """Learn that no record older than `watermark` is expected; `END` when nothing will follow."""
         return None
 
+    def idle(self, idle: bool) -> None:  # noqa: B027  nearly nobody asks
+        """Learn that nobody needs to wait for the event time of what comes here, or again: for those who pass it on."""
+
     def tick(self) -> Output:
         """Learn that the machine's clock has moved on; asked of those that close windows by it."""
         return None

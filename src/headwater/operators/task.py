@@ -253,7 +253,7 @@ class Task:
         out = 0
         if (self.channels.idle or self._is_idle) and (batch is not None or NO_WATERMARK < watermark < END):
             self.channels.wake(channel)
-            self._tell_idle(False, deliveries)
+            self.tell_idle(False, deliveries)
         if batch is not None:
             result = self._operated(batch, self._ports[channel])
             if self._failures.attempts is not None:
@@ -354,14 +354,17 @@ class Task:
         """Wait no more, or again, for the time of a channel; who has nobody left to wait for is idle too."""
         if self.ended or not self.channels.heed(control, channel):
             return
-        self._tell_idle(self.channels.all_quiet(), deliveries)
+        self.tell_idle(self.channels.all_quiet(), deliveries)
         more = self._move_on(deliveries)
         if self.measure:
             self.counters.records_out += more
 
-    def _tell_idle(self, idle: bool, deliveries: list[Delivery]) -> None:
+    def tell_idle(self, idle: bool, deliveries: list[Delivery]) -> None:
+        """Let those who come after know, once, that nobody needs to wait for the time of this task, or again."""
         if idle != self._is_idle:
             self._is_idle = idle
+            if self.operator is not None:
+                self.operator.idle(idle)
             self._router.send_control(Control("idle" if idle else "active"), deliveries, dead=False)
 
     def _tick(self, deliveries: list[Delivery]) -> None:

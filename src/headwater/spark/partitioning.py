@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from headwater.errors import RunError
+from headwater.flow.flow import Flow
 from headwater.flow.partitioning import Partitioning, partitioning_of
-from headwater.flow.steps import Apply, Step, WindowAggregate
+from headwater.flow.steps import Apply, EventTime, Step, WindowAggregate
 from headwater.flow.trouble import DEAD_LETTER
 from headwater.flow.windows import by_processing_time
+
+
+def refuse_idle(flow: Flow) -> None:
+    """Refuse a stream that may be silent where others wait for it: Spark would have them wait for as long as it is.
+
+    Where it meets no other, nobody waits for it, and `idle` means nothing.
+    """
+    for step in flow.steps.values():
+        if not isinstance(step.kind, EventTime) or step.kind.idle_us is None:
+            continue
+        reached = flow.reached_from(step.name)
+        behind = [flow.steps[name] for name in sorted(reached - {step.name})]
+        meets = [each.name for each in behind if any(given.step not in reached for given in each.inputs)]
+        if meets:
+            raise RunError(
+                f"{step.where}: step {step.name!r} cannot run on Spark: its stream meets others in {meets[0]!r}, and has "
+                "idle, which only the engine heeds; on Spark all wait for a source that is silent. Leave out idle, or "
+                "run it on the engine",
+                step=step.name,
+            )
 
 
 def spark_partitioning(step: Step) -> Partitioning:

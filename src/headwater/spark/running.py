@@ -18,7 +18,7 @@ from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
-from headwater.flow.steps import EventTime, Read
+from headwater.flow.steps import Read
 from headwater.metrics import Report, Sample
 from headwater.run import outcome
 from headwater.spark import sinks, sources
@@ -99,7 +99,6 @@ class SparkRun:
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
         sinks.check(self.flow, self.checkpoint)
-        _warn_of_idle(self.flow)
         self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
@@ -379,10 +378,3 @@ class SparkRun:
 
 def _as_envelopes(waiting: dict[str, list[Batch]]) -> dict[str, list[Envelope]]:
     return {sink: [Envelope(0, 0, each) for each in batches] for sink, batches in waiting.items()}
-
-
-def _warn_of_idle(flow: Flow) -> None:
-    """Say where a silent source will hold back the time of others although the flow says otherwise."""
-    for step in flow.steps.values():
-        if isinstance(step.kind, EventTime) and step.kind.idle_us is not None:
-            log.warning("step %s has idle, which Spark does not heed: all wait for a source that is silent", step.name)

@@ -19,7 +19,7 @@ from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept
 from headwater.flow.steps import Input, OutputName, Step
 from headwater.spark.buckets import Numbers
-from headwater.spark.partitioning import spark_partitioning
+from headwater.spark.partitioning import refuse_idle, spark_partitioning
 
 #: How the records of a stage are spread over its buckets: not at all (a source's partitions), by key, all in one, or
 #: evenly
@@ -104,6 +104,7 @@ class Layout:
 def cut(flow: Flow, buckets: int) -> Layout:
     """Check a flow and cut it; `buckets` is into how many parts keys are spread."""
     flow.check()
+    refuse_idle(flow)
     return _Cutter(flow, buckets).layout()
 
 

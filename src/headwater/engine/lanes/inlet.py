@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.schema import Schema
-from headwater.engine.lanes.ring import BARRIER, Bell, Message, Path
+from headwater.engine.lanes.quiet import Silence
+from headwater.engine.lanes.ring import BARRIER, IDLE, Bell, Message, Path
 from headwater.flow.endpoints import Reject
 
 _NOTHING = Batch.of_watermark(NO_WATERMARK)
@@ -18,16 +19,26 @@ class Inlet:
 
     `in_order` puts the blocks of all lanes back in the order in which the source was read, by their numbers: any lane may
     have any block. `numbered` hands on the number of each block as its watermark, for steps that know no event time.
-    Otherwise records come as they come, and event time is as far as the lane that is behind all others.
+    Otherwise records come as they come, and event time is as far as the lane that is behind all others, but for those that
+    say that nobody needs to wait for them. `silence` tells the same of blocks: where nothing has come for long, and nothing
+    is on its way.
     """
 
     #: a source that waits for other lanes: it is read to its end, and holds those lanes back when a queue is full
     inner = True
 
     def __init__(
-        self, schema: Schema, paths: Mapping[int, Path], data: Bell, *, in_order: bool = False, numbered: bool = False
+        self,
+        schema: Schema,
+        paths: Mapping[int, Path],
+        data: Bell,
+        *,
+        in_order: bool = False,
+        numbered: bool = False,
+        silence: Silence | None = None,
     ) -> None:
         self._schema, self.paths, self.data, self.in_order, self.numbered = schema, paths, data, in_order, numbered
+        self.silence = silence
 
     @property
     def schema(self) -> Schema:
@@ -46,6 +57,7 @@ class _Barred:
     """Passes a barrier on when it has come by all paths: what is behind one waits for the others."""
 
     _barrier: tuple[int, bool] | None = None
+    idle = False  #: whether nobody needs to wait for the event time of what comes here
 
     def take_barrier(self) -> tuple[int, bool] | None:
         """Return the checkpoint whose barrier has come, and whether it is the last; once."""
@@ -62,6 +74,9 @@ class _InOrder(_Barred):
         self._paths, self._data = list(inlet.paths.values()), inlet.data
         self._block = 0  #: the next
         self._time = NO_WATERMARK
+        self._silence = inlet.silence
+        if self._silence is not None:
+            self._silence.broken()
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         until = time.monotonic() + timeout_s
@@ -70,13 +85,24 @@ class _InOrder(_Barred):
                 return None
             left = until - time.monotonic()
             if left <= 0:
-                return _NOTHING
+                return self._nothing()
             self._data.wait(left)
         if message.block == BARRIER:
             return self._bar(message)
         self._block += message.whole
+        if message.batch is None and message.watermark == NO_WATERMARK:
+            return self._nothing()
         self._time = max(self._time, message.watermark)
+        self.idle = False
+        if self._silence is not None:
+            self._silence.broken()
         return _stamped(message, self._time)
+
+    def _nothing(self) -> Batch:
+        """Have nothing to say, but perhaps that this has lasted for long."""
+        if self._silence is not None and not self.idle:
+            self.idle = self._silence.lasts(self._block)
+        return _NOTHING
 
     def _take(self) -> Message | None:
         """Return what comes next of the block whose turn it is; later ones stay where they are."""
@@ -104,6 +130,7 @@ class _AsTheyCome(_Barred):
         self._times = dict.fromkeys(self._paths, NO_WATERMARK)
         self._turn = sorted(self._paths)
         self._at_barrier: dict[int, Message] = {}  #: lanes whose barrier has come, unlike that of others
+        self._idle: set[int] = set()  #: lanes whose time nobody needs to wait for
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         until = time.monotonic() + timeout_s
@@ -127,11 +154,21 @@ class _AsTheyCome(_Barred):
         if message.block == BARRIER:
             self._at_barrier[lane] = message
             return _NOTHING
+        if message.block == IDLE and message.whole:
+            self._idle.add(lane)
+        elif message.block == IDLE or message.batch is not None or message.watermark > NO_WATERMARK:
+            self._idle.discard(lane)
         self._times[lane] = max(self._times[lane], message.watermark)
-        earliest = min(self._times.values())
+        self.idle = bool(self._idle) and all(at == END or lane in self._idle for lane, at in self._times.items())
+        earliest = self._earliest()
         if earliest == END:
             return None
         return _stamped(message, message.block if self._numbered else earliest)
+
+    def _earliest(self) -> int:
+        """Return the time that no lane is behind, those left out that are idle; the end is that of all."""
+        earliest = min((at for lane, at in self._times.items() if lane not in self._idle), default=NO_WATERMARK)
+        return NO_WATERMARK if earliest == END and self._idle else earliest
 
     def close(self) -> None:
         pass

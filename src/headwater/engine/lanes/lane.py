@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.data.batch import Batch
 from headwater.engine.lanes.outlet import Outlet, Sender
 from headwater.engine.options import Options
+from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.workers import WorkerPool
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -53,6 +54,15 @@ class LaneRun(WorkerPool):
         """Return what has the lane saved; None for a run that keeps no checkpoints."""
         return None if self._keeping is None else self._keeping(self.graph)
 
+    def make_timekeeper(self) -> Timekeeper:
+        """Return who sees to what has to happen although no record comes, and tells other lanes of a source's silence."""
+        timekeeper = super().make_timekeeper()
+        for task in self.tasks:
+            handed = task.operator.handed if isinstance(task.operator, OutletOperator) else None
+            if handed is not None:
+                timekeeper.tell_busy(task, handed.idle_s, handed.busy)
+        return timekeeper
+
     def make_operator(self, step: Step, begin: Begin | None) -> Operator:
         """Make the running form of a step; an outlet is told how far time has come."""
         if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
@@ -91,6 +101,7 @@ class OutletOperator(Operator):
 
     def __init__(self, outlet: Outlet, step: Step) -> None:
         self.sender = outlet.open(step.inputs[0].schema)
+        self.handed = outlet.handed  #: told how far a source is handed out; None at other places
         self.saver: Saver | None = None
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -103,6 +114,10 @@ class OutletOperator(Operator):
         """Pass on how far time has come."""
         self.sender.advance(watermark)
         return None
+
+    def idle(self, idle: bool) -> None:
+        """Pass on that nobody needs to wait for what comes here, or again."""
+        self.sender.idle(idle)
 
     def prepare(self, number: int) -> None:
         """Send the barrier of a checkpoint on to other lanes."""

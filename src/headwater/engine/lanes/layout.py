@@ -70,11 +70,6 @@ def laid_out(flow: Flow) -> Layout:
     """Check a flow and decide where its steps run."""
     flow.check()
     for step in flow.steps.values():
-        if isinstance(step.kind, EventTime) and step.kind.idle_us is not None:
-            raise RunError(
-                f"{step.where}: step {step.name!r} has idle, which lanes do not heed yet: leave out one of the two",
-                step=step.name,
-            )
         if isinstance(step.kind, Read) and tells_time(step.kind.source):
             raise RunError(
                 f"{step.where}: source {step.name!r} brings event time from another site, which lanes do not heed yet: "

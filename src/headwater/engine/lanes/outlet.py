@@ -12,7 +12,8 @@ import numpy as np
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
-from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut, barrier
+from headwater.engine.lanes.quiet import HandedOut
+from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut, barrier, idle_word
 from headwater.errors import HeadwaterError
 from headwater.flow.steps import EventTime
 from headwater.operators.broken import as_list
@@ -33,7 +34,8 @@ class Outlet:
 
     `blocks` says that what comes in are blocks of a source, whose numbers come as watermarks: they are passed on, so that
     who receives can put the blocks of all lanes back in order. `time` is the step before it, where that tells event time;
-    each lane then tells how far its own blocks have come, and the receiver takes the latest.
+    each lane then tells how far its own blocks have come, and the receiver takes the latest. `handed` is told how many
+    blocks of a source there are.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class Outlet:
         *,
         blocks: bool = False,
         time: EventTime | None = None,
+        handed: HandedOut | None = None,
     ) -> None:
         self.paths, self.room, self.how, self.keys, self.columns = paths, room, how, keys, columns
-        self.blocks, self.time = blocks, time
+        self.blocks, self.time, self.handed = blocks, time, handed
         self.sender: Sender | None = None
 
     def open(self, schema: Schema) -> Sender:
@@ -89,6 +92,8 @@ class Sender:
     def write(self, batch: Batch) -> None:
         """Take records; those of a block go when all of it is there."""
         if self._outlet.how == "blocks":
+            if self._outlet.handed is not None:
+                self._outlet.handed.blocks(self._next_block + 1)
             self._put(self._least_busy(), Message(batch, NO_WATERMARK, self._next_block))
             self._next_block += 1
         elif self._outlet.blocks:
@@ -106,6 +111,12 @@ class Sender:
             self._send_block(concat_batches(held) if held else None, watermark)
         else:
             self._spread(None, watermark)
+
+    def idle(self, idle: bool) -> None:
+        """Say that nobody needs to wait for the event time of what comes from here, or again."""
+        if not self._outlet.blocks:
+            for lane in self._lanes:
+                self._put(lane, idle_word(idle))
 
     def barrier(self, number: int, *, last: bool) -> None:
         """Send the barrier of a checkpoint behind all that was written; no block is half sent then."""
@@ -129,11 +140,11 @@ class Sender:
 
     def _send_block(self, batch: Batch | None, number: int) -> None:
         if batch is None or self._stamp is None:
-            self._spread(batch, self._time, number)
+            self._spread(batch, NO_WATERMARK, number)
             return
         parts = self._stamp(batch)
         if not parts:
-            self._spread(None, self._time, number)
+            self._spread(None, NO_WATERMARK, number)
         for i, part in enumerate(parts):
             self._time = part.watermark
             self._spread(part, self._time, number, whole=i == len(parts) - 1)

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from headwater.data.batch import END, Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array
 from headwater.data.frames import PREFIX, pieces_of, unpack
 from headwater.errors import RunError
@@ -47,11 +47,17 @@ class Message(NamedTuple):
 THE_END = Message(None, END)
 NO_BLOCK = -2  #: what comes next is not known yet
 BARRIER = -3  #: what comes next is the barrier of a checkpoint
+IDLE = -4  #: what comes next says whether nobody needs to wait for the sender's event time
 
 
 def barrier(number: int, *, last: bool) -> Message:
     """Return the barrier of a checkpoint: behind the last one nothing comes."""
     return Message(None, number, BARRIER, last)
+
+
+def idle_word(idle: bool) -> Message:
+    """Return the word that nobody needs to wait for the event time of a lane, or again."""
+    return Message(None, NO_WATERMARK, IDLE, idle)
 
 
 class Bell:

@@ -44,6 +44,10 @@ class SharedPosition:
         self._bytes = mmap.mmap(self._fd, _ROOM)
         self._put(0, self._start)
 
+    def handed(self) -> tuple[int, float]:
+        """Return how many blocks were handed out; what is read is in one, so that nothing else keeps the source busy."""
+        return int(_HEAD.unpack_from(self._bytes)[0]), 0.0
+
     @contextmanager
     def held(self) -> Iterator[Offset]:
         """Have the place for oneself, and know where it is."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
-from headwater.engine.lanes.layout import Layout, To, Where
+from headwater.engine.lanes.layout import Layout, Move, To, Where
 from headwater.engine.lanes.outlet import How, Outlet
+from headwater.engine.lanes.quiet import Handed, HandedOut, Silence
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
 from headwater.engine.lanes.share import Share, SharedPosition, shared
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
@@ -36,6 +37,9 @@ class Crossing:
     columns: tuple[str, ...] | None = None  #: those that are taken along; None for all
     in_order: bool = False  #: blocks of a source, to be put in order by who receives them
     time: EventTime | None = None
+    #: of a source: where it is told how far it is handed out; of a stream with event time that may be silent: who tells it
+    handed: HandedOut | None = None
+    source: Handed | None = None
     paths: dict[tuple[int, int], Path] = field(default_factory=dict)
     bells: dict[tuple[str, int], Bell] = field(default_factory=dict)
 
@@ -64,13 +68,25 @@ class Crossing:
         """Return the end at which a lane sends."""
         paths = {receiver: self.paths[lane, receiver] for receiver in self.receivers}
         room = self.bells["room", lane]
-        return Outlet(paths, room, self.how, self.keys, self.columns, blocks=self.in_order, time=self.time)
+        return Outlet(
+            paths,
+            room,
+            self.how,
+            self.keys,
+            self.columns,
+            blocks=self.in_order,
+            time=self.time,
+            handed=self.handed,
+        )
 
     def inlet(self, lane: int) -> Inlet:
         """Return the end at which a lane receives."""
         paths = {sender: self.paths[sender, lane] for sender in self.senders}
-        numbered = self.how == "blocks"
-        return Inlet(self.schema, paths, self.bells["data", lane], in_order=self.in_order, numbered=numbered)
+        numbered, silence = self.how == "blocks", None
+        if self.source is not None and self.time is not None and self.time.idle_us is not None:
+            silence = Silence(self.source, self.time.idle_us / 1e6)
+        data = self.bells["data", lane]
+        return Inlet(self.schema, paths, data, in_order=self.in_order, numbered=numbered, silence=silence)
 
     def waiting(self) -> int:
         """Return how many records are on their way between processes; within one, only that one can tell."""
@@ -82,6 +98,8 @@ class Crossing:
             path.reset()
         for bell in self.bells.values():
             bell.reset()
+        if self.handed is not None:
+            self.handed.reset()
 
     def close(self) -> None:
         """Give back what was opened."""
@@ -122,6 +140,7 @@ class Wiring:
                 None if len(move.columns) == len(layout.schema(move.given)) else move.columns,
                 move.from_where == "blocks",
                 move.time,
+                source=self._handed_of(move),
             )
             for move in layout.moves
         ]
@@ -221,6 +240,20 @@ class Wiring:
             if (where != "one" or lane == 0) and step.name not in self._of_source:
                 steps.append(self._step(step, where, lane))
         return Flow.of_steps(self._flow.name, steps)
+
+    def _handed_of(self, move: Move) -> Handed | None:
+        """Return who tells how far the source of a stream is handed out; None where nobody asks whether it is silent."""
+        if move.time is None or move.time.idle_us is None:
+            return None
+        step = move.stream[0]
+        while inputs := self._flow.steps[step].inputs:
+            step = next(given.step for given in inputs if given.grouping != "all")
+        if step in self._shares:
+            return self._shares[step][1].handed
+        crossing = self._of_source[step]
+        crossing.handed = crossing.handed or HandedOut()
+        crossing.handed.idle_s = min(crossing.handed.idle_s, move.time.idle_us / 1e6)
+        return crossing.handed
 
     def _readers(self, source: Step) -> list[str]:
         readers = self._flow.readers_of(source.name)
