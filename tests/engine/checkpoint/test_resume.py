@@ -187,6 +187,40 @@ def test_a_step_with_other_columns_is_refused(stopped):
         engine.run(flow, checkpoint=checkpoint)
 
 
+def picked(source, sink, name, *columns):
+    flow = Flow("picked")
+    read = flow.read("read", io.JsonLines(source, FIELDS))
+    read.select("pick", *columns).filter("some", col.x >= 0).write(
+        "write", io.Csv(sink) if name == "csv" else io.JsonLines(sink)
+    )
+    return flow
+
+
+def test_other_columns_of_a_step_that_keeps_nothing_are_told_and_the_flow_goes_on(files, caplog):
+    source, out, checkpoint = files
+    engine.run(picked(source, out, "jsonl", "k", "x"), checkpoint=checkpoint)
+    engine.run(picked(source, out, "jsonl", "k", "x"), checkpoint=checkpoint)
+    assert "goes on with these" not in caplog.text
+    lines(source, [3000])
+    engine.run(picked(source, out, "jsonl", "x"), checkpoint=checkpoint)
+    assert "step pick gave (k: text, x: int) at the checkpoint, and gives (x: int) now; it keeps nothing" in caplog.text
+    assert caplog.text.count("goes on with these") == 1  # not of those behind it
+    assert json.loads(out.read_text().splitlines()[-1]) == {"x": 3000}
+
+
+def test_a_file_with_the_header_of_other_columns_is_refused_before_anything_is_read(files, tmp_path):
+    source, _, checkpoint = files
+    table = tmp_path / "table.csv"
+    engine.run(picked(source, table, "csv", "k", "x"), checkpoint=checkpoint)
+    before = table.read_bytes()
+    lines(source, [3000])
+    with pytest.raises(HeadwaterError, match="header"):
+        engine.run(picked(source, table, "csv", "x"), checkpoint=checkpoint)
+    assert table.read_bytes() == before
+    engine.run(picked(source, table, "csv", "k", "x"), checkpoint=checkpoint)
+    assert table.read_text().splitlines()[-1].endswith("3000")
+
+
 class Away:
     """A sink that is away, or keeps what comes."""
 

@@ -6,6 +6,7 @@ numbers of instances or lanes: state by key then goes where its keys go.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described
@@ -17,6 +18,8 @@ from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.identity import differs
 from headwater.flow.steps import Read
 from headwater.operators.execution_graph import ExecutionGraph
+
+log = logging.getLogger(__name__)
 
 BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
 
@@ -88,6 +91,7 @@ class Fitting:
                 f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
                 "not fit. Give the step a new name, and it starts empty"
             )
+        self._tell_changed(name, before, now)
         if before.get("does") != now["does"] and now["kind"] in BY_SIZE and self._keeps(name) and "does" in before:
             raise RunError(
                 f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
@@ -97,6 +101,18 @@ class Fitting:
         known = len(self._content["positions"].get(name, []))
         if now["kind"] == "Read" and known not in (0, now["parallel"]):
             raise RunError(f"source {name!r} was read by another number of instances then; give it as many as it had")
+
+    def _tell_changed(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Say so where a step that keeps nothing gives other columns; not of those behind it, which give what they get."""
+        steps = self._content["steps"]
+        made_here = _given(steps, name) == _given(described(self._flow), name)
+        if before["outputs"] != now["outputs"] and made_here:
+            log.warning(
+                "step %s gave %s at the checkpoint, and gives %s now; it keeps nothing, so the flow goes on with these",
+                name,
+                _columns(before),
+                _columns(now),
+            )
 
     def _check_queue(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse to give a step records that were on their way to it, and have columns that it does not get any more."""
