@@ -98,6 +98,47 @@ def test_a_change_that_does_not_fit_leaves_the_old_flow_running_and_is_told_unti
     assert life.change is None
 
 
+def changed_and_started():
+    life = running()
+    life.handle(Seen("b"), 2)
+    life.handle(Checked("b", None), 3)
+    assert life.handle(Ended("stopped"), 4) == ["start"]
+    assert (life.phase, life.print) == ("starting", "b")
+    return life
+
+
+def test_a_change_that_seemed_right_and_does_not_start_gives_way_to_what_ran_before():
+    for how in ("refused", "died"):
+        life = changed_and_started()
+        assert life.handle(Ended(how, "no such folder"), 5) == ["start"]
+        assert (life.phase, life.print, life.change) == ("starting", "a", "no such folder")
+        life.handle(Began(), 6)
+        assert life.handle(Seen("b"), 7) == []  # not tried again and again
+        life.handle(Ended("died"), 8)
+        assert life.handle(Tick(), life.next_s) == ["start"]
+        assert (life.print, life.change) == ("a", "no such folder")  # as long as the change is not mended
+        life.handle(Began(), 10)
+        assert life.handle(Seen("c"), 11) == ["check"]
+
+
+def test_what_ran_before_and_does_not_start_any_more_leaves_the_change_its_chance():
+    life = changed_and_started()
+    life.handle(Ended("refused", "disk full"), 5)
+    assert life.handle(Ended("refused", "disk full"), 6) == []
+    assert (life.phase, life.change) == ("refused", None)
+    assert life.handle(Tick(), 6 + LONGEST_S) == ["start"]
+    assert life.print == "b"
+
+
+def test_somebody_who_starts_a_flow_again_has_the_change_tried_that_was_refused():
+    life = running()
+    life.handle(Seen("b"), 2)
+    life.handle(Checked("b", "step 'x' is gone"), 3)
+    assert life.handle(Restart(), 4) == ["stop"]
+    assert life.handle(Ended("stopped"), 5) == ["start"]
+    assert (life.print, life.change) == ("b", None)
+
+
 def test_the_answer_to_a_check_of_what_was_changed_once_more_means_nothing():
     life = running()
     life.handle(Seen("b"), 2)

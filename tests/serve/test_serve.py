@@ -31,6 +31,16 @@ from headwater import Flow, io
 flow = Flow("beat")
 flow.read("beats", io.Generate(lambda n: {"n": n}, {"n": int}, rate=100)).write("out", io.Discard())
 """
+WRONG = """
+class Wrong:
+    def __init__(self, path):
+        pass
+
+    def open(self, schema):
+        raise OSError("no such place")
+
+
+"""
 BREAKS = """
 from headwater import Flow, col, io
 
@@ -237,6 +247,24 @@ rows.select("pick", COLUMNS).write("out", io.Csv("FOLDER/table.csv"))
     refused = serving.until(lambda: serving.flow("table")["change_refused"], "the refusal")
     assert "its header is n, and the columns to write are m,n" in refused
     assert serving.until_running("table") == first
+
+
+def test_a_change_that_seems_right_and_does_not_start_leaves_the_flow_as_it_was(serving, tmp_path):
+    out = tmp_path / "out.jsonl"
+    good = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
+    wrong = good.replace("flow =", WRONG + "flow =").replace("io.JsonLines", "Wrong")
+    serving.write("beat", good, QUICK)
+    serving.start()
+    first = serving.until_running("beat")
+    written(serving, out)
+    serving.write("beat", wrong)
+    refused = serving.until(lambda: serving.flow("beat")["change_refused"], "the refusal")
+    assert "no such place" in refused
+    serving.until_running("beat", but=first)
+    written(serving, out)
+    serving.stop()
+    found = [record["n"] for record in lines(out)]
+    assert found == list(range(len(found)))
 
 
 def test_of_two_flows_that_write_one_file_the_second_is_refused(serving, tmp_path):

@@ -68,7 +68,7 @@ def _flow(task: Assignment) -> Flow:
     inputs = [f"{source}={path}" for source, path in settings.inputs.items()]
     output = None if settings.output is None else Path(settings.output)
     with answering_at_once():
-        flow = find_flow(name)
+        flow = find_flow(name, task.text)
         for source in settings.inputs:
             if source not in flow.steps or not flow.steps[source].is_source:
                 known = [each for each, step in flow.steps.items() if step.is_source]

@@ -15,15 +15,18 @@ from headwater.errors import FlowError, HeadwaterError, listed, suggestion
 from headwater.flow import Flow
 
 
-def find_flow(name: str) -> Flow:
-    """Return the flow that a user means; a function without arguments is called for it."""
+def find_flow(name: str, text: bytes | None = None) -> Flow:
+    """Return the flow that a user means; a function without arguments is called for it.
+
+    `text` is what its file held once, to be run in place of what it holds now.
+    """
     head, _, attribute = name.rpartition(":")
     known = bundle(head) if head.isidentifier() and not Path(head).exists() else None
     if known is not None:
         return bundled_flow(known, head, attribute)
     path = Path(head or name)
     if path.suffix == ".py" or path.is_file():
-        return _in_module(_module_at(path), attribute if head else "", str(path))
+        return _in_module(_module_at(path, text), attribute if head else "", str(path))
     if not head:
         if name.endswith(".py"):
             raise _no_file(Path(name))
@@ -41,7 +44,7 @@ def _no_file(path: Path) -> FlowError:
     return FlowError(f"there is no file {str(path)!r} in {path.parent.absolute()}{suggestion(path.name, beside)}")
 
 
-def _module_at(path: Path) -> ModuleType:
+def _module_at(path: Path, text: bytes | None = None) -> ModuleType:
     if not path.is_file():
         raise _no_file(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -54,7 +57,10 @@ def _module_at(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        if text is None:
+            spec.loader.exec_module(module)
+        else:
+            exec(compile(text, path, "exec"), vars(module))
     except HeadwaterError:
         raise
     except Exception as error:

@@ -1,6 +1,7 @@
 """When a flow is started, stopped, and started again: events in, commands out. No process, file or clock in here.
 
 A flow whose file has changed is checked first, while the old one runs; only what fits the state that was kept takes over.
+Should it not start after all, the old one is started again, as it was.
 What died is started again after a while, twice as long each time; what was refused, when its file changes or after the
 longest while.
 """
@@ -102,6 +103,7 @@ class Lifecycle:
     next_s: float | None = None  #: when it will be started again
     change: str | None = None  #: why a changed file has not taken over; the old one runs
     print: str = ""  #: of the file that runs, or would
+    began: str = ""  #: of the file that was the last to begin to run: what a changed one has to live up to
     _newest: str = ""
     _failures: int = 0
     _again: bool = False  #: start when it has stopped
@@ -121,9 +123,9 @@ class Lifecycle:
                 return self._leave("removed", now_s)
             case Want(running):
                 self.wanted = running
-                return self._start(now_s) if running else self._leave("stopped", now_s)
+                return self._start(now_s, newest=True) if running else self._leave("stopped", now_s)
             case Restart():
-                self.wanted = True
+                self.wanted, self.change = True, None  # what it imports may have changed too
                 return self._over(now_s) if self._has_process else self._start(now_s)
             case Checked(print, why):
                 return self._checked(print, why, now_s)
@@ -133,6 +135,7 @@ class Lifecycle:
                 return []
             case Began():
                 if self.phase == "starting":
+                    self.began = self.print
                     self._to("running", now_s)
                 return []
             case Ended(how, why):
@@ -178,13 +181,17 @@ class Lifecycle:
         self.print = print
         return self._over(now_s)
 
-    def _start(self, now_s: float) -> list[Command]:
+    def _start(self, now_s: float, *, newest: bool = False) -> list[Command]:
+        """Start the newest that is there; what has begun before, where a change was refused."""
         if self._shut or self._gone or self.phase in ("starting", "running"):
             return []
         if self.phase == "stopping":
             self._again = True
             return []
-        self.print, self.change = self._newest, None
+        if newest or self.change is None or not self.began:
+            self.print, self.change = self._newest, None
+        else:
+            self.print = self.began
         self._to("starting", now_s)
         return ["start"]
 
@@ -246,6 +253,12 @@ class Lifecycle:
             again, self._again = self._again, False
             self._to("stopped", now_s, why if how in ("died", "refused") else "")
             return self._start(now_s) if again and self.wanted else []
+        if self.phase == "starting" and how in ("refused", "died") and self.wanted and not self._shut:
+            if self.began and self.print != self.began:  # a change that seemed right, and does not start
+                self.change, self.print = why or "it does not start", self.began
+                self._to("starting", now_s)
+                return ["start"]
+            self.change = None  # neither starts, so that it may be no fault of the change
         if how == "end":
             self._to("ended", now_s)
         elif how == "refused":

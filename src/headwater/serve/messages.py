@@ -30,6 +30,7 @@ class Assignment(msgspec.Struct, tag="assignment"):
     step: str | None = None  #: only those that broke this step
     changes: dict[str, Any] = {}  #: of their fields
     trial: Trial | None = None  #: the query that is tried
+    text: bytes | None = None  #: what the file held when it last began, where what it holds now does not start
 
 
 class Order(msgspec.Struct, tag="order"):

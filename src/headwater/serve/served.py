@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,12 +18,23 @@ from headwater.serve.settings import Settings
 from headwater.web.prometheus import Family
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A flow's file and settings as they were when it was started."""
+
+    print: str
+    text: bytes
+    settings: Settings
+
+
 class Served:
     """One flow of the folder, and all that is known of it."""
 
     def __init__(self, file: FlowFile, home: FlowHome, lifecycle: Lifecycle) -> None:
         self.file, self.home, self.lifecycle = file, home, lifecycle
         self.settings = Settings()
+        self.started: Kept | None = None  #: what the process was given
+        self.began: Kept | None = None  #: the last of those that began to run
         self.child: Child | None = None
         self.log: list[str] = []  #: the last that was said by the process before
         self.history = History()

@@ -40,7 +40,7 @@ from headwater.serve.messages import (
     Waits,
 )
 from headwater.serve.notify import Notifier
-from headwater.serve.served import Served
+from headwater.serve.served import Kept, Served
 from headwater.serve.settings import Settings, read_settings, settings_beside
 from headwater.serve.warmed import Nursery
 from headwater.web.prometheus import Family
@@ -278,13 +278,27 @@ class Supervision:
 
     def _start(self, served: Served) -> None:
         try:
-            served.settings = self._settings(served)
+            task = self._assignment(served)
+            served.settings = task.settings
             served.lifecycle.import_within_s = served.settings.import_within
             served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
-            task = Assignment("run", *self._place(served), served.settings)
             served.child = self._child(served, task)
         except HeadwaterError as error:
             self._handle(served, Ended("refused", str(error)))
+
+    def _assignment(self, served: Served) -> Assignment:
+        """Return what a process is to run: the file as it is or, where a change of it was refused, as it was before that."""
+        print, began = served.lifecycle.print, served.began
+        if began is not None and began.print == print != served.file.print:
+            served.started = began
+            return Assignment("run", *self._place(served), began.settings, text=began.text)
+        settings = self._settings(served)
+        try:
+            text = served.file.path.read_bytes()
+        except OSError as error:
+            raise FlowError(f"cannot read {served.file.path}: {error.strerror}") from None
+        served.started = Kept(print, text, settings)
+        return Assignment("run", *self._place(served), settings)
 
     def _child(self, served: Served, task: Assignment) -> Child:
         """Return a process that runs a flow: the one that waits for that, or a new one."""
@@ -293,6 +307,8 @@ class Supervision:
             self._hear(served, said)
 
         name = served.file.name
+        if task.text is not None:
+            return Child(name, task, hear, self._look_now)
         return self.nursery.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
 
     def _look_now(self) -> None:
@@ -318,6 +334,7 @@ class Supervision:
             match message:
                 case Running(graph):
                     served.graph, served.waits = bytes(graph), ""
+                    served.began = served.started or served.began
                     self._handle(served, Began())
                 case Waits(why):
                     served.waits = why
