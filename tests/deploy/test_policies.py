@@ -11,7 +11,7 @@ from headwater.deploy.coordinator.state import Deployed, Kept
 from headwater.deploy.cut import Cut
 from headwater.deploy.policies import POLICIES, policy_named
 from headwater.deploy.policies.asked import Asked, Policed
-from headwater.deploy.policies.deciding import Decider
+from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
 from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
 from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
@@ -208,7 +208,7 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     decision = None
     for second in range(120):
         kept = min(second, 70)
-        decision = decider.decide(float(second), seen, sites, {"edge1": (kept, second - kept)})
+        decision = decider.decide(float(second), seen, sites, {"edge1": Windows(kept, second - kept)})
         if decision is not None:
             break
     assert decision.forced
@@ -221,6 +221,31 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     kept = Kept(deployed=Deployed(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed))
     again = msgspec.json.decode(msgspec.json.encode(kept), type=Kept).deployed.policed
     assert again == decider.policed  # all of it survives a coordinator's end
+
+
+def told_by_second(decider, sites, windows_at, seconds):
+    """Return the first decision, where windows of edge1's promise are as they are told for each second."""
+    seen = views("barn", "cloud", "edge1", "edge2", **keep_off_barn())
+    for second in range(seconds):
+        decision = decider.decide(float(second), seen, sites, {"edge1": windows_at(second)})
+        if decision is not None:
+            return decision
+    return None
+
+
+def test_a_promise_that_is_about_to_be_broken_is_left_before_it_is():
+    decider = Decider(tanks(), policed(contract=CONTRACT, whole=True, **FAR))
+    decision = told_by_second(decider, at("edge1"), lambda s: Windows(s, 0, max(0, s - 90)), 120)
+    assert decision.forced
+    assert {to for _, to in decision.moves.values()} == {"edge2"}
+    assert "site 'edge1' is about to break its promise, and is left alone" in decision.why
+    again = msgspec.json.decode(msgspec.json.encode(decider.policed), type=Policed)
+    assert again == decider.policed
+
+
+def test_a_promise_that_was_always_kept_by_a_hair_is_no_reason_to_go():
+    decider = Decider(tanks(), policed(contract=CONTRACT, whole=True, **FAR))
+    assert told_by_second(decider, at("edge1"), lambda s: Windows(s, 0, s), 200) is None
 
 
 def test_a_ledger_that_shrank_makes_the_flow_move_soon_and_a_place_that_is_nowhere_is_told():

@@ -62,10 +62,10 @@ def test_it_grants_settles_and_frees(supervisor):
 def test_a_lane_above_its_promise_weighs_less_until_it_is_within_it_again(supervisor):
     name = supervisor.answer(Ask("etl", CONTRACT, 0.5), os.getpid()).id
     for above in (False, True, True, False):
-        assert supervisor.answer(Tell(name, 0.4, 3, 1, above), os.getpid()) == Noted(known=True)
+        assert supervisor.answer(Tell(name, 0.4, 3, 1, above, {}, 2), os.getpid()) == Noted(known=True)
     assert self_weighed == [(name, True), (name, False)]
     lane = supervisor.board().lanes[0]
-    assert (lane.kept, lane.broken, lane.used) == (3, 1, 0.4)
+    assert (lane.kept, lane.broken, lane.close, lane.used) == (3, 1, 2, 0.4)
     assert supervisor.answer(Tell("nobody", 0, 0, 0, False), os.getpid()) == Noted(known=False)
 
 

@@ -37,6 +37,17 @@ def test_records_count_where_they_were_created_not_where_they_leave():
     assert [(each.records, each.late, each.kept) for each in seen.judged()] == [(2, 0, True), (1, 1, False)]
 
 
+def test_a_window_that_was_kept_by_a_hair_is_counted_as_close():
+    seen = windows()
+    seen.came(stamps(0.1, 1.1, 2.1))
+    for created, took in ((0.1, 0.039), (1.1, 0.041), (2.1, 0.051)):  # of 50 ms
+        seen.left(stamps(created), round((created + took) * S))
+    for second in range(3):
+        seen.read(second, FINE)
+    verdict = seen.verdict()
+    assert (verdict.kept, verdict.close, verdict.windows) == (2, 1, 3)
+
+
 def test_a_window_breaks_afterwards_when_its_records_are_found_late():
     seen = windows()
     seen.read(0, FINE)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import mmap
 import threading
 
-CAME, LATE, CAUGHT_UP = 1, 2, 3
-"""Read; left too late; left late, from before work was taken up again (by the second in which they left)."""
+CAME, LATE, CAUGHT_UP, CLOSE = 1, 2, 3, 4
+"""Read; left too late; left late, from before work was taken up again (by the second in which they left); nearly too late."""
 
 KEPT_S = 512
 """For so many seconds numbers are kept; what is older is no longer counted."""
 
-_WIDTH = 4  #: numbers of a second: which it is, and the three above
+_WIDTH = 5  #: numbers of a second: which it is, and the four above
 _NEVER = -(2**62)
 
 
 class Counts:
-    """Three numbers for each second of late, of each lane."""
+    """Four numbers for each second of late, of each lane."""
 
     def __init__(self, lanes: int = 1) -> None:
         self._lanes, self._lane = lanes, 0
@@ -46,7 +46,7 @@ class Counts:
         numbers, at = self._numbers, self._at(self._lane, second)
         with self._lock:
             if numbers[at] < second:
-                numbers[at + CAME] = numbers[at + LATE] = numbers[at + CAUGHT_UP] = 0
+                numbers[at + CAME] = numbers[at + LATE] = numbers[at + CAUGHT_UP] = numbers[at + CLOSE] = 0
                 numbers[at] = second
             if numbers[at] == second:
                 numbers[at + what] += count

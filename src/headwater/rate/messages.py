@@ -45,6 +45,7 @@ class Tell(msgspec.Struct, tag="tell"):
     broken: int
     above: bool  #: whether more comes than was promised
     causes: dict[str, int] = {}  #: how many windows broke of what
+    close: int = 0  #: windows that were kept, and of which some record was nearly too late
 
 
 class End(msgspec.Struct, tag="end"):
@@ -114,6 +115,7 @@ class Lane(msgspec.Struct):
     restarts: int = 0  #: how often it has died and was started again
     down: bool = False  #: whether it has died and is being started again
     causes: dict[str, int] = {}
+    close: int = 0  #: of those that were kept, the windows in which some record was nearly too late
 
 
 class Board(msgspec.Struct, tag="board"):

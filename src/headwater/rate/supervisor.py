@@ -140,7 +140,7 @@ class Supervisor:
             last = self.told.get(held.id)
             if last is not None:
                 lane.used, lane.kept, lane.broken, lane.above = last.used, last.kept, last.broken, last.above
-                lane.causes = last.causes
+                lane.causes, lane.close = last.causes, last.close
             lanes.append(lane)
         ledger, grade = self.ledger, self.grade
         return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes)

@@ -118,7 +118,7 @@ class Watch:
         verdict = self.windows.verdict()
         broken = verdict.windows - verdict.kept
         try:
-            said = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes))
+            said = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes), verdict.close)
             reply = self._client.say(said)
             if isinstance(reply, Noted) and not reply.known:
                 self._ask_again(run)

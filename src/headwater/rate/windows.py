@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.data.column import Array
 from headwater.flow.contract import Contract
-from headwater.rate.counts import CAME, CAUGHT_UP, LATE, Counts
+from headwater.rate.counts import CAME, CAUGHT_UP, CLOSE, LATE, Counts
 
 WINDOW_NS = 1_000_000_000
 
@@ -26,6 +26,7 @@ SLOW = "a way through the flow that took too long, with processor to spare"
 
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
 _HELD = 0.1  #: the same of a queue that stood full
+_CLOSE = 0.8  #: the share of the promised latency from which on a record was nearly too late
 _OPEN_S = 60  #: for how long a window may still break by records that are found late
 _TOLD = 20  #: broken windows of which all is kept
 
@@ -50,6 +51,7 @@ class Window:
     late: int  #: left after the promised latency, at any sink
     shortfall: float  #: records left over at its end beyond what may be on its way
     cause: str = ""  #: of a broken one
+    close: int = 0  #: left nearly too late, or too late
 
     @property
     def kept(self) -> bool:
@@ -62,6 +64,7 @@ class Verdict:
     """Windows so far: how many were kept, and what the others broke of."""
 
     kept: int = 0
+    close: int = 0  #: those of the kept ones of which some record was nearly too late
     causes: Counter[str] = field(default_factory=Counter)
     broken: list[Window] = field(default_factory=list)  #: the first of them
 
@@ -74,6 +77,7 @@ class Verdict:
         """Count a window."""
         if window.kept:
             self.kept += 1
+            self.close += window.close > 0
         else:
             self.causes[window.cause] += 1
             if len(self.broken) < _TOLD:
@@ -128,7 +132,10 @@ class Windows:
         bound_s = self.contract.latency_s
         if bound_s is None or not len(created_ns):
             return
-        oldest_ns, first_ns = now_ns - round(bound_s * 1e9), int(created_ns.min())
+        bound_ns, first_ns = round(bound_s * 1e9), int(created_ns.min())
+        oldest_ns, close_ns = now_ns - bound_ns, now_ns - round(_CLOSE * bound_ns)
+        if first_ns < close_ns:
+            self._count(CLOSE, created_ns[created_ns < close_ns])
         if first_ns < oldest_ns:
             self._count(LATE, created_ns[created_ns < oldest_ns])
             if first_ns < self.counts.back_ns:
@@ -160,7 +167,7 @@ class Windows:
     def verdict(self) -> Verdict:
         """Return how many windows were kept and broken so far, from the beginning on."""
         settled = self._settled
-        verdict = Verdict(settled.kept, Counter(settled.causes), list(settled.broken))
+        verdict = Verdict(settled.kept, settled.close, Counter(settled.causes), list(settled.broken))
         for window in self.judged():
             verdict.add(window)
         return verdict
@@ -171,12 +178,13 @@ class Windows:
     def _window(self, second: int, reading: Reading) -> Window:
         contract = self.contract
         records, late = self.counts.total(CAME, second), self.counts.total(LATE, second)
+        close = self.counts.total(CLOSE, second)
         shortfall = self._shortfall(reading.backlog)
         if self._died_in(second):
-            return Window(second, records, late, shortfall, DIED)
+            return Window(second, records, late, shortfall, DIED, close)
         broken = late > 0 or shortfall > contract.burst_records
         cause = self._cause(second, records, reading) if broken else ""
-        return Window(second, records, late, shortfall, cause)
+        return Window(second, records, late, shortfall, cause, close)
 
     def _died_in(self, second: int) -> bool:
         """Say whether no lane was at work for some part of a window: what came then nobody has seen."""

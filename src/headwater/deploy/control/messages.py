@@ -40,6 +40,7 @@ class Lane(msgspec.Struct, frozen=True):
     cores: float
     kept: int = 0  #: windows
     broken: int = 0
+    close: int = 0  #: those of the kept ones in which some record was nearly too late
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):

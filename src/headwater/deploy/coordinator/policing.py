@@ -113,7 +113,7 @@ class Policing:
                 continue
             lane = site.report.resources.lane_of(_pid(site, deployed))
             if lane is not None:
-                found[name] = lane.kept, lane.broken
+                found[name] = Windows(lane.kept, lane.broken, lane.close)
         return found
 
     def _of(self, flow: Flow, deployed: Deployed) -> Decider | None:

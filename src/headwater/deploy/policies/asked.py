@@ -10,6 +10,8 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 
 _KEPT = 50  #: decisions that are remembered; the journal in the state folder has all
+BROKE, ABOUT_TO = "broke its promise", "is about to break its promise"
+"""What a site is left alone for."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -39,10 +41,11 @@ class Decision(msgspec.Struct, kw_only=True):
 
 
 class Bar(msgspec.Struct):
-    """A site that could not keep a promise: not to be chosen for a while, longer each time."""
+    """A site that could not keep a promise, or hardly: not to be chosen for a while, longer each time."""
 
     until_s: float
     times: int
+    why: str = BROKE
 
 
 class Policed(msgspec.Struct, kw_only=True):
@@ -69,7 +72,7 @@ class Policed(msgspec.Struct, kw_only=True):
         """Take note that the last move is over: from now on what it has held up is made up for."""
         self.moved_s = [*self.moved_s[:-1], now_s]
 
-    def bar(self, site: str, now_s: float) -> None:
+    def bar(self, site: str, now_s: float, why: str = BROKE) -> None:
         """Leave a site alone for a while, twice as long as the last time."""
         times = self.barred[site].times + 1 if site in self.barred else 1
-        self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times)}
+        self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times, why)}

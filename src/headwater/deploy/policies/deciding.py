@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.deploy.policies import policy_named
-from headwater.deploy.policies.asked import Decision, Policed
+from headwater.deploy.policies.asked import ABOUT_TO, BROKE, Decision, Policed
 from headwater.deploy.policies.planning import Look, Planner
 from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, listed
@@ -23,8 +23,15 @@ _LATELY = 10  #: rests that moves are remembered for, where they must be
 _LONGEST = 5  #: rests that one that must be waits at most
 _SPAN_S = 10.0  #: in which the windows of a promise are counted
 _FEWEST = 5  #: windows that say something
+_AT_EASE = 4  #: of so many windows of late one at most was broken, or nearly
 
-Windows = tuple[int, int]  #: kept and broken, of the flow's part at a site
+
+class Windows(NamedTuple):
+    """Those of the promise of the flow's part at a site; of those that were kept, `close` nearly were not."""
+
+    kept: int
+    broken: int
+    close: int = 0
 
 
 class Decider:
@@ -41,6 +48,7 @@ class Decider:
         self._looked: tuple[Any, Look] | None = None
         self._counted: dict[str, deque[tuple[float, Windows]]] = {}
         self._began_s: dict[str, float] = {}  #: when the process that keeps a site's promise was first seen
+        self._at_ease: set[str] = set()  #: sites whose process has shown that it keeps the promise with time to spare
 
     def decide(
         self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
@@ -91,36 +99,46 @@ class Decider:
         """Return the sites with what is known of them here: drained, or not to be trusted for a while."""
         policed = self.policed
         for site, counted in windows.items():
-            if self._breaks(now_s, site, counted):
-                policed.bar(site, now_s)
+            how = self._breaks(now_s, site, counted)
+            if how:
+                policed.bar(site, now_s, how)
         seen = dict(views)
         for name, bar in policed.barred.items():
             if name in seen and now_s < bar.until_s:
                 left_s = bar.until_s - now_s
-                seen[name] = _apart(
-                    seen[name], f"site '{name}' broke its promise, and is left alone for {left_s:.0f} s"
-                )
+                seen[name] = _apart(seen[name], f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s")
         for name in policed.drained:
             if name in seen:
                 seen[name] = _apart(seen[name], f"site '{name}' is drained")
         return seen
 
-    def _breaks(self, now_s: float, site: str, counted: Windows) -> bool:
-        """Say whether most windows of late were broken; not those in which a start or a move is made up for."""
+    def _breaks(self, now_s: float, site: str, counted: Windows) -> str:
+        """Say whether most windows of late were broken, or nearly, where that was not so before; nothing if not.
+
+        Those do not count in which a start or a move is made up for. A promise that was never kept with time to spare is no
+        worse than it was made: nobody would be better off elsewhere.
+        """
         told = self._counted.setdefault(site, deque())
-        if told and sum(counted) < sum(told[-1][1]):
+        if told and sum(counted[:2]) < sum(told[-1][1][:2]):
             told.clear()  # another process counts anew
         if not told:
             self._began_s[site] = now_s
+            self._at_ease.discard(site)
         told.append((now_s, counted))
         while told and told[0][0] < now_s - _SPAN_S:
             told.popleft()
-        kept, broken = (last - first for first, last in zip(told[0][1], counted, strict=True))
+        kept, broken, close = (last - first for first, last in zip(told[0][1], counted, strict=True))
         quiet_s = max([self._began_s[site], *self.policed.moved_s[-1:]]) + self.policed.rest_s
-        if kept + broken < _FEWEST or 2 * broken < kept + broken or told[0][0] < quiet_s:
-            return False
-        told.clear()
-        return True
+        if kept + broken < _FEWEST or told[0][0] < quiet_s:
+            return ""
+        if _AT_EASE * (broken + close) <= kept + broken:
+            self._at_ease.add(site)
+        how = BROKE if 2 * broken >= kept + broken else ""
+        if not how and site in self._at_ease and 2 * (broken + close) >= kept + broken:
+            how = ABOUT_TO
+        if how:
+            told.clear()
+        return how
 
     def _look(self, views: dict[str, View], sites: Mapping[str, str]) -> Look:
         """Plan, unless nothing has changed since the last time."""

@@ -13,8 +13,8 @@ from headwater.deploy.site.looked import Looked
 from headwater.deploy.site.quote import Quote
 from headwater.errors import RateError
 from headwater.rate import board
+from headwater.rate import messages as promises
 from headwater.rate.ledger import LANE, PROMISED, Refusal
-from headwater.rate.messages import Board
 
 _LOOK_S = 0.5
 
@@ -33,7 +33,7 @@ class Site:
 
     def __init__(self, quotes: Quotes | None = None) -> None:
         self._quotes = quotes or Quotes()
-        self._board: Looked[Board | None] = Looked(board, _LOOK_S, None)
+        self._board: Looked[promises.Board | None] = Looked(board, _LOOK_S, None)
 
     def resources(self) -> Resources:
         """Return how things are."""
@@ -44,7 +44,7 @@ class Site:
         price = None if said.price is None else said.price.at(now_s)
         carbon = None if said.carbon is None else said.carbon.at(now_s)
         wrong = [each.why for each in (said.price, said.carbon, said.cores) if each is not None and each.why]
-        promised: Board | None = None
+        promised: promises.Board | None = None
         try:
             promised = self._board.value
         except RateError as error:  # what is promised is not known for the moment
@@ -56,7 +56,7 @@ class Site:
             free_memory_bytes=free_memory(),
             busy=os.getloadavg()[0] / machine,
             capacity=capacity,
-            lanes=[Lane(each.id, each.flow, each.pid, each.cores, each.kept, each.broken) for each in lanes],
+            lanes=[_lane(each) for each in lanes],
             price=price,
             carbon=carbon,
             why="; ".join(wrong),
@@ -71,6 +71,10 @@ class Site:
             return Refusal(wanted.cores, LANE, why="lane")
         holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane is not own)
         return Refusal(wanted.cores, left, holders) if wanted.cores > left else None
+
+
+def _lane(held: promises.Lane) -> Lane:
+    return Lane(held.id, held.flow, held.pid, held.cores, held.kept, held.broken, held.close)
 
 
 def free_memory(info: Path = Path("/proc/meminfo")) -> int:
