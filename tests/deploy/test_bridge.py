@@ -67,7 +67,8 @@ class Ends:
     def _dial(self, site):
         return {"dial": ("127.0.0.1", self.port), "peer": "cloud"} if site == "barn" else {}
 
-    def outlet(self, crossing):
+    def outlet(self, crossings):
+        (crossing,) = crossings
         return Outlet(str(crossing), self.links[crossing.origin], **self._dial(crossing.origin))
 
     def inlet(self, crossing):
@@ -154,12 +155,13 @@ def test_a_receiver_that_went_back_is_told_what_is_gone(cloud, barn):
     sending.wait(60)
     outlet = Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud")
     writer = outlet.open(inlet.schema)
-    writer._outbound.machine.safe = 50
-    reader = inlet.open(lambda text, why: None, {"life": writer._outbound.machine.life, "next": 7, "ended": False})
+    ((_, sender),) = writer._fan.senders.values()
+    sender.machine.safe = 50
+    reader = inlet.open(lambda text, why: None, {"life": sender.machine.life, "next": 7, "ended": False})
     with pytest.raises(InputError, match="goes on at 7, and all before 50 is gone"):
         reader.read(10, 60)
     reader.close()
-    barn.detach(writer._outbound)
+    barn.detach(sender)
 
 
 PART = Path(__file__).with_name("part.py")

@@ -98,7 +98,7 @@ def test_windows_close_at_the_other_site_while_the_stream_goes_on():
         MemoryEnds(),
     )
     (crossing,) = (each for each in cut.crossings if each.target == "far")
-    bridge = ends.outlet(crossing)
+    bridge = ends.outlet([crossing])
     run = engine.start(cut.part("far", ends))
     reader = io.Items(rows, READINGS).open(lambda text, why: None)
     bridge.write(reader.read(25, 0))
@@ -130,7 +130,7 @@ def test_a_stream_crosses_once_for_all_who_read_it_there():
         read.filter(f"f{i}", col.x > i).write(f"w{i}", io.Collect())
     cut = Cut(flow, {name: "a" if name == "r" else "b" for name in flow.steps})
     assert [str(crossing) for crossing in cut.crossings] == ["shared: r, a → b"]
-    assert list(cut.part("a", MemoryEnds()).steps) == ["r", "r (to b)"]
+    assert list(cut.part("a", MemoryEnds()).steps) == ["r", "r (sent)"]
 
 
 def tanks():

@@ -14,16 +14,16 @@ from headwater.net.table import net_from_table
 def test_a_rate_is_of_the_last_seconds_and_a_part_that_starts_again_counts_anew():
     flowing = Flowing()
     for second in range(20):
-        flowing.note("tanks-1", float(second), {"means (to cloud)": 100 * second, "alarms": second})
-    assert flowing.hz("means (to cloud)") == pytest.approx(100.0)
-    (stream,) = flowing.to("cloud")
+        flowing.note("tanks-1", float(second), {"means (sent)": 100 * second, "alarms": second})
+    assert flowing.hz("means (sent)") == pytest.approx(100.0)
+    (stream,) = flowing.of(["means"])
     assert stream == {"stream": "means", "records": 1900, "hz": 100.0}
-    flowing.note("tanks-1", 20.0, {"means (to cloud)": 5})
-    assert flowing.hz("means (to cloud)") == 0.0
-    flowing.note("tanks-1", 21.0, {"means (to cloud)": 15})
-    assert flowing.hz("means (to cloud)") == pytest.approx(10.0)
+    flowing.note("tanks-1", 20.0, {"means (sent)": 5})
+    assert flowing.hz("means (sent)") == 0.0
+    flowing.note("tanks-1", 21.0, {"means (sent)": 15})
+    assert flowing.hz("means (sent)") == pytest.approx(10.0)
     flowing.note("tanks-2", 22.0, {})
-    assert flowing.to("cloud") == []
+    assert flowing.of(["means"]) == []
 
 
 def farm():
@@ -37,11 +37,11 @@ def farm():
 
 def test_a_link_tells_how_far_apart_its_sites_are_in_the_net():
     flowing = Flowing()
-    flowing.note("tanks-1", 0.0, {"levels (to shed)": 7})
-    told = link("barn", "shed", flowing, Chart.of(farm()))
+    flowing.note("tanks-1", 0.0, {"levels (sent)": 7})
+    told = link("barn", "shed", ["levels", "alarms"], flowing, Chart.of(farm()))
     assert told["latency_s"] == pytest.approx(0.007)
     assert told["streams"] == [{"stream": "levels", "records": 7, "hz": 0.0}]
-    assert link("barn", "nowhere", None, Chart.of(farm()))["latency_s"] is None
+    assert link("barn", "nowhere", [], None, Chart.of(farm()))["latency_s"] is None
 
 
 def test_a_chart_has_coordinates_where_the_net_has_and_nothing_of_a_net_too_large_to_draw():

@@ -2,12 +2,14 @@
 
 from urllib.parse import quote
 
+from headwater.data.batch import Batch
+from headwater.data.frames import pack
 from headwater.deploy.bridge.buffer import LogBuffer
-from headwater.deploy.luggage import packed, unpacked, waiting
+from headwater.deploy.luggage import Waiting, lay_bridges, note_waiting, packed, unpacked, waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store
 
-OUTLET = "levels.out (to cloud)"
+OUTLET = "levels.out (sent)"
 
 
 def content(*steps):
@@ -18,11 +20,11 @@ def log_of(checkpoint, outlet=OUTLET):
     return checkpoint / "sinks" / quote(outlet, safe=" ") / "bridge"
 
 
-def kept(checkpoint):
+def kept(checkpoint, parts=((b"a", b"b"), (b"c",), (b"d", b"e"))):
     """Keep five messages in a log, two of them in a part that no checkpoint has."""
     buffer = LogBuffer(log_of(checkpoint), after=-1)
     numbers = []
-    for part, frames in enumerate(([b"a", b"b"], [b"c"], [b"d", b"e"])):
+    for part, frames in enumerate(parts):
         for frame in frames:
             numbers.append(buffer.end)
             buffer.append(frame, records=1)
@@ -40,8 +42,11 @@ def test_what_the_other_end_has_stays_and_what_no_checkpoint_has_does_not_count(
     files = packed(tmp_path / "old")
     assert [name for name in files if name.endswith(".checkpoint")] == ["000000001.checkpoint"]
     unpacked(files, tmp_path / "new")
-    assert waiting(tmp_path / "new", OUTLET) == [(numbers[1], b"b"), (numbers[2], b"c")]
-    assert waiting(tmp_path / "new", "levels (to office)") == []
+    kept_there = waiting(tmp_path / "new", OUTLET)
+    assert kept_there.messages == [(numbers[1], b"b"), (numbers[2], b"c")]
+    assert kept_there.first == numbers[1]
+    assert kept_there.end == numbers[3]
+    assert waiting(tmp_path / "new", "means (sent)") == Waiting()
     assert Store(tmp_path / "new").latest() == Store(tmp_path / "old").latest()
 
 
@@ -77,3 +82,26 @@ def test_a_checkpoint_travels_with_those_that_it_builds_on(tmp_path):
 def test_nothing_travels_of_a_part_that_has_made_no_checkpoint(tmp_path):
     kept(tmp_path)[0].close()
     assert packed(tmp_path) == {}
+
+
+def test_what_waited_at_one_site_is_sent_from_another_under_the_numbers_that_it_had(tmp_path):
+    """The site that has it to receive goes on meanwhile, and knows how far it has come by those numbers alone."""
+    Store(tmp_path / "old").write(1, content(OUTLET))
+    one, two, three, four = (pack(Batch.of_watermark(at)) for at in (1, 2, 3, 4))
+    buffer, numbers = kept(tmp_path / "old", ((one, two), (three,), (four,)))
+    buffer.release(numbers[1])
+    buffer.close()
+    unpacked(packed(tmp_path / "old"), tmp_path / "taken")
+    Store(tmp_path / "new").write(7, content(OUTLET))
+    known = waiting(tmp_path / "taken", OUTLET)
+    note_waiting(tmp_path / "new", OUTLET, known)
+    lay_bridges(tmp_path / "new")
+    assert waiting(tmp_path / "new", OUTLET) == Waiting()
+    buffer = LogBuffer(log_of(tmp_path / "new"), after=7)
+    assert buffer.released == numbers[1]
+    assert buffer.began >= known.end  # so that the other end takes it for a life that has lost nothing
+    buffer.append(pack(Batch.of_watermark(5)), records=0)
+    found, _ = buffer.read(buffer.released, buffer.end, 2**20)
+    assert [(each.number, bytes(each.frame)) for each in found[:2]] == known.messages
+    assert found[2].number >= known.end
+    buffer.close()

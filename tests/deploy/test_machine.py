@@ -10,12 +10,14 @@ from headwater import __version__
 from headwater.deploy.control.messages import (
     PROTOCOL,
     Fetched,
+    Forget,
     Hello,
     Install,
     PartState,
     Prepare,
     Report,
     Unfit,
+    Want,
     packed,
     unpacked,
 )
@@ -48,7 +50,13 @@ SEALED = Sealed(b"", b"", b"", {})
 def deployed(**given):
     sites = {"levels": "barn", "means": "cloud", "archive": "office"}
     known = ["barn", "cloud", "office", "attic"]
-    return Deployed(id="tanks-1", name="tanks", flow="tanks.py", known=known, sites=sites, **given)
+    told = {"name": "tanks", "flow": "tanks.py", "known": known, "sites": sites, "streams": streams_of(sites)}
+    return Deployed(id="tanks-1", **told, **given)
+
+
+def streams_of(sites):
+    pairs = [("levels", "means"), ("means", "archive")]
+    return [(one, sites[one], sites[other]) for one, other in pairs if sites[one] != sites[other]]
 
 
 def hello(name, *, version=__version__, host="127.0.0.1"):
@@ -153,6 +161,8 @@ class World:
         self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
         self.warm = {name: {} for name in self.parts}  # the processes that each agent has made ready
         self.heard, self.cuts = {}, []
+        self.routes = {name: {} for name in self.parts}  # what each part goes by, which is on disk too
+        self.placed = {"tanks-1": deployed().sites}
         self.start()
         self.agents = {name: Agent({}) for name in self.parts}
         self.lines = {}  # site → words on their way to it, while it is connected
@@ -190,7 +200,12 @@ class World:
 
     def report(self, site):
         if site in self.lines:
-            told = [PartState(id, "running" if on else "stopped", port=1) for id, on in self.parts[site].items()]
+            told = [
+                PartState(
+                    id, "running" if on else "stopped", port=1, routed=getattr(self.routes[site].get(id), "name", "")
+                )
+                for id, on in self.parts[site].items()
+            ]
             for id, phase in self.warm[site].items():
                 self.warm[site][id] = self.chance.choice(["warm", "warm", "cold"]) if phase == "warming" else phase
             ready = [PartState(id, phase, port=1) for id, phase in self.warm[site].items()]
@@ -219,18 +234,36 @@ class World:
                     self.handle(Heard(site, Fetched(id, {}, move)))
             case Start(id):
                 deployed = self.machine.kept.deployed
-                if id == deployed.id:
-                    assert all(id in self.parts[each] for each in deployed.needed), "started before all had their part"
+                if id == deployed.id_at(site):
+                    has = [deployed.id_at(each) in self.parts[each] for each in deployed.needed]
+                    assert all(has), "started before all had their part"
                 self.parts[site][id] = True
-                at_work = {each for has in self.parts.values() for each, runs in has.items() if runs}
-                assert at_work == {id}, "runs in two forms"
+                self.check_forms()
+                self.check_kept()
             case StopPart(id):
                 self.parts[site][id] = False
             case Remove(id):
                 self.warm[site].pop(id, None)
                 assert not self.parts[site].pop(id, False) or self.machine.kept.forgotten
-            case Locate():
-                pass
+            case Locate(id, routes=routes):
+                self.routes[site][id] = routes
+
+    def at_work(self):
+        return [(site, id) for site, has in self.parts.items() for id, runs in has.items() if runs]
+
+    def check_forms(self):
+        """No step is at work twice, wherever."""
+        steps = [step for site, id in self.at_work() for step, at in self.placed[id].items() if at == site]
+        assert len(steps) == len(set(steps)), "runs in two forms"
+
+    def check_kept(self):
+        """Who sends a stream keeps it for whoever is at work and reads it."""
+        running, now = dict(self.at_work()), self.machine.kept.deployed.id
+        for site in [site for site, id in running.items() if id == now]:
+            for stream, origin, target in streams_of(self.placed[now]):
+                if target == site and origin in running:
+                    routes = self.routes[origin][running[origin]]
+                    assert target in routes.targets.get(stream, []), "what it reads is not kept for it"
 
     def crash_agent(self, site):
         self.cut(site)
@@ -254,10 +287,10 @@ class World:
         self.chance.choice(acts)(site)
 
     def running(self):
-        """Return the form in which all sites that should run one do."""
-        needed = self.machine.kept.deployed.needed
-        found = {tuple(id for id, runs in self.parts[site].items() if runs) for site in needed}
-        return next(iter(found))[0] if len(found) == 1 and next(iter(found)) else None
+        """Return the form in which all sites that should run one do, each its own part and no other."""
+        deployed = self.machine.kept.deployed
+        found = {site: [id for id, runs in self.parts[site].items() if runs] for site in deployed.needed}
+        return deployed.id if all(ids == [deployed.id_at(site)] for site, ids in found.items()) else None
 
     def is_settled(self):
         """Say whether nothing is being moved, and all sites that should run something do."""
@@ -290,9 +323,15 @@ def test_whatever_crashes_all_run_in_the_end_and_all_stop_in_the_end(seed):
     assert world.settle(lambda: not any(world.parts.values()))
 
 
-def move(number, chance):
-    sites = {"levels": "barn", "means": chance.choice(["barn", "cloud", "office"]), "archive": "office"}
-    return Move(id=f"tanks-{number}", sites=sites, joined=[], listens=[])
+def move(number, world):
+    """Return a move of one step, through which the parts of other sites go on, most often."""
+    before = world.machine.kept.deployed.sites
+    sites = {"levels": "barn", "means": world.chance.choice(["barn", "cloud", "office"]), "archive": "office"}
+    steps = [{at: {step for step in placed if placed[step] == at} for at in world.parts} for placed in (before, sites)]
+    on = [at for at in world.parts if steps[0][at] and steps[0][at] == steps[1][at]]
+    world.placed[f"tanks-{number}"] = sites
+    told = {"sites": sites, "joined": [], "listens": [], "streams": streams_of(sites)}
+    return Move(id=f"tanks-{number}", **told, go_on=on if world.chance.random() < 0.8 else [])
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -302,14 +341,14 @@ def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
     assert world.settle(lambda: world.running() == "tanks-1")
     for number in range(2, 6):
         with suppress(RunError):  # a site is away, or the last move is not over
-            world.handle(Begin(move(number, world.chance)))
+            world.handle(Begin(move(number, world)))
         for _ in range(world.chance.randrange(120)):
             world.step(faults=True)
         if world.chance.random() < 0.3 and world.machine.kept.deployed.moving is not None:
             world.handle(Undo(world.machine.kept.deployed.moving.id, "it took too long"))
     assert world.settle(world.is_settled)
     final = world.machine.kept.deployed
-    assert world.settle(lambda: all(set(has) <= {final.id} for has in world.parts.values()))
+    assert world.settle(lambda: all(set(has) <= {final.id_at(site)} for site, has in world.parts.items()))
     assert {site for site, has in world.parts.items() if has} == set(final.needed)
     assert world.settle(lambda: not any(world.warm.values()))
 
@@ -319,8 +358,8 @@ def test_a_part_that_a_site_does_not_take_ends_the_move_and_the_flow_goes_on():
     world.handle(Deploy(deployed()))
     assert world.settle(lambda: world.running() == "tanks-1")
     assert world.settle(lambda: set(world.lines) == set(world.parts))
-    world.handle(Begin(move(2, world.chance)))
-    assert world.settle(lambda: not any(True in has.values() for has in world.parts.values()))
+    world.handle(Begin(move(2, world)))
+    assert world.settle(lambda: world.machine.kept.deployed.moving.cut)
     world.handle(Heard("barn", Unfit("tanks-2", "its disk is full")))
     assert world.machine.undone == "site 'barn': its disk is full"
     assert world.settle(lambda: world.running() == "tanks-1")
@@ -343,7 +382,7 @@ def test_a_part_that_a_site_does_not_prepare_ends_the_move_before_anything_stops
 def test_a_move_needs_all_its_sites():
     machine = Coordinator(Kept(deployed=deployed(phase="running")))
     with pytest.raises(RunError, match="sites 'barn', 'cloud', 'office' are not here"):
-        machine.handle(Begin(move(2, random.Random(0))))
+        machine.handle(Begin(Move(id="tanks-2", sites=deployed().sites, joined=[], listens=[])))
 
 
 def at_three_sites(*, running="tanks-1"):
@@ -372,6 +411,41 @@ def test_the_old_parts_run_until_every_new_one_has_a_process_that_waits():
     *kept, barn, cloud, office = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
     assert kept == [Keep()]
     assert wants([barn, cloud, office]) == [False, False, False]
+
+
+def test_a_part_none_of_whose_steps_moves_runs_on_and_keeps_what_others_will_read_before_they_do():
+    machine = at_three_sites()
+    sites = {"levels": "barn", "means": "office", "archive": "office"}
+    told = {"sites": sites, "joined": [], "listens": [], "streams": streams_of(sites), "go_on": ["barn"]}
+    commands = machine.handle(Begin(Move(id="tanks-2", **told)))
+    assert [each.site for each in commands if isinstance(each, Ready)] == ["office"]
+    (said,) = (each for each in commands if isinstance(each, Say))
+    assert (said.site, said.message.running) == ("barn", True)
+    assert said.message.routes.targets == {"levels": ["cloud", "office"]}
+    running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
+    commands = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    assert wants(commands) == []  # the barn does not keep anything for the office yet
+    routed = msgspec.structs.replace(running, routed=said.message.routes.name)
+    commands = machine.handle(Heard("barn", report(routed, heard=2)))
+    assert {each.site: each.message.running for each in commands if isinstance(each, Say)} == {
+        "cloud": False,
+        "office": False,
+    }
+    for name in ("cloud", "office"):
+        commands = machine.handle(Heard(name, Fetched("tanks-1", {}, "tanks-2")))
+    assert [each.taken.keys() for each in commands if isinstance(each, Cut)] == [{"cloud", "office"}]
+    machine.handle(Recut("tanks-2", {}))
+    commands = machine.handle(Heard("office", report(PartState("tanks-2", "stopped", port=4001), heard=2)))
+    wanted = {each.site: each.message for each in commands if isinstance(each, Say) and isinstance(each.message, Want)}
+    assert {site: (word.id, word.running) for site, word in wanted.items()} == {
+        "barn": ("tanks-1", True),
+        "office": ("tanks-2", True),
+    }
+    assert wanted["barn"].routes.targets == {"levels": ["office"]}
+    assert wanted["barn"].addresses == {"office": ("127.0.0.1", 4001)}
+    commands = machine.handle(Heard("cloud", report(PartState("tanks-1", "stopped"))))
+    assert [(each.site, each.message) for each in commands] == [("cloud", Forget(["tanks-1"]))]
+    assert not any(each.site == "barn" for each in machine.handle(Heard("barn", report(routed, heard=3))))
 
 
 def test_a_checkpoint_that_was_asked_for_by_a_move_before_is_of_no_use():

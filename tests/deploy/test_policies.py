@@ -266,7 +266,7 @@ def test_what_parts_promise_is_what_comes_to_them():
     cut = Cut(tanks(), at("edge1"))
     edge = promise_of(cut, "edge1", CONTRACT, profile())
     assert edge.contract.rate_hz == pytest.approx(1000.0)
-    assert set(edge.profile.demand.steps) == {*MOVABLE, "levels (from barn)", "means (to barn)"}
+    assert set(edge.profile.demand.steps) == {*MOVABLE, "levels (received)", "means (sent)"}
     barn = promise_of(cut, "barn", CONTRACT, profile())
     assert barn.contract.rate_hz == pytest.approx(1000.0 + 1000.0 * 0.9 * 0.01)
     behind = promise_of(Cut(tanks(), at("edge1", means="edge2")), "edge2", CONTRACT, profile())

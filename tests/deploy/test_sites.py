@@ -225,7 +225,7 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     plan = farm(tmp_path)
     up = commands.start("up", "farm/farm.toml", "--no-namespaces")
     first = commands.start("deploy", plan, "--within", "180s")
-    wait_for(lambda: running(commands), commands, "a flow that runs")
+    before = wait_for(lambda: running(commands), commands, "a flow that runs")
     shown = wait_for(lambda: moved_by_command(commands, "means", "some", "barn"), commands, "a move")
     assert [site["steps"] for site in shown["sites"][:2]] == [
         ["levels", "time", "scaled", "means", "some"],
@@ -233,7 +233,9 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     ]
     assert shown["flow"]["moved"]["gap_s"] > 0
     assert list(shown["flow"]["moved"]["stages_s"]) == ["stop", "cut", "hand over", "start"]
-    wait_for(lambda: running(commands), commands, "a flow that runs after a move")
+    after = wait_for(lambda: running(commands), commands, "a flow that runs after a move")
+    pids = [next(site["pid"] for site in each["sites"] if site["name"] == "shed") for each in (before, after)]
+    assert pids[0] == pids[1]  # none of its steps has come or gone: it runs on, and its streams go elsewhere
 
     begin(commands, Ask("move", ["sound", "means"], "cloud"))
     os.kill(first.pid, signal.SIGKILL)  # the coordinator, in the middle of a move

@@ -83,7 +83,7 @@ class Submission:
         if file.suffix == ".py":
             reference, files = f"{file.name}{colon}{name}" if head else file.name, sources_of(file)
         made = Deployed(
-            id=f"{re.sub('[^a-z0-9]+', '-', self.flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}",
+            id=f"{re.sub('[^a-z0-9]+', '-', self.flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}-0",
             name=self.flow.name,
             flow=reference,
             known=list(self.net.zones),
@@ -96,7 +96,7 @@ class Submission:
         if self.sites is not None:
             cut = Cut(self.flow, self.sites)
             made.sites = dict(cut.site_of)
-            made.joined = sorted({(crossing.origin, crossing.target) for crossing in cut.crossings})
+            made.joined, made.streams = cut.joined, cut.streams
             made.promises = {} if self.policed is None else promises_of(cut, self.policed)
         return made
 

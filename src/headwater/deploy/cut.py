@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from headwater.data.schema import Schema
+from headwater.deploy.routes import Stream
 from headwater.errors import NetError, PlacementError, listed, suggestion
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
@@ -33,33 +34,28 @@ class Crossing:
 
     @property
     def outlet(self) -> str:
-        """The name of the step that sends."""
-        return f"{self.stream} (to {self.target})"
+        """The name of the step that sends, to however many sites: that stays the same wherever those are."""
+        return outlet_of(self.stream)
 
     @property
     def inlet(self) -> str:
-        """The name of the step that receives."""
-        return f"{self.stream} (from {self.origin})"
+        """The name of the step that receives, wherever from; dead letters come from several sites at once."""
+        return f"{self.stream} (from {self.origin})" if self.step == DEAD_LETTERS else f"{self.stream} (received)"
 
     def __str__(self) -> str:
         return f"{self.flow}: {self.stream}, {self.origin} → {self.target}"
 
 
-def stream_to(outlet: str, target: str) -> str | None:
-    """Return the stream that a step of that name sends to a site; None for a step that does not.
-
-    >>> stream_to("means (to cloud)", "cloud"), stream_to("means", "cloud")
-    ('means', None)
-    """
-    stream, there, rest = outlet.rpartition(f" (to {target})")
-    return stream if there and not rest else None
+def outlet_of(stream: str) -> str:
+    """Return the name of the step that sends a stream."""
+    return f"{stream} (sent)"
 
 
 class Ends(Protocol):
     """Makes both ends of crossings: over a network, or within a process."""
 
-    def outlet(self, crossing: Crossing) -> Sink:
-        """Return the sink that sends the records of a crossing, and event time with them."""
+    def outlet(self, crossings: Sequence[Crossing]) -> Sink:
+        """Return the sink that sends the records of a stream, and event time with them, to all sites that it crosses to."""
 
     def inlet(self, crossing: Crossing) -> Source:
         """Return the source that brings them in."""
@@ -93,6 +89,16 @@ class Cut:
             )
         return cls(flow, {step: _site(net, step, at) for step, at in plan.placement.items()})
 
+    @property
+    def streams(self) -> list[Stream]:
+        """What crosses between sites."""
+        return sorted((crossing.stream, crossing.origin, crossing.target) for crossing in self.crossings)
+
+    @property
+    def joined(self) -> list[tuple[str, str]]:
+        """The pairs of sites between which something crosses."""
+        return sorted({(crossing.origin, crossing.target) for crossing in self.crossings})
+
     def part(self, site: str, ends: Ends) -> Flow:
         """Return the flow that a site runs."""
         if site not in self.sites:
@@ -106,8 +112,16 @@ class Cut:
             for step in self.flow.steps.values()
             if self.site_of[step.name] == site
         ]
-        steps += [_sending(crossing, ends) for crossing in self.crossings if crossing.origin == site]
+        steps += [_sending(crossings, ends) for crossings in self._leaving(site)]
         return Flow.of_steps(self.flow.name, steps)
+
+    def _leaving(self, site: str) -> list[list[Crossing]]:
+        """Return the crossings of each stream that leaves a site."""
+        found: dict[str, list[Crossing]] = {}
+        for crossing in self.crossings:
+            if crossing.origin == site:
+                found.setdefault(crossing.stream, []).append(crossing)
+        return list(found.values())
 
     def _inputs(self, step: Step, site: str) -> tuple[Input, ...]:
         if step.name == DEAD_LETTERS:
@@ -203,6 +217,7 @@ def _receiving(crossing: Crossing, ends: Ends) -> Step:
     return Step(crossing.inlet, Read(ends.inlet(crossing)), (), {"out": crossing.schema}, where=str(crossing))
 
 
-def _sending(crossing: Crossing, ends: Ends) -> Step:
-    given = Input(crossing.step, crossing.port, crossing.schema)
-    return Step(crossing.outlet, Write(ends.outlet(crossing)), (given,), {}, where=str(crossing))
+def _sending(crossings: list[Crossing], ends: Ends) -> Step:
+    first = crossings[0]
+    given = Input(first.step, first.port, first.schema)
+    return Step(first.outlet, Write(ends.outlet(crossings)), (given,), {}, where="; ".join(map(str, crossings)))

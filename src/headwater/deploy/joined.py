@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from headwater.deploy.bridge.inlet import Inlet
 from headwater.deploy.bridge.links import Address, Dial, End, Links
-from headwater.deploy.bridge.outlet import Outlet
+from headwater.deploy.bridge.outlet import Outlet, Way
 from headwater.deploy.bridge.uplink import Meter, Uplink
 from headwater.deploy.certificates import Identity, tls_name
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.deploy.ports import free_port
+from headwater.deploy.routes import Routes
 from headwater.errors import InputError, RunError
+from headwater.flow.flow import DEAD_LETTERS
 
-_ADDRESSES, _ENDED, _PORT = "addresses.json", "ended.json", "port"
+log = logging.getLogger(__name__)
+
+_ADDRESSES, _ENDED, _PORT, _ROUTES, _ROUTED = "addresses.json", "ended.json", "port", "routes.json", "routed"
 _PORTS = 64  #: that are tried from the first on
+_LOOK_S = 0.02  #: between two looks whether the agent has noted something else
 
 
 class Joined:
     """Makes both kinds of ends for a part in `folder`, where the agent notes where the other sites are.
 
     `listen` is where other sites may reach this one; a port of 0 is any. The port that was taken is noted in the folder for
-    the agent to tell, and taken again by a later process.
+    the agent to tell, and taken again by a later process. Where streams go to and come from may change while the part runs:
+    what the agent notes is done soon, and noted as done.
     """
 
     def __init__(
@@ -34,32 +44,64 @@ class Joined:
         self._part, self._folder, self._identity, self._listen = part, folder, identity, listen
         self._uplink = uplink or Uplink()
         self._links: Links | None = None
+        self._ends: list[Outlet | Inlet] = []
+        self._attached = 0
+        self._is_looking = False
+        self._lock = threading.Lock()
 
-    def outlet(self, crossing: Crossing) -> Outlet:
-        """Return the end that sends; once the stream has ended it stays until the other site has all of it."""
-        given = self._dialed(crossing.origin, crossing.target)
-        return Outlet(
-            *(self._bridge(crossing), self, *given),
-            peer=tls_name(crossing.target),
-            room=self._uplink.room_of(crossing.stream),
-            priority=self._uplink.priority(crossing.stream),
+    def outlet(self, crossings: Sequence[Crossing]) -> Outlet:
+        """Return the end that sends; once the stream has ended it stays until the other sites have all of it."""
+        first, planned = crossings[0], [crossing.target for crossing in crossings]
+
+        def ways() -> dict[str, Way]:
+            routes = read_routes(self._folder)
+            targets = planned if routes is None else routes.targets.get(first.stream, [])
+            return {tls_name(target): self._way(first, target, routes) for target in targets}
+
+        made = Outlet(
+            f"{self._deployment}: {first.stream}",
+            self,
+            room=self._uplink.room_of(first.stream),
+            priority=self._uplink.priority(first.stream),
             linger_s=float("inf"),
-            is_through=lambda: crossing.target in read_ended(self._folder),
+            ways=ways,
         )
+        self._ends.append(made)
+        return made
 
     def inlet(self, crossing: Crossing) -> Inlet:
         """Return the end that receives."""
-        given = self._dialed(crossing.target, crossing.origin)
-        return Inlet(self._bridge(crossing), crossing.schema, self, *given, peer=tls_name(crossing.origin))
 
-    def _bridge(self, crossing: Crossing) -> str:
-        return f"{self._part.id}: {crossing.stream}, {crossing.origin} → {crossing.target}"
+        def way() -> tuple[Dial | None, str | None]:
+            routes = read_routes(self._folder)
+            moves = routes is not None and crossing.step != DEAD_LETTERS  # which come from several sites
+            origin = routes.origins.get(crossing.stream) if routes is not None and moves else crossing.origin
+            if origin is None:
+                return None, None
+            return self._dial(origin, routes), tls_name(origin)
 
-    def _dialed(self, ours: str, other: str) -> tuple[Dial | None]:
+        made = Inlet(self._bridge(crossing, crossing.target), crossing.schema, self, way=way)
+        self._ends.append(made)
+        return made
+
+    @property
+    def _deployment(self) -> str:
+        """What all parts of the flow have in common, however often it is cut anew."""
+        return self._part.id.rpartition("-")[0]
+
+    def _bridge(self, crossing: Crossing, target: str) -> str:
+        origin = f", {crossing.origin}" if crossing.step == DEAD_LETTERS else ""
+        return f"{self._deployment}: {crossing.stream}{origin} → {target}"
+
+    def _way(self, crossing: Crossing, target: str, routes: Routes | None) -> Way:
+        bridge, dial = self._bridge(crossing, target), self._dial(target, routes)
+        return Way(bridge, dial, lambda: target in read_ended(self._folder))
+
+    def _dial(self, other: str, routes: Routes | None) -> Dial | None:
         """Return whom to dial: the receiver is dialed where it listens, else the sender; see `dials`."""
-        if not dials(ours, other, self._part.listens):
-            return (None,)
-        return (lambda: read_addresses(self._folder).get(other),)
+        if not dials(self._part.site, other, self._part.listens if routes is None else routes.listens):
+            return None
+        return lambda: read_addresses(self._folder).get(other)
 
     # -- the connections --------------------------------------------------------------------------------------------------
 
@@ -73,11 +115,46 @@ class Joined:
         self.open()
         assert self._links is not None
         self._links.attach(end, dial, name=name)
+        with self._lock:
+            self._attached += 1
+            if not self._is_looking:
+                self._is_looking = True
+                threading.Thread(target=self._look, name="routes", daemon=True).start()
 
     def detach(self, end: End) -> None:
         """Hang up."""
         if self._links is not None:
             self._links.detach(end)
+            with self._lock:
+                self._attached -= 1
+
+    def _look(self) -> None:
+        """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
+        seen: tuple[int, ...] = ()
+        while self._looks_on():
+            found = tuple(_changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
+            if found != seen and self._links is not None:
+                seen, routes = found, read_routes(self._folder)
+                try:
+                    self._go_by(routes)
+                except (
+                    Exception
+                ):  # a bug of ours: those who wait for it to be done give up, and the part goes on as it is
+                    log.exception("streams of the part stay as they were")
+            time.sleep(_LOOK_S)
+
+    def _go_by(self, routes: Routes | None) -> None:
+        assert self._links is not None
+        for end in self._ends:
+            end.look_anew()
+        self._links.hurry()
+        if routes is not None:
+            note_routed(self._folder, routes.name)
+
+    def _looks_on(self) -> bool:
+        with self._lock:
+            self._is_looking = self._attached > 0
+            return self._is_looking
 
     def _made(self) -> Links:
         server, client = self._identity.server(), self._identity.client()
@@ -150,3 +227,38 @@ def _write(path: Path, content: bytes) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     new.write_bytes(content)
     new.replace(path)
+
+
+def read_routes(folder: Path) -> Routes | None:
+    """Return where streams go to and come from, as the agent last noted it; None where it is as the part says."""
+    try:
+        return msgspec.json.decode((folder / _ROUTES).read_bytes(), type=Routes)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def note_routes(folder: Path, routes: Routes) -> None:
+    """Note where streams go to and come from; a part's process does it soon, see `read_routed`."""
+    _write(folder / _ROUTES, msgspec.json.encode(routes))
+
+
+def read_routed(folder: Path) -> str:
+    """Return the name of the routes that a part's process goes by."""
+    try:
+        return (folder / _ROUTED).read_text()
+    except OSError:
+        return ""
+
+
+def note_routed(folder: Path, name: str) -> None:
+    """Note that the process goes by routes of that name."""
+    _write(folder / _ROUTED, name.encode())
+
+
+def _changed_ns(path: Path) -> int:
+    """Return a number that changes with a file; files are replaced as a whole, so that each has one of its own."""
+    try:
+        found = path.stat()
+        return found.st_ino ^ found.st_mtime_ns
+    except OSError:
+        return 0

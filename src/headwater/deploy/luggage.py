@@ -14,14 +14,24 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headwater.deploy.bridge.buffer import LogBuffer
+from headwater.deploy.bridge.buffer import LogBuffer, NumberedFrame
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
 from headwater.io.log.disk import SystemDisk
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
 _WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
-_decoder = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
+
+
+class Waiting(msgspec.Struct, array_like=True):
+    """What is kept of a stream that leaves a part: messages with their numbers, from `first` up to `end`."""
+
+    first: int = 0
+    end: int = 0
+    messages: list[tuple[int, bytes]] = []
+
+
+_decoder = msgspec.msgpack.Decoder(Waiting)
 
 
 class PassingDisk(SystemDisk):
@@ -37,8 +47,8 @@ class PassingDisk(SystemDisk):
 def packed(checkpoint: Path) -> dict[str, bytes]:
     """Return what travels of a part at which nothing is at work, by its path within a checkpoint's folder.
 
-    That is the last checkpoint, with those that it builds on, and at each bridge what the other end may not have. Logs are
-    opened as they are when the part goes on, so that it still can.
+    That is the last checkpoint, with those that it builds on, and of each stream that leaves what some site may not have.
+    Logs are opened as they are when the part goes on, so that it still can.
     """
     store = Store(checkpoint, PassingDisk())
     found = store.latest()
@@ -53,28 +63,47 @@ def packed(checkpoint: Path) -> dict[str, bytes]:
 
 
 def _waiting(log: Path, number: int) -> bytes:
-    """Return the messages that a log keeps up to a checkpoint, with their numbers."""
+    """Return what a log keeps up to a checkpoint."""
     buffer = LogBuffer(log, after=number, disk=PassingDisk())
     try:
         kept, _ = buffer.read(buffer.released, buffer.part_end, 2**62)
-        return msgspec.msgpack.encode([(each.number, each.frame) for each in kept])
+        messages = [(each.number, bytes(each.frame)) for each in kept]
+        return msgspec.msgpack.encode(Waiting(buffer.released, buffer.part_end, messages))
     finally:
         buffer.close()
 
 
-def waiting(folder: Path, outlet: str) -> list[tuple[int, bytes]]:
-    """Return the messages, with their numbers, that waited at a bridge, of a part that was packed and unpacked there."""
+def waiting(folder: Path, outlet: str) -> Waiting:
+    """Return what waited where a stream leaves, of a part that was packed and unpacked there."""
     try:
         return _decoder.decode((folder / _WAITING / _file(outlet)).read_bytes())
     except FileNotFoundError:
-        return []
+        return Waiting()
     except msgspec.DecodeError as error:
         raise RunError(f"what waited at the bridge of '{outlet}' came in a form that is not known: {error}") from None
 
 
+def note_waiting(folder: Path, outlet: str, kept: Waiting) -> None:
+    """Have a part that goes on from a checkpoint in a folder go on with what waited where a stream leaves."""
+    (folder / _WAITING).mkdir(parents=True, exist_ok=True)
+    (folder / _WAITING / _file(outlet)).write_bytes(msgspec.msgpack.encode(kept))
+
+
 def made_in(folder: Path) -> dict[str, bytes]:
-    """Return the checkpoint that was just made in a folder, by its name there; nothing where none was."""
-    return {path.name: path.read_bytes() for path in folder.glob("*.checkpoint")}
+    """Return the checkpoint that was just made in a folder, with what waits, by names there; nothing where none was."""
+    found = [*folder.glob("*.checkpoint"), *folder.glob(f"{_WAITING}/*")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def lay_bridges(checkpoint: Path) -> None:
+    """Make the logs of bridges, of a part that was unpacked to go on, from what waits; they are safe on disk then."""
+    number = max((int(path.stem) for path in checkpoint.glob("*.checkpoint")), default=-1)
+    for path in (checkpoint / _WAITING).glob("*"):
+        kept = waiting(checkpoint, unquote(path.name))
+        log = checkpoint / "sinks" / path.name / _BRIDGE
+        log.mkdir(parents=True)
+        LogBuffer.laid(log, kept.first, kept.end, [NumberedFrame(*each) for each in kept.messages], number)
+    shutil.rmtree(checkpoint / _WAITING, ignore_errors=True)
 
 
 def unpacked(files: Mapping[str, bytes], folder: Path, *, safe: bool = True) -> None:

@@ -1,21 +1,24 @@
-"""A flow cut anew while nothing of it runs: the checkpoints of its old parts become those of its new ones.
+"""A flow cut anew: the checkpoints of its old parts become those of its new ones.
 
 Each step takes its state along. What was on its way over a bridge, in the sender's log and not in the receiver's checkpoint,
 is put into the queues of the steps that were to read it; the new bridges begin empty. Sinks stay at their sites, and so do
 sources that are there alone: what they have noted there holds for the number of the last checkpoint at that site, which is
 kept.
+
+Parts none of whose steps comes or goes run on. What was on its way to them goes along with the step that made it, under the
+numbers that it had; what they have sent comes to whoever reads it now, from where on it was not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
-from headwater.data.frames import unpack_frame
+from headwater.data.frames import pack, unpack_frame
 from headwater.deploy.cut import Crossing, Cut
-from headwater.deploy.luggage import PassingDisk, waiting
+from headwater.deploy.luggage import PassingDisk, Waiting, note_waiting, waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed, suggestion
@@ -23,6 +26,8 @@ from headwater.flow.endpoints import may_move, resume_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Input, Read, Step
 from headwater.operators.operator import spread
+
+_MOVED = "moved"  #: stands for the life of a sender that has not begun yet
 
 
 def check_move(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -62,22 +67,69 @@ def recut(
     after: Mapping[str, str],
     kept: Mapping[str, Path],
     into: Mapping[str, Path],
+    go_on: Collection[str] = (),
 ) -> None:
     """Write the checkpoints from which the parts of a new cut go on.
 
     `kept` are folders with what has travelled from the sites that ran a part, `into` new folders for those that will: to be
     made safe where they go, since here they are not. Where nothing was kept, nothing is written: such a part begins anew.
+    Sites that `go_on` run the parts that they have meanwhile, see `going_on`: of them nothing has travelled.
     """
     check_move(flow, before, after)
     old, new = Cut(flow, before), Cut(flow, after)
     found = {site: Store(kept[site], PassingDisk()).latest() for site in old.sites if site in kept}
     for crossing in old.crossings:
-        _deliver(old, crossing, _under_way(crossing, kept, found), found)
+        if crossing.origin not in go_on and crossing.target not in go_on:
+            _deliver(old, crossing, _under_way(crossing, kept, found), found)
+    logs = {
+        crossing.stream: _log(crossing, kept, found)
+        for crossing in old.crossings
+        if crossing.target in go_on and crossing.origin not in go_on
+    }
     for site in new.sites:
-        _write(old, new, site, found, into[site])
+        if site not in go_on:
+            _write(_Recut(old, new, found, logs, go_on), site, into[site])
+
+
+def going_on(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the sites whose parts can run on through a move: none of their steps comes or goes.
+
+    Where their streams go to and come from may change. Not so where steps meet at a site that read a stream at several
+    sites before: they have come differently far with it. Nor where dead letters are read, which come from every site.
+    """
+    old, new = Cut(flow, before), Cut(flow, after)
+    if DEAD_LETTERS in flow.steps:
+        return []
+    steps = [
+        {site: {name for name, at in cut.site_of.items() if at == site} for site in cut.sites} for cut in (old, new)
+    ]
+    same = [site for site in old.sites if steps[0][site] == steps[1].get(site)]
+    mixed = {each.origin for each in new.crossings if len({old.site_of[name] for name in _readers(new, each)}) > 1}
+    return [site for site in same if site not in mixed]
+
+
+def _readers(cut: Cut, crossing: Crossing) -> list[str]:
+    """Return the steps that read a stream at the site that it crosses to."""
+    return [
+        step.name
+        for step in cut.flow.steps.values()
+        if cut.site_of[step.name] == crossing.target
+        and any((given.step, given.port) == (crossing.step, crossing.port) for given in step.inputs)
+    ]
 
 
 # -- what was on its way --------------------------------------------------------------------------------------------------
+
+
+def _log(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> Waiting:
+    """Return what is to be sent on, of a stream to a site that goes on, with what waited before the bridge."""
+    sender = found.get(crossing.origin)
+    if sender is None:
+        return Waiting()
+    log = waiting(kept[crossing.origin], crossing.outlet)
+    more = [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
+    messages = [(log.end + number, pack(message)) for number, message in enumerate(more)]
+    return Waiting(log.first, log.end + len(more), [*log.messages, *messages])
 
 
 def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> list[Batch]:
@@ -87,7 +139,7 @@ def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str,
         return []
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
     start = positions[0]["next"] if positions and positions[0] else 0
-    messages = waiting(kept[crossing.origin], crossing.outlet)
+    messages = waiting(kept[crossing.origin], crossing.outlet).messages
     sent = [unpack_frame(frame) for number, frame in messages if number >= start]
     return sent + [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
 
@@ -141,11 +193,24 @@ def _queue(tasks: list[dict[str, Any]], port: int, given: Input, message: Batch)
 # -- the new parts --------------------------------------------------------------------------------------------------------
 
 
-def _write(old: Cut, new: Cut, site: str, found: Mapping[str, Checkpoint | None], into: Path) -> None:
+class _Recut(NamedTuple):
+    """What the checkpoints of the new parts are made from."""
+
+    old: Cut
+    new: Cut
+    found: Mapping[str, Checkpoint | None]  #: of the old parts, but for those that go on
+    logs: Mapping[str, Waiting]  #: of streams to sites that go on, which their new senders take over
+    go_on: Collection[str]
+
+
+def _write(made: _Recut, site: str, into: Path) -> None:
+    old, new, found = made.old, made.new, made.found
     here = found.get(site)
     names = [name for name, at in new.site_of.items() if at == site and name != DEAD_LETTERS]
     places = [(name, found.get(old.site_of[name])) for name in names]
     places += [(name, here) for name in _own(old, here)]
+    sent = {each.outlet: each for each in new.crossings if each.origin == site and each.stream in made.logs}
+    places += [(outlet, found.get(old.site_of[each.step])) for outlet, each in sent.items()]
     content: dict[str, Any] = {"steps": {}, "sources": {}, "positions": {}, "tasks": {}}
     states: list[bytes] = []
     for name, origin in places:
@@ -159,12 +224,33 @@ def _write(old: Cut, new: Cut, site: str, found: Mapping[str, Checkpoint | None]
             at = len(states)
             states += [saved["state"], *saved["changes"]]  # as they are: the run that goes on puts them together
             told = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
+            told |= {"queue": []} if name in sent else {}  # what waited before a bridge is behind it by now
             content["tasks"].setdefault(name, []).append(saved | told)
+    for crossing in new.crossings:
+        if crossing.target == site and (position := _position(made, crossing)) is not None:
+            read = {"kind": "Read", "does": str(crossing), "inputs": [], "parallel": 1}
+            content["steps"][crossing.inlet] = read | {"outputs": {"out": dict(crossing.schema.fields)}}
+            content["positions"][crossing.inlet] = [position]
     if not content["steps"]:
         return
-    made = max(each.content["made"] for each in found.values() if each is not None)
-    head = {"version": VERSION, "flow": old.flow.name, "made": made}
+    made_at = max(each.content["made"] for each in found.values() if each is not None)
+    head = {"version": VERSION, "flow": old.flow.name, "made": made_at}
     Store(into, PassingDisk()).write(0 if here is None else here.number, head | content, states)
+    for outlet, crossing in sent.items():
+        if outlet in content["steps"]:
+            note_waiting(into, outlet, made.logs[crossing.stream])
+
+
+def _position(made: _Recut, crossing: Crossing) -> dict[str, Any] | None:
+    """Return from where on a stream is read that goes on under the numbers that it had; None for one that begins anew."""
+    if crossing.origin in made.go_on:
+        before = made.found.get(made.old.site_of[_readers(made.new, crossing)[0]])
+        known = [] if before is None else before.content["positions"].get(crossing.inlet, [])
+        position: dict[str, Any] | None = known[0] if known else None
+        return position
+    if crossing.stream in made.logs:  # what was sent before is in queues
+        return {"life": _MOVED, "next": made.logs[crossing.stream].end, "ended": False}
+    return None
 
 
 def _own(old: Cut, here: Checkpoint | None) -> list[str]:

@@ -9,7 +9,7 @@ import mmap
 import threading
 
 CAME, LATE, CAUGHT_UP, CLOSE = 1, 2, 3, 4
-"""Read; left too late; left late, from before work was taken up again (by the second in which they left); nearly too late."""
+"""Read; left too late; left late, from before work was taken up again (by the second in which they left); nearly so."""
 
 KEPT_S = 512
 """For so many seconds numbers are kept; what is older is no longer counted."""

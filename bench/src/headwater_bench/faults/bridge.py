@@ -18,7 +18,7 @@ from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.bridge.inbound import Inbound
 from headwater.deploy.bridge.messages import Message, Parser, encoded
-from headwater.deploy.bridge.outbound import Outbound
+from headwater.deploy.bridge.outbound import Outbound, Sender
 from headwater.deploy.bridge.protocol import PING_S, SILENT_S
 from headwater.errors import InputError
 from headwater.io.log import Bounds
@@ -70,14 +70,15 @@ class _Sender:
             False,
         )  #: the last complete checkpoint: its number, numbers made, whether the end was said
         self._prepared: tuple[int, int, bool] | None = None
-        self.end: Outbound | None = None
+        self.end: Sender | None = None
 
     def start(self) -> None:
         number, self.made, self.said_end = self._saved
         self._number, self._prepared = number, None
         buffer = LogBuffer("bridge", Bounds(), after=number, disk=self._disk)
-        self.end = Outbound("numbers", buffer, parts=True, limit_bytes=10**9)
-        self.end.pause = lambda seconds: None
+        self.outbound = Outbound(buffer, parts=True, limit_bytes=10**9)
+        self.outbound.pause = lambda seconds: None
+        self.end = self.outbound.sender("numbers")
 
     def stop(self) -> None:
         self.end = None
@@ -87,10 +88,10 @@ class _Sender:
         assert self.end is not None
         count = min(random.choice([1, 3, 50]), self._total - self.made)
         if count:
-            self.end.put(Batch.of({"n": list(range(self.made, self.made + count))}, NUMBERS, created_ns=0))
+            self.outbound.put(Batch.of({"n": list(range(self.made, self.made + count))}, NUMBERS, created_ns=0))
             self.made += count
         elif not self.said_end:
-            self.end.put(Batch.of_watermark(END))
+            self.outbound.put(Batch.of_watermark(END))
             self.said_end = True
 
     def checkpoint(self) -> None:
@@ -98,11 +99,11 @@ class _Sender:
         assert self.end is not None
         if self._prepared is None:
             self._number += 1
-            self.end.prepare(self._number)
+            self.outbound.prepare(self._number)
             self._prepared = (self._number, self.made, self.said_end)
         else:
             self._saved, self._prepared = self._prepared, None
-            self.end.commit(self._saved[0])
+            self.outbound.commit(self._saved[0])
 
     @property
     def done(self) -> bool:
@@ -181,7 +182,7 @@ class _World:
 
     def run(self) -> Trial:
         steps = 0
-        while not (self.calm and self.receiver.ended and self.sender.end and self.sender.end.is_done()):
+        while not (self.calm and self.receiver.ended and self.sender.end and self.sender.outbound.is_done()):
             steps += 1
             self.calm = steps > _STEPS
             if steps > _MOST:

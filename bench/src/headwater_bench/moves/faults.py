@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from random import Random
 
-from headwater_bench.moves.sites import Farm
+from headwater_bench.moves.sites import SITES, Farm
 
-FAULTS = ("source site", "target site", "coordinator", "link")
+FAULTS = ("source site", "target site", "other site", "coordinator", "link")
 _SILENT_S = 2.5  #: longer than either end of a bridge waits for a word
 _LATEST_S = 2.0  #: after a move was begun
 _CHANGE_S = 0.4  #: within which the parts change over, on a machine that is not too busy
@@ -25,4 +25,5 @@ def strike(farm: Farm, fault: str, source: str, target: str, chance: Random) -> 
     elif fault == "link":
         farm.freeze_part(chance.choice((source, target)), _SILENT_S)
     else:
-        farm.kill_site(source if fault == "source site" else target)
+        other = next(site for site in SITES if site not in (source, target))
+        farm.kill_site({"source site": source, "target site": target, "other site": other}[fault])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+from headwater.data.frames import unpack_frame
 from headwater.errors import InputError
 from headwater.io.log import Bounds, Disk, Log
 
 _RECENT_BYTES = 4 * 2**20  #: of the last messages, kept in memory too: those that are sent at once are not read back
-_FRAME, _PART, _VOID = b"f", b"p", b"v"  #: how an entry of the log begins: a message; the end of a part; what is void
+#: how an entry of the log begins: a message; the end of a part; what is void; nothing, where another log had one of those
+_FRAME, _PART, _VOID, _NOTHING = b"f", b"p", b"v", b"n"
 _NUMBER = Struct("<cq")
 _NEVER_DROPPED = 254  #: the priority of what must stay where a full log drops the least important
 
@@ -150,6 +153,27 @@ class LogBuffer:
         self.life = uuid4().hex
         self.part_end = self._go_on(after)  #: the number behind the part after which it was opened
         self.began = self._log.end
+
+    @classmethod
+    def laid(cls, folder: str | Path, first: int, end: int, messages: Sequence[NumberedFrame], part: int) -> None:
+        """Make a log of messages that another kept, under their numbers, up to the end of a part; safe on disk then."""
+        log = Log(folder, first=first)
+        consumer = log.consumer("bridge")
+        try:
+            consumer.release(first)
+            known = {each.number: each.frame for each in messages}
+            for number in range(first, end):
+                frame = known.get(number)
+                records = 0 if frame is None else unpack_frame(bytes(frame)).length
+                told = _NOTHING if frame is None else _FRAME + bytes(frame)
+                at = log.append(told, records=records, priority=0 if records else _NEVER_DROPPED)
+                assert at == number, f"entry {number} of the log in {folder} came to be {at}"
+            log.append(_NUMBER.pack(_PART, part), records=0, priority=_NEVER_DROPPED)
+            log.sync()
+            consumer.sync()
+        finally:
+            consumer.close()
+            log.close()
 
     @property
     def end(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from headwater.data.batch import Batch
@@ -31,9 +33,12 @@ class Inlet:
         *,
         window: int = WINDOW,
         peer: str | None = None,
+        way: Callable[[], tuple[Dial | None, str | None]] | None = None,
     ) -> None:
-        self.bridge, self._schema, self._links, self._dial = bridge, schema, links, dial
-        self._window, self._peer = window, peer
+        """`way` says whom to dial at present, and for whom its certificate must be; `look_anew` asks it again."""
+        self.bridge, self._schema, self._links, self._window = bridge, schema, links, window
+        self._way = way or (lambda: (dial, peer))
+        self._open: list[InletReader] = []
 
     @property
     def schema(self) -> Schema:
@@ -48,8 +53,15 @@ class Inlet:
     def open(self, reject: Reject, position: dict[str, Any] | None = None) -> InletReader:
         """Start receiving, behind what a checkpoint has."""
         inbound = Inbound(self.bridge, window=self._window, **(position or {}))
-        self._links.attach(inbound, self._dial, name=self._peer)
-        return InletReader(inbound, self._links)
+        reader = InletReader(inbound, self._links)
+        reader.come_by(*self._way())
+        self._open = [*(each for each in self._open if not each.closed), reader]
+        return reader
+
+    def look_anew(self) -> None:
+        """Receive from where the stream comes from by now; who sends goes on behind what is here."""
+        for reader in self._open:
+            reader.come_by(*self._way())
 
     def __str__(self) -> str:
         return f"bridge {self.bridge}"
@@ -60,6 +72,19 @@ class InletReader:
 
     def __init__(self, inbound: Inbound, links: Attaching) -> None:
         self._inbound, self._links = inbound, links
+        self._from: tuple[bool, str | None] | None = None  #: whether the sender is dialed, and who it is
+        self._lock = threading.Lock()
+        self.closed = False
+
+    def come_by(self, dial: Dial | None, name: str | None) -> None:
+        """Have the connection made with a sender, unless it is the one that it is made with."""
+        with self._lock:
+            if self.closed or self._from == (dial is not None, name):
+                return
+            if self._from is not None:
+                self._links.detach(self._inbound)
+            self._from = dial is not None, name
+            self._links.attach(self._inbound, dial, name=name)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -84,4 +109,6 @@ class InletReader:
 
     def close(self) -> None:
         """Hang up, once the sender knows what is safe."""
-        self._links.detach(self._inbound)
+        with self._lock:
+            self.closed = True
+            self._links.detach(self._inbound)

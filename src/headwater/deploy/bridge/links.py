@@ -101,6 +101,11 @@ class Links:
         if self._thread.is_alive():
             self._call(self._detach(end))
 
+    def hurry(self) -> None:
+        """Try again at once where it is waited between two attempts: somebody may be elsewhere by now."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._hurry)
+
     def close(self) -> None:
         """Hang up everywhere."""
         if self._thread.is_alive():
@@ -137,6 +142,10 @@ class Links:
         if dial is not None:
             attached.task = self._loop.create_task(self._keep_dialing(attached, dial, name))
 
+    def _hurry(self) -> None:
+        for attached in self._ends.values():
+            attached.hurried.set()
+
     async def _detach(self, end: End) -> None:
         attached = self._ends.pop((end.machine.bridge, end.machine.role), None)
         if attached is None:
@@ -160,7 +169,7 @@ class Links:
         while not attached.is_over:
             at = dial() if callable(dial) else dial
             if at is None:
-                await asyncio.sleep(_FIRST_S)
+                await attached.rest(_FIRST_S)
                 continue
             host, port = at
             pause_s = min(_MOST_S, pause_s * 2)
@@ -173,7 +182,8 @@ class Links:
                 if time.monotonic() - warned_s > _QUIET_S:
                     warned_s = time.monotonic()
                     log.warning("bridge %s cannot reach %s:%d: %s", attached.bridge, host, port, _told(error))
-            await asyncio.sleep(pause_s)
+            if await attached.rest(pause_s):
+                pause_s = _FIRST_S / 2
 
     async def _connect(self, attached: _Attached, host: str, port: int, name: str | None) -> _Connection:
         async with asyncio.timeout(_GREET_S):
@@ -220,8 +230,19 @@ class _Attached:
         self.connection: _Connection | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_over = False
+        self.hurried = asyncio.Event()  #: the other site may be elsewhere, or there again
         self._woken = False
         end.wake = self._wake
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait before the next attempt; say whether that was cut short."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.hurried.wait()
+        except TimeoutError:
+            return False
+        self.hurried.clear()
+        return True
 
     def _wake(self) -> None:
         """Have the loop look whether there is something to say; for any thread, and cheap when it was called before."""

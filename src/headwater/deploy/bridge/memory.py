@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Condition
 
 from headwater.data.batch import Batch
@@ -17,17 +18,47 @@ class MemoryEnds:
     def __init__(self) -> None:
         self._bridges: dict[Crossing, MemoryBridge] = {}
 
-    def outlet(self, crossing: Crossing) -> MemoryBridge:
-        """Return where records go in."""
+    def outlet(self, crossings: Sequence[Crossing]) -> MemoryOutlet:
+        """Return where the records of a stream go in."""
+        return MemoryOutlet([self.inlet(crossing) for crossing in crossings])
+
+    def inlet(self, crossing: Crossing) -> MemoryBridge:
+        """Return where they come out at one site."""
         return self._bridges.setdefault(crossing, MemoryBridge(crossing.schema))
 
-    inlet = outlet
+
+class MemoryOutlet:
+    """Writes to the bridges to all sites that a stream goes to."""
+
+    hears_time = True
+
+    def __init__(self, bridges: list[MemoryBridge]) -> None:
+        self._bridges = bridges
+
+    def open(self, schema: Schema) -> MemoryOutlet:
+        """Start writing."""
+        return self
+
+    def write(self, batch: Batch) -> None:
+        """Send records; how far time has come when they were made is told apart, by `advance`."""
+        for bridge in self._bridges:
+            bridge.put(Batch(batch.columns, batch.length, batch.stamps))
+
+    def advance(self, watermark: int) -> None:
+        """Tell the other sides how far event time has come."""
+        for bridge in self._bridges:
+            bridge.put(Batch.of_watermark(watermark))
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def __str__(self) -> str:
+        return "in memory"
 
 
 class MemoryBridge:
-    """A sink and a source in one: what is written can be read. It knows no bounds, and can be opened once."""
+    """What was put in can be read. It knows no bounds, and can be opened once."""
 
-    hears_time = True
     tells_time = True
 
     def __init__(self, schema: Schema) -> None:
@@ -35,19 +66,12 @@ class MemoryBridge:
         self._waiting = Arrivals()
         self._changed = Condition()
 
-    def open(self, opener: Reject | Schema) -> MemoryBridge:
-        """Start reading or writing."""
+    def open(self, reject: Reject) -> MemoryBridge:
+        """Start reading."""
         return self
 
-    def write(self, batch: Batch) -> None:
-        """Send records; how far time has come when they were made is told apart, by `advance`."""
-        self._put(Batch(batch.columns, batch.length, batch.stamps))
-
-    def advance(self, watermark: int) -> None:
-        """Tell the other side how far event time has come."""
-        self._put(Batch.of_watermark(watermark))
-
-    def _put(self, message: Batch) -> None:
+    def put(self, message: Batch) -> None:
+        """Send records, or a word about event time."""
         with self._changed:
             self._waiting.append(message)
             self._changed.notify()

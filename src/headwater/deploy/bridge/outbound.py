@@ -1,4 +1,8 @@
-"""What one end of a bridge has to send: messages gathered, numbered and kept, and how far they may go."""
+"""What one site has to send of a stream: messages gathered, numbered and kept once, and how far they may go.
+
+However many sites it goes to, each has a `Sender`, which knows how far that one has come; what all of them have for good is
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -25,131 +29,119 @@ _QUIET_S = 30.0  #: between two warnings
 
 
 class Outbound:
-    """Takes records from the flow, and hands out messages for the network; safe for both at once.
+    """Takes records from the flow, for its senders to hand out; safe for all of them at once.
 
     Small batches that wait together become one message. With `parts` a message may go when its part is committed; without,
     at once. `limit_bytes` is the room there is: `throttle` is told how much of it is taken, so that sources can be held.
     """
 
-    def __init__(self, bridge: str, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0) -> None:
-        self._buffer, self._parts, self._limit, self.priority = buffer, parts, limit_bytes, priority
-        self._lock = threading.RLock()
+    def __init__(self, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0) -> None:
+        self.buffer, self.parts, self._limit, self.priority = buffer, parts, limit_bytes, priority
+        self.lock = threading.RLock()
         self._pending: list[Batch] = []
         self._pending_bytes = 0
         self._ends: dict[int, int] = {}  #: the number behind each part that has ended
-        safe = buffer.released if isinstance(buffer, LogBuffer) else 0
-        end = buffer.part_end if parts and isinstance(buffer, LogBuffer) else buffer.end
-        self.machine = Sending(bridge, life=buffer.life, began=buffer.began, durable=buffer.durable, safe=safe, end=end)
+        self._released = buffer.released if isinstance(buffer, LogBuffer) else 0
+        #: the number behind the last message that may be sent
+        self.end = buffer.part_end if parts and isinstance(buffer, LogBuffer) else buffer.end
+        self._senders: list[Sender] = []
         self.taken = 0  #: records that were given to it
         self._warned_s = -_QUIET_S
-        self.wake: Callable[[], None] = lambda: None  #: called when there is something to send
         self.throttle: Callable[[float], None] = lambda share: None
         self.pause: Callable[[float], None] = time.sleep
+
+    def sender(self, bridge: str) -> Sender:
+        """Return what sends to one site, from the oldest message on that is kept, or from where that site says."""
+        with self.lock:
+            made = Sender(self, bridge, self._released)
+            self._senders.append(made)
+            return made
+
+    def drop(self, sender: Sender) -> None:
+        """Send to a site no more: what it has not had is kept for the others alone."""
+        with self.lock:
+            self._senders = [each for each in self._senders if each is not sender]
+        self.release()
 
     # -- for the flow -------------------------------------------------------------------------------------------------
 
     def put(self, message: Batch) -> None:
         """Take records, or a word about event time."""
-        with self._lock:
+        with self.lock:
             self._pending.append(message)
             self._pending_bytes += message.nbytes
             self.taken += message.length
             is_much = self._pending_bytes > min(_MOST_BYTES, self._limit // 8)
         if is_much:
             self.gather()
-        self.wake()
+        if not self.parts:
+            self._wake()
 
     def gather(self) -> None:
         """Number and keep what waits; while the disk has no room for it, this waits."""
-        while not self._gathered():
+        while not self.gathered():
             self.pause(_AGAIN_S)  # without the lock: what the receiver has meanwhile makes room
         self._tell_throttle()
 
     def prepare(self, part: int) -> None:
         """End a part: what was put since the last is safe, and goes once the part is committed."""
         self.gather()
-        with self._lock:
-            assert isinstance(self._buffer, LogBuffer)
-            self._ends[part] = self._buffer.mark(part)
+        with self.lock:
+            assert isinstance(self.buffer, LogBuffer)
+            self._ends[part] = self.buffer.mark(part)
 
     def commit(self, part: int) -> None:
         """Let all parts up to this one go."""
-        with self._lock:
+        with self.lock:
             ended = [each for each in self._ends if each <= part]
-            self.machine.end = max([self.machine.end, *(self._ends.pop(each) for each in ended)])
-        self.wake()
+            self.end = max([self.end, *(self._ends.pop(each) for each in ended)])
+        self._wake()
 
     def is_done(self) -> bool:
-        """Tell whether the receiver has everything for good."""
-        with self._lock:
-            kept, _ = self._buffer.read(self.machine.safe, self._buffer.end, 1)
+        """Tell whether all receivers have everything for good."""
+        with self.lock:
+            return all(self.has_all(sender) for sender in self._senders)
+
+    def has_all(self, sender: Sender) -> bool:
+        """Tell whether one receiver has everything for good."""
+        with self.lock:
+            kept, _ = self.buffer.read(sender.machine.safe, self.buffer.end, 1)
             return not self._pending and not kept
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records, for a report."""
-        with self._lock:
-            dropped = self._buffer.dropped if isinstance(self._buffer, LogBuffer) else 0
-            waiting = max(0, self._buffer.end - self.machine.safe)
+        with self.lock:
+            dropped = self.buffer.dropped if isinstance(self.buffer, LogBuffer) else 0
+            waiting = max(0, self.buffer.end - self._safe())
             return {"taken": self.taken, "messages_waiting": waiting, "bytes_kept": self.nbytes, "dropped": dropped}
 
     def unsafe_records(self) -> int:
-        """Return how many records the receiver does not have for good."""
-        with self._lock:
-            kept, _ = self._buffer.read(self.machine.safe, self._buffer.end, 2**62)
+        """Return how many records some receiver does not have for good."""
+        with self.lock:
+            kept, _ = self.buffer.read(self._safe(), self.buffer.end, 2**62)
             return sum(unpack_frame(bytes(each.frame)).length for each in kept)
 
     @property
     def nbytes(self) -> int:
         """Bytes that wait or are kept."""
-        return self._buffer.nbytes + self._pending_bytes
+        return self.buffer.nbytes + self._pending_bytes
 
     def close(self) -> None:
         """Leave; what is on disk stays there."""
-        with self._lock:
-            self._buffer.close()
+        with self.lock:
+            self.buffer.close()
 
-    # -- for the network ----------------------------------------------------------------------------------------------
+    # -- for those who send -------------------------------------------------------------------------------------------
 
-    def connected(self, now_s: float) -> list[Message]:
-        """Greet the receiver."""
-        with self._lock:
-            return self.machine.connected(now_s)
-
-    def heard(self, message: Message, now_s: float) -> list[Message]:
-        """Take what the receiver says; forget what it has for good."""
-        with self._lock:
-            answers = self.machine.heard(message, now_s)
-            self._buffer.release(self.machine.safe)
-        self._tell_throttle()
-        return answers
-
-    def next(self, most_bytes: int | None = None) -> list[Message]:
-        """Return messages to be sent now, about so many bytes, or as many as the network takes at once."""
-        with self._lock:
-            if not self._parts:
-                self._gathered()
-                self.machine.end = self._buffer.end
-            found: list[Message] = []
-            while not found and (wants := self.machine.wants):
-                start = self.machine.next
-                kept, reached = self._buffer.read(
-                    start, self.machine.end, min(wants, _SEND_BYTES if most_bytes is None else most_bytes)
-                )
-                found += [self.machine.send(*each) for each in kept]
-                self.machine.skip(reached)  # not every number has a message
-                if self.machine.next == start:
-                    break  # a disk that cannot be read now
-        return found
-
-    def _gathered(self) -> bool:
+    def gathered(self) -> bool:
         """Number and keep what waits; small batches become one message. False if the disk has no room for all of it."""
-        with self._lock:
+        with self.lock:
             waiting, self._pending, self._pending_bytes = _grouped(self._pending), [], 0
             for at, group in enumerate(waiting):
                 message = concat_batches(group)
                 frame = pack(message)
                 try:
-                    self._buffer.append(frame, records=message.length, priority=self.priority)
+                    self.buffer.append(frame, records=message.length, priority=self.priority)
                 except InputError as error:
                     self._pending = [batch for rest in waiting[at:] for batch in rest]
                     self._pending_bytes = sum(batch.nbytes for batch in self._pending)
@@ -157,13 +149,74 @@ class Outbound:
                     return False
         return True
 
+    def release(self) -> None:
+        """Forget what all receivers have for good; nothing, where nobody is sent anything for the time being."""
+        with self.lock:
+            if self._senders and self._safe() > self._released:
+                self._released = self._safe()
+                self.buffer.release(self._released)
+        self._tell_throttle()
+
+    def _safe(self) -> int:
+        """Return the number before which all receivers have everything for good."""
+        return min((sender.machine.safe for sender in self._senders), default=self._released)
+
+    def _wake(self) -> None:
+        for sender in self._senders:
+            sender.wake()
+
     def _warn(self, error: InputError) -> None:
         if time.monotonic() - self._warned_s > _QUIET_S:
             self._warned_s = time.monotonic()
-            log.warning("bridge %s waits: %s", self.machine.bridge, error)
+            bridges = ", ".join(sender.machine.bridge for sender in self._senders)
+            log.warning("bridge %s waits: %s", bridges, error)
 
     def _tell_throttle(self) -> None:
         self.throttle(self.nbytes / self._limit)
+
+
+class Sender:
+    """Hands out the messages of an outbound stream for the network, to one receiver."""
+
+    def __init__(self, outbound: Outbound, bridge: str, safe: int) -> None:
+        buffer = outbound.buffer
+        self._outbound = outbound
+        self.machine = Sending(
+            bridge, life=buffer.life, began=buffer.began, durable=buffer.durable, safe=safe, end=outbound.end
+        )
+        self.priority = outbound.priority
+        self.wake: Callable[[], None] = lambda: None  #: called when there is something to send
+
+    def connected(self, now_s: float) -> list[Message]:
+        """Greet the receiver."""
+        with self._outbound.lock:
+            return self.machine.connected(now_s)
+
+    def heard(self, message: Message, now_s: float) -> list[Message]:
+        """Take what the receiver says; forget what it, and all others, have for good."""
+        with self._outbound.lock:
+            answers = self.machine.heard(message, now_s)
+        self._outbound.release()
+        return answers
+
+    def next(self, most_bytes: int | None = None) -> list[Message]:
+        """Return messages to be sent now, about so many bytes, or as many as the network takes at once."""
+        outbound, machine = self._outbound, self.machine
+        with outbound.lock:
+            if not outbound.parts:
+                outbound.gathered()
+                outbound.end = outbound.buffer.end
+            machine.end = outbound.end
+            found: list[Message] = []
+            while not found and (wants := machine.wants):
+                start = machine.next
+                most = min(wants, _SEND_BYTES if most_bytes is None else most_bytes)
+                kept, reached = outbound.buffer.read(start, machine.end, most)
+                found += [machine.send(*each) for each in kept]
+                machine.skip(reached)  # not every number has a message
+                if machine.next == start:
+                    break  # a disk that cannot be read now
+        return found
 
 
 def _grouped(pending: list[Batch]) -> list[list[Batch]]:

@@ -1,10 +1,12 @@
-"""The sink at the end of a part, where a stream leaves for another site."""
+"""The sink at the end of a part, where a stream leaves for other sites."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
 from headwater.deploy.bridge.links import Attaching, Dial
-from headwater.deploy.bridge.outbound import Outbound
+from headwater.deploy.bridge.outbound import Outbound, Sender
 from headwater.deploy.bridge.room import Room
 from headwater.errors import InputError, RunError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
@@ -24,8 +26,17 @@ log = logging.getLogger(__name__)
 LINGER_S = 30.0  #: for which the end of a stream waits until the other site has all of it
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The bridge to one of the sites that a stream goes to."""
+
+    bridge: str
+    dial: Dial | None = None
+    is_through: Callable[[], bool] = lambda: False
+
+
 class Outlet:
-    """Sends records, and event time with them, over a bridge.
+    """Sends records, and event time with them, over a bridge, or over several where a stream goes to several sites.
 
     In a run with checkpoints it sends what a checkpoint has, so that nothing comes twice or is missing, whoever crashes. In
     one without, records go at once; they are kept in memory, or in `folder` where they also outlive the process.
@@ -46,50 +57,105 @@ class Outlet:
         linger_s: float = LINGER_S,
         peer: str | None = None,
         is_through: Callable[[], bool] = lambda: False,
+        ways: Callable[[], Mapping[str, Way]] | None = None,
     ) -> None:
-        """`is_through` says whether the other site has come to its end, and so has all: its last word may have been lost."""
-        self._is_through = is_through
-        self.bridge, self._links, self._dial, self._folder = bridge, links, dial, folder
-        self._room, self._priority, self.linger_s, self._peer = room or Room(), priority, linger_s, peer
+        """`is_through` says whether the other site has come to its end, and so has all: its last word may have been lost.
+
+        `ways` says where the stream goes at present, by the names in the sites' certificates; `look_anew` asks it again.
+        """
+        self.bridge, self.links, self._folder = bridge, links, folder
+        self._room, self._priority, self.linger_s = room or Room(), priority, linger_s
+        self.ways = ways or (lambda: {peer or "": Way(bridge, dial, is_through)})
+        self._open: list[Fan] = []
 
     def open(self, schema: Schema) -> OutletWriter:
         """Start sending what comes at once."""
         buffer = MemoryBuffer() if self._folder is None else LogBuffer(self._folder, self._room.bounds())
-        return OutletWriter(self, schema, self._attached(Outbound(self.bridge, buffer, parts=False, **self._given())))
+        return OutletWriter(self, schema, self._fanned(Outbound(buffer, parts=False, **self._given())))
 
     def transaction(self, schema: Schema, ledger: Ledger) -> OutletTransaction:
         """Start sending parts."""
         if ledger.after is None:
             raise InputError(f"bridge '{self.bridge}' is written by runs with checkpoints of the engine")
         buffer = LogBuffer(ledger.folder / "bridge", self._room.bounds(), after=ledger.after)
-        outbound = self._attached(Outbound(self.bridge, buffer, parts=True, **self._given()))
-        return OutletTransaction(self, schema, outbound, ledger.after)
+        return OutletTransaction(
+            self, schema, self._fanned(Outbound(buffer, parts=True, **self._given())), ledger.after
+        )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is sent outlives the process, also in a run without checkpoints."""
+        return self._folder is not None
+
+    def look_anew(self) -> None:
+        """Send to where the stream goes by now: a site that is new gets all that is kept, or from where it says."""
+        for fan in self._open:
+            fan.look()
 
     def _given(self) -> dict[str, Any]:
         return {"limit_bytes": self._room.nbytes, "priority": self._priority}
 
-    def _attached(self, outbound: Outbound) -> Outbound:
-        self._links.attach(outbound, self._dial, name=self._peer)
-        return outbound
+    def _fanned(self, outbound: Outbound) -> Fan:
+        fan = Fan(self, outbound)
+        fan.look()
+        self._open.append(fan)
+        return fan
 
-    def leave(self, outbound: Outbound, *, ended: bool) -> bool:
-        """Hang up; where the stream has ended, once the other site has all of it. False if it has not in time."""
-        until_s = time.monotonic() + (self.linger_s if ended else 0.0)
-        while not (done := outbound.is_done() or self._is_through()) and time.monotonic() < until_s:
-            time.sleep(0.01)
-        self._links.detach(outbound)
-        outbound.close()
-        return done
+    def left(self, fan: Fan) -> None:
+        """Take note that it is written no more."""
+        self._open = [each for each in self._open if each is not fan]
 
     def __str__(self) -> str:
         return f"bridge {self.bridge}"
 
 
-class _Sender:
+class Fan:
+    """An outlet that is open, with the senders to all sites that its stream goes to at present."""
+
+    def __init__(self, outlet: Outlet, outbound: Outbound) -> None:
+        self._outlet, self.outbound = outlet, outbound
+        self.senders: dict[str, tuple[Way, Sender]] = {}
+        self._looking = threading.Lock()
+        self._is_over = False
+
+    def look(self) -> None:
+        """Have a sender to each site that there should be, and to no other; new ones first, so that all is kept for them."""
+        with self._looking:
+            if self._is_over:
+                return
+            ways, links = self._outlet.ways(), self._outlet.links
+            for peer in [name for name in ways if name not in self.senders]:
+                sender = self.outbound.sender(ways[peer].bridge)
+                self.senders[peer] = ways[peer], sender
+                links.attach(sender, ways[peer].dial, name=peer or None)
+            for peer in [name for name in self.senders if name not in ways]:
+                _, sender = self.senders.pop(peer)
+                links.detach(sender)
+                self.outbound.drop(sender)
+
+    def leave(self, *, ended: bool) -> bool:
+        """Hang up; where the stream has ended, once the other sites have all of it. False if they have not in time."""
+        until_s = time.monotonic() + (self._outlet.linger_s if ended else 0.0)
+        while not (done := self._have_all()) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        with self._looking:
+            self._is_over = True
+            for _, sender in self.senders.values():
+                self._outlet.links.detach(sender)
+        self._outlet.left(self)
+        self.outbound.close()
+        return done
+
+    def _have_all(self) -> bool:
+        found = list(self.senders.values())
+        return all(self.outbound.has_all(sender) or way.is_through() for way, sender in found)
+
+
+class _Writing:
     """What both ways of sending have."""
 
-    def __init__(self, outlet: Outlet, schema: Schema, outbound: Outbound) -> None:
-        self._outlet, self._outbound = outlet, outbound
+    def __init__(self, outlet: Outlet, schema: Schema, fan: Fan) -> None:
+        self._outlet, self._fan, self._outbound = outlet, fan, fan.outbound
         self._sifts = any(kind == "any" for _, kind in schema.fields)  #: whether a value may have no form as bytes
         self._ended = False
 
@@ -120,26 +186,26 @@ class _Sender:
         return self._outbound.account()
 
 
-class OutletWriter(_Sender):
+class OutletWriter(_Writing):
     """Sends at once."""
 
     def close(self) -> None:
         """Wait for the other site to have the rest; what is kept in memory alone is lost if it does not come for it."""
         outbound = self._outbound
         outbound.gather()
-        is_kept = self._outlet._folder is not None
-        if not self._outlet.leave(outbound, ended=self._ended or not is_kept) and not is_kept:
+        is_kept = self._outlet.is_kept
+        if not self._fan.leave(ended=self._ended or not is_kept) and not is_kept:
             raise InputError(
                 f"bridge '{self._outlet.bridge}': the other site did not take all within {self._outlet.linger_s:g} s",
                 records=outbound.unsafe_records(),
             )
 
 
-class OutletTransaction(_Sender, Transaction):
+class OutletTransaction(_Writing, Transaction):
     """Sends what a checkpoint has."""
 
-    def __init__(self, outlet: Outlet, schema: Schema, outbound: Outbound, after: int) -> None:
-        super().__init__(outlet, schema, outbound)
+    def __init__(self, outlet: Outlet, schema: Schema, fan: Fan, after: int) -> None:
+        super().__init__(outlet, schema, fan)
         self._committed = after
 
     @property
@@ -162,5 +228,5 @@ class OutletTransaction(_Sender, Transaction):
 
     def close(self) -> None:
         """Leave; once the stream has ended, wait for the other site to have all of it."""
-        if not self._outlet.leave(self._outbound, ended=self._ended) and self._ended:
+        if not self._fan.leave(ended=self._ended) and self._ended:
             log.warning("bridge %s: what the other site has not taken waits for the next run", self._outlet.bridge)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from headwater.deploy.part import Sealed
+from headwater.deploy.routes import Routes
 from headwater.errors import RunError
 
 PROTOCOL = 1
@@ -24,6 +25,7 @@ class PartState(msgspec.Struct, frozen=True):
     phase: str
     why: str = ""
     port: int | None = None  #: at which its process listens
+    routed: str = ""  #: the routes that its process goes by
     pid: int | None = None
     restarts: int = 0
     records_in: int = 0
@@ -148,6 +150,7 @@ class Want(msgspec.Struct, frozen=True, tag="want"):
     addresses: dict[str, tuple[str, int]] = {}
     ended: list[str] = []  #: the sites whose parts are through: they have all that was sent to them
     word: int = 0  #: counts them, so that a report from before this one is known as such
+    routes: Routes | None = None  #: where its streams go to and come from; None where that is as the part says
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):

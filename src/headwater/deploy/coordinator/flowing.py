@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.deploy.chart import Chart
-from headwater.deploy.cut import stream_to
+from headwater.deploy.cut import outlet_of
 
 _SPAN_S = 5.0  #: over which a rate is taken: a part counts each second, and is heard of twice as often
 
@@ -36,20 +36,20 @@ class Flowing:
         (from_s, before), (to_s, now) = self._seen[0], self._seen[-1]
         return max(0, now.get(sink, 0) - before.get(sink, 0)) / max(to_s - from_s, 1e-3)
 
-    def to(self, site: str) -> list[dict[str, Any]]:
-        """Describe the streams that the part sends to another site."""
+    def of(self, streams: Iterable[str]) -> list[dict[str, Any]]:
+        """Describe streams that the part sends, as far as it has told of them."""
         taken = self._seen[-1][1] if self._seen else {}
-        found = ((stream_to(sink, site), sink, count) for sink, count in taken.items())
+        found = ((stream, outlet_of(stream)) for stream in streams)
         return [
-            {"stream": stream, "records": count, "hz": round(self.hz(sink), 1)}
-            for stream, sink, count in found
-            if stream is not None
+            {"stream": stream, "records": taken[sink], "hz": round(self.hz(sink), 1)}
+            for stream, sink in found
+            if sink in taken
         ]
 
 
-def link(one: str, other: str, flowing: Flowing | None, chart: Chart | None) -> dict[str, Any]:
+def link(one: str, other: str, crossing: Iterable[str], flowing: Flowing | None, chart: Chart | None) -> dict[str, Any]:
     """Describe what crosses from a site to another, as the sender tells it, and how far apart they are in the net."""
-    streams = [] if flowing is None else flowing.to(other)
+    streams = [] if flowing is None else flowing.of(crossing)
     return {
         "from": one,
         "to": other,

@@ -6,7 +6,7 @@ site that comes back is told the same again. Whatever is lost on the way, each i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,12 +168,13 @@ class Coordinator:
                     self._taken[site.hello.name] = files
             case Unfit(id, why):
                 deployed = self.kept.deployed
-                if deployed is not None and (id == deployed.id or self._moves(id)):
+                if deployed is not None and (id == deployed.id_at(site.hello.name) or self._moves(id)):
                     site.unfit = why
 
     def _count(self, site: Site, report: Report) -> None:
         deployed = self.kept.deployed
-        part = None if deployed is None else next((each for each in report.parts if each.id == deployed.id), None)
+        id = None if deployed is None else deployed.id_at(site.hello.name)
+        part = next((each for each in report.parts if each.id == id), None)
         if part is not None:
             site.flowing.note(part.id, report.clock_s, part.sinks)
 
@@ -189,7 +190,7 @@ class Coordinator:
     def _drop(self) -> None:
         if self._flow.phase not in (*_OVER, "installing"):
             raise RunError(f"flow '{self._flow.name}' is {self._flow.phase}; stop it first")
-        self.kept.forgotten.append(self._flow.id)
+        self._forget_parts(self._flow, self._flow.needed)
         self.kept.deployed = None
 
     # -- what should be ---------------------------------------------------------------------------------------------------
@@ -229,10 +230,18 @@ class Coordinator:
                 return False
         return True
 
+    def _forget_parts(self, deployed: Deployed, sites: Iterable[str]) -> None:
+        """Have the parts of some sites removed wherever they are not, or no longer, what should run."""
+        new = {deployed.id_at(name) for name in sites} - set(self.kept.forgotten)
+        self.kept.forgotten += sorted(new)
+
     def _forget(self) -> list[Command]:
         commands: list[Command] = []
+        deployed = self.kept.deployed
         for name, site in self.sites.items():
             has = {*(site.parts or {}), *site.prepared} if site.here else set()
+            if deployed is not None and name in deployed.needed:
+                has.discard(deployed.id_at(name))  # the part of a cut before this one, which went on
             over = [id for id in self.kept.forgotten if id in has]
             if over:
                 commands += self._say(name, Forget(over))
@@ -252,10 +261,11 @@ class Coordinator:
         if self.trouble() is not None:
             return commands
         for name, site in views.items():
-            if site is not None and deployed.id not in (site.parts or {}) and site.handed != deployed.id:
-                site.handed = deployed.id
+            id = deployed.id_at(name)
+            if site is not None and id not in (site.parts or {}) and site.handed != id:
+                site.handed = id
                 commands.append(Hand(name, deployed))
-        if all(site is not None and deployed.id in (site.parts or {}) for site in views.values()):
+        if all(site is not None and deployed.id_at(name) in (site.parts or {}) for name, site in views.items()):
             deployed.phase, deployed.ran = "running", True
             commands.append(Keep())
         return commands
@@ -264,13 +274,15 @@ class Coordinator:
         commands: list[Command] = []
         found = self.addresses(deployed)
         for name in deployed.needed:
-            site = self.sites.get(name)
-            if site is None or not site.here or deployed.id not in (site.parts or {}):
+            site, id = self.sites.get(name), deployed.id_at(name)
+            if site is None or not site.here or id not in (site.parts or {}):
                 continue
             others = {other: at for other, at in found.items() if other != name}
-            at_rest = deployed.moving is not None and deployed.moving.cut
+            move = deployed.moving
+            at_rest = move is not None and move.cut and name not in move.go_on
             running = deployed.phase == "running" and name not in deployed.ended and not at_rest
-            commands += self._say(name, Want(deployed.id, running, others, list(deployed.ended)))
+            told = Want(id, running, others, list(deployed.ended), routes=deployed.routes(name))
+            commands += self._say(name, told)
         return commands
 
     def _say(self, name: str, message: Message) -> list[Command]:
@@ -296,7 +308,7 @@ class Coordinator:
 
     def _state(self, deployed: Deployed, name: str) -> PartState | None:
         site = self.sites.get(name)
-        return None if site is None or site.parts is None else site.parts.get(deployed.id)
+        return None if site is None or site.parts is None else site.parts.get(deployed.id_at(name))
 
     # -- moves ------------------------------------------------------------------------------------------------------------
 
@@ -311,7 +323,7 @@ class Coordinator:
         self._forget_luggage()
 
     def _move(self, deployed: Deployed, move: Move) -> list[Command]:
-        """Do what is next: prepare, stop all, take their checkpoints, have them cut anew, hand those out, and go over."""
+        """Do what is next: prepare, stop what changes, take its checkpoints, cut them anew, hand those out, and go over."""
         unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
         if unfit:
             self._end_move(forget=move.id)
@@ -320,7 +332,7 @@ class Coordinator:
         if not move.cut:
             return self._prepare(deployed, move)
         commands = self._fetch(deployed, move)
-        if commands or set(deployed.needed) - set(self._taken):  # who has answered has stopped
+        if commands or set(_changing(deployed, move)) - set(self._taken):  # who has answered has stopped
             return commands
         if self._checkpoints is None:
             if self._is_cutting:
@@ -328,48 +340,62 @@ class Coordinator:
             self._is_cutting = True
             return [Cut(deployed, dict(self._taken))]
         then = deployed.then
-        for name in then.needed:
+        for name in _changing(then, move):
             known = self.sites.get(name)
             if known is not None and known.here and then.id not in (known.parts or {}) and known.handed != then.id:
                 known.handed = then.id
-                after = deployed.id if name in deployed.needed else ""
+                after = deployed.id_at(name) if name in deployed.needed else ""
                 is_there = then.id in known.prepared
                 commands.append(Hand(name, then, self._checkpoints.get(name, {}), after, is_there))
-        if all(self._is_here(name) and then.id in (self.sites[name].parts or {}) for name in then.needed):
+        if all(self._is_here(name) and then.id in (self.sites[name].parts or {}) for name in _changing(then, move)):
             self.kept.deployed = then
-            self._end_move(forget=deployed.id)
+            self._forget_parts(deployed, _changing(deployed, move))
+            self._forget_luggage()
             commands.append(Keep())  # until here no new part was ever started, from here on no old one is
         return commands
 
     def _fetch(self, deployed: Deployed, move: Move) -> list[Command]:
         """Ask for the checkpoints of those that were told to stop: each answers once it has."""
         commands: list[Command] = []
-        for name in deployed.needed:
+        for name in _changing(deployed, move):
             site = self.sites.get(name)
             if site is None or not site.here or name in self._taken or site.asked == move.id:
                 continue
-            if any(isinstance(word, Want) and word.id == deployed.id and not word.running for word in site.told):
+            id = deployed.id_at(name)
+            if any(isinstance(word, Want) and word.id == id and not word.running for word in site.told):
                 site.asked = move.id
-                commands.append(Say(name, Fetch(deployed.id, move.id)))
+                commands.append(Say(name, Fetch(id, move.id)))
         return commands
 
     def _prepare(self, deployed: Deployed, move: Move) -> list[Command]:
-        """Have a process ready at every site, while the old parts run; then begin with the move itself."""
+        """Have a process ready at every site that changes, while the old parts run; then begin with the move itself.
+
+        Those that go on must keep for others what these will want, before any of them begins to read.
+        """
         commands: list[Command] = []
         then = deployed.then
         warmth: list[str | None] = []
-        for name in then.needed:
+        for name in _changing(then, move):
             site = self.sites.get(name)
             if site is None or not site.here:
                 return commands
             if then.id not in site.prepared and site.preparing != then.id:
                 site.preparing = then.id
-                commands.append(Ready(name, then, deployed.id if name in deployed.needed else ""))
+                commands.append(Ready(name, then, deployed.id_at(name) if name in deployed.needed else ""))
             warmth.append(site.prepared[then.id].phase if then.id in site.prepared else None)
-        if all(each in ("warm", "cold") for each in warmth):
+        if all(each in ("warm", "cold") for each in warmth) and all(
+            self._is_routed(deployed, name) for name in move.go_on
+        ):
             move.cut = True
             commands.append(Keep())
         return commands
+
+    def _is_routed(self, deployed: Deployed, name: str) -> bool:
+        """Say whether the part at a site goes by the routes that it should, or is through: then all have what it sent."""
+        state, routes = self._state(deployed, name), deployed.routes(name)
+        if not self._is_here(name) or state is None:
+            return False
+        return routes is None or state.routed == routes.name or state.phase == "ended"
 
     def _end_move(self, forget: str) -> None:
         self.kept.forgotten.append(forget)
@@ -441,7 +467,12 @@ class Coordinator:
     def _links(self, deployed: Deployed) -> list[dict[str, Any]]:
         """Describe what crosses between sites, each way by itself."""
         senders = {name: site.flowing for name, site in self.sites.items()}
-        return [link(one, other, senders.get(one), deployed.chart) for one, other in deployed.joined]
+        crossing: dict[tuple[str, str], list[str]] = {(one, other): [] for one, other in deployed.joined}
+        for stream, origin, target in deployed.streams:
+            crossing.setdefault((origin, target), []).append(stream)
+        return [
+            link(one, other, streams, senders.get(one), deployed.chart) for (one, other), streams in crossing.items()
+        ]
 
     def _phase(self, name: str, site: Site, state: PartState | None) -> str:
         if self.kept.deployed is not None and name in self.kept.deployed.ended:
@@ -478,5 +509,10 @@ class Coordinator:
             "restarts": 0 if state is None else state.restarts,
             "records_in": 0 if state is None else state.records_in,
             "records_out": 0 if state is None else state.records_out,
-            "others": [id for id in site.parts or {} if deployed is None or id != deployed.id],
+            "others": [id for id in site.parts or {} if deployed is None or id != deployed.id_at(name)],
         }
+
+
+def _changing(deployed: Deployed, move: Move) -> list[str]:
+    """Return the sites whose parts are stopped, or begin, by a move: all but those that go on."""
+    return [name for name in deployed.needed if name not in move.go_on]

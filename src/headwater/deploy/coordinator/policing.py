@@ -133,5 +133,5 @@ class Policing:
 
 
 def _pid(site: Site, deployed: Deployed) -> int | None:
-    state = (site.parts or {}).get(deployed.id)
+    state = (site.parts or {}).get(deployed.id_at(site.hello.name))
     return None if state is None else state.pid

@@ -53,7 +53,7 @@ from headwater.deploy.luggage import made_in, unpacked
 from headwater.deploy.part import Sealed, sealed
 from headwater.deploy.policies.asked import Decision
 from headwater.deploy.promise import promises_of
-from headwater.deploy.recut import check_move, movable, moved, recut
+from headwater.deploy.recut import check_move, going_on, movable, moved, recut
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
@@ -137,10 +137,10 @@ class Server:
             case Say(site, message):
                 self._say(site, message)
             case Ready(site, deployed, after):
-                self._say(site, Prepare(deployed.id, self._sealed(site, deployed), after))
+                self._say(site, Prepare(deployed.id_at(site), self._sealed(site, deployed), after))
             case Hand(site, deployed, checkpoint, after, is_there):
                 part = None if is_there else self._sealed(site, deployed)
-                self._say(site, Install(deployed.id, part, dict(checkpoint), after))
+                self._say(site, Install(deployed.id_at(site), part, dict(checkpoint), after))
             case Cut(deployed, taken):
                 self._stages.end("stop", time.monotonic())
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
@@ -256,12 +256,22 @@ class Server:
         machine = self.coordinator
         check_move(flow, deployed.sites, sites)
         then = cut.Cut(flow, sites)
-        joined = sorted({(each.origin, each.target) for each in then.crossings})
         there = {name for name in sites.values() if name in machine.sites}
         listens = sorted(name for name in there if machine.sites[name].hello.host is not None)
         id = f"{deployed.id.rpartition('-')[0]}-{secrets.token_hex(3)}"
         promises = {} if deployed.policed is None else promises_of(then, deployed.policed)
-        self.handle(Begin(Move(id=id, sites=sites, joined=joined, listens=listens, promises=promises)))
+        same = [site for site in then.sites if promises.get(site) == deployed.promises.get(site)]
+        on = [site for site in going_on(flow, deployed.sites, sites) if site in same]
+        move = Move(
+            id=id,
+            sites=sites,
+            joined=then.joined,
+            streams=then.streams,
+            go_on=on if deployed.streams else [],  # of what an earlier version has deployed nothing can go on
+            listens=listens,
+            promises=promises,
+        )
+        self.handle(Begin(move))
         self._move_s, self._stages = time.monotonic(), Stages()
         steps = {step: (deployed.sites[step], to) for step, to in sites.items() if deployed.sites[step] != to}
         self._moves.begin(Moved(id, time.time(), by, why, steps))
@@ -347,11 +357,13 @@ class Server:
         shutil.rmtree(folder, ignore_errors=True)
         then = deployed.then
         kept = {name: folder / "old" / str(number) for number, name in enumerate(taken)}
-        into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed)}
+        assert deployed.moving is not None
+        on = deployed.moving.go_on
+        into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed) if name not in on}
         try:
             for name, files in taken.items():
                 unpacked(files, kept[name], safe=False)
-            recut(flow, deployed.sites, then.sites, kept, into)
+            recut(flow, deployed.sites, then.sites, kept, into, on)
             return {name: made_in(path) for name, path in into.items()}
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ from headwater.deploy.certificates import Identity, issued
 from headwater.deploy.chart import Chart
 from headwater.deploy.part import Part, Promise, checksum
 from headwater.deploy.policies.asked import Policed
+from headwater.deploy.routes import Routes, Stream, routes_of
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
 from headwater.io.lock import Lock
@@ -24,12 +25,14 @@ Phase = Literal["installing", "running", "stopping", "stopped", "ended"]
 
 
 class Move(msgspec.Struct, kw_only=True):
-    """A flow that is being cut anew: what is done about it can be done again; once `cut`, nothing of it is started."""
+    """A flow that is being cut anew: what is done about it can be done again; once `cut`, nothing that changes starts."""
 
     id: str  #: of the new parts
     sites: dict[str, str]  #: step → site, then
     joined: list[tuple[str, str]]
     listens: list[str]
+    streams: list[Stream] = []  #: what crosses, then
+    go_on: list[str] = []  #: sites whose parts run on as they are, but for where their streams go to and come from
     promises: dict[str, Promise] = {}  #: by site
     cut: bool = False  #: the old parts are told to stop: until then they run, and the new ones are prepared
 
@@ -37,7 +40,7 @@ class Move(msgspec.Struct, kw_only=True):
 class Deployed(msgspec.Struct, kw_only=True):
     """A flow that runs at sites, or should."""
 
-    id: str  #: of this deployment, in which no other is called so
+    id: str  #: of this cut of the deployment, in which no other is called so
     name: str  #: of the flow
     flow: str  #: as a part names it
     known: list[str]  #: all sites of the net: no other is admitted
@@ -49,6 +52,8 @@ class Deployed(msgspec.Struct, kw_only=True):
     every: str = "250 ms"
     phase: Phase = "installing"
     joined: list[tuple[str, str]] = []  #: pairs of sites between which a stream crosses
+    streams: list[Stream] = []  #: what crosses between sites
+    ids: dict[str, str] = {}  #: by site, of parts that are of a cut before this one, and went on
     listens: list[str] | None = None  #: sites that others can dial; None before all have joined
     ran: bool = False  #: whether it was started at any time: what sites keep of it is worth something
     ended: list[str] = []  #: sites whose part has come to its end
@@ -61,6 +66,30 @@ class Deployed(msgspec.Struct, kw_only=True):
     def needed(self) -> list[str]:
         """The sites that run a part."""
         return list(dict.fromkeys(self.sites.values()))
+
+    def id_at(self, site: str) -> str:
+        """Return what the part at a site is called."""
+        return self.ids.get(site, self.id)
+
+    def routes(self, site: str) -> Routes | None:
+        """Return where the streams of a site's part should go to and come from; None where nothing is known of that.
+
+        While a move is about to be, or to be taken back, one that goes on sends to the sites that read its streams then as
+        well: what they will want is kept for them from now on.
+        """
+        if not self.streams:
+            return None
+        now = routes_of(site, self.id, self.streams, self.listens or [])
+        move = self.moving
+        if move is None or site not in move.go_on:
+            return now
+        then = routes_of(site, move.id, move.streams, move.listens)
+        return Routes(
+            f"{now.name} and {then.name}",
+            {name: sorted({*targets, *then.targets.get(name, ())}) for name, targets in now.targets.items()},
+            now.origins,
+            sorted({*now.listens, *then.listens}),
+        )
 
     def steps_at(self) -> dict[str, list[str]]:
         """Return the steps that each site runs."""
@@ -79,14 +108,16 @@ class Deployed(msgspec.Struct, kw_only=True):
         """What it is when the move is done."""
         assert self.moving is not None
         move = self.moving
-        cut = {"id": move.id, "sites": move.sites, "joined": move.joined, "listens": move.listens}
-        cut["promises"] = move.promises
-        return msgspec.structs.replace(self, **cut, ended=[], moving=None)
+        cut: dict[str, Any] = {"id": move.id, "sites": move.sites, "joined": move.joined, "listens": move.listens}
+        cut |= {"promises": move.promises, "streams": move.streams}
+        cut |= {"ids": {site: self.id_at(site) for site in move.go_on}}
+        cut |= {"ended": [site for site in self.ended if site in move.go_on]}
+        return msgspec.structs.replace(self, **cut, moving=None)
 
     def part(self, site: str) -> Part:
         """Return what a site runs."""
         return Part(
-            id=self.id,
+            id=self.id_at(site),
             site=site,
             flow=self.flow,
             sites=self.sites,

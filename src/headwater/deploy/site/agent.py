@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Prepare, Want
 from headwater.deploy.part import Sealed
+from headwater.deploy.routes import Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,12 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Note where other sites are, and which of them are through, for the bridges of a part."""
+    """Note where other sites are, which of them are through, and where streams go to and come from, for a part's bridges."""
 
     id: str
     addresses: Mapping[str, tuple[str, int]]
     ended: Sequence[str]
+    routes: Routes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ class Agent:
                 return [Unpack(id, sealed, checkpoint, after)]
             case Fetch(id, move) if self.parts.get(id) is False:
                 return [HandOver(id, move)]
-            case Want(id, running, addresses, ended) if id in self.parts:
-                return self._wanted(running, Locate(id, addresses, ended))
+            case Want(id, running, addresses, ended, routes=routes) if id in self.parts:
+                return self._wanted(running, Locate(id, addresses, ended, routes))
             case Forget(ids):
                 gone = [id for id in ids if id in self.parts or id in self.prepared]
                 for id in gone:

@@ -14,8 +14,8 @@ import msgspec
 
 from headwater import __version__
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message, PartState, Report, Unfit
-from headwater.deploy.joined import note_addresses, note_ended, read_port
-from headwater.deploy.luggage import bring_notes, packed, unpacked
+from headwater.deploy.joined import note_addresses, note_ended, note_routes, read_port, read_routed
+from headwater.deploy.luggage import bring_notes, lay_bridges, packed, unpacked
 from headwater.deploy.part import Part, Sealed, unpack
 from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
@@ -88,15 +88,16 @@ class Work:
             return [said for deed in self._agent.told(message) for said in self._do(deed)]
 
     def _state(self, id: str, status: dict[str, object] | None) -> PartState:
-        port = read_port(self.folder.sources(id))
+        port, routed = read_port(self.folder.sources(id)), read_routed(self.folder.sources(id))
         if status is None:  # the service has not looked at it yet
-            return PartState(id, "starting" if self._agent.parts.get(id) else "stopped", port=port)
+            return PartState(id, "starting" if self._agent.parts.get(id) else "stopped", port=port, routed=routed)
         counted = _Sampled(0, {})
         sample = self._service.sample_of(id)
         if sample is not None:
             counted = msgspec.json.decode(sample, type=_Sample).total
         told = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
         told |= {
+            "routed": routed,
             "restarts": status["restarts"],
             "records_in": counted.records_in,
             "records_out": sum(counted.records_out.values()),
@@ -115,9 +116,11 @@ class Work:
                 return self._unpack(deed)
             case HandOver(id, move):
                 return self._hand_over(id, move)
-            case Locate(id, addresses, ended):
+            case Locate(id, addresses, ended, routes):
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
+                if routes is not None:
+                    note_routes(self.folder.sources(id), routes)
             case Start(id):
                 self._service.look()
                 self._service.act(id, "start")
@@ -196,6 +199,7 @@ class Work:
         home = self.folder.home(deed.id)
         shutil.rmtree(home.path, ignore_errors=True)
         unpacked(deed.checkpoint, home.checkpoint)
+        lay_bridges(home.checkpoint)
         if deed.after:
             before = self.folder.home(deed.after)
             bring_notes(before.checkpoint, home.checkpoint)

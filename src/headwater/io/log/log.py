@@ -53,8 +53,10 @@ class Log:
         durable: bool = True,
         disk: Disk | None = None,
         clock: Callable[[], int] = now_ns,
+        first: int = 0,
     ) -> None:
-        self._folder, self._disk, self._clock = str(folder), disk or SystemDisk(), clock
+        """`first` is the position at which a log begins that is new: one that goes on elsewhere keeps its positions."""
+        self._folder, self._disk, self._clock, self._first = str(folder), disk or SystemDisk(), clock, first
         self.bounds = bounds or Bounds()
         self._opened_ns = clock()
         most = self.bounds.nbytes
@@ -241,7 +243,7 @@ class Log:
         else:
             if known_safe:
                 log.warning("log: no entries are left in %s, which had %d; was it copied in part?", folder, known_safe)
-            self._tail.start(known_safe)
+            self._tail.start(max(known_safe, self._first))
         self._look()
         self._publish()
 

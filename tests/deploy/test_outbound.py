@@ -1,0 +1,84 @@
+"""What a site has to send of a stream, to several others: kept once, until all of them have it for good."""
+
+import pytest
+
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.deploy.bridge.buffer import LogBuffer
+from headwater.deploy.bridge.inbound import Inbound
+from headwater.deploy.bridge.outbound import Outbound
+
+SCHEMA = Schema.of({"n": int})
+
+
+@pytest.fixture
+def outbound(tmp_path):
+    """Three parts of one message each."""
+    made = Outbound(LogBuffer(tmp_path, after=-1), parts=True, limit_bytes=10**9)
+    for part in range(3):
+        made.put(Batch.of({"n": [part]}, SCHEMA))
+        made.prepare(part)
+        made.commit(part)
+    yield made
+    made.close()
+
+
+def talk(sender, inbound):
+    """Connect two ends, and pass messages until neither has more to say."""
+    to_receiver, to_sender = sender.connected(0.0), inbound.connected(0.0)
+    while to_receiver or to_sender:
+        answers = [said for message in to_sender for said in sender.heard(message, 0.0)]
+        to_sender = [said for message in to_receiver for said in inbound.heard(message, 0.0)] + inbound.next()
+        to_receiver = answers + sender.next()
+
+
+def taken(inbound):
+    found = []
+    while (batch := inbound.read(1, 0.0)) is not None and batch.length:
+        found += batch["n"].tolist()
+    return found
+
+
+def test_it_is_kept_until_all_have_it_for_good(outbound):
+    senders = {name: outbound.sender(f"n → {name}") for name in ("cloud", "office")}
+    ends = {name: Inbound(f"n → {name}", window=2**20) for name in senders}
+    talk(senders["cloud"], ends["cloud"])
+    assert taken(ends["cloud"]) == [0, 1, 2]
+    ends["cloud"].commit(ends["cloud"].arrivals.handed)
+    talk(senders["cloud"], ends["cloud"])
+    assert outbound.has_all(senders["cloud"])
+    assert not outbound.is_done()
+    assert outbound.buffer.released == 0
+    talk(senders["office"], ends["office"])
+    assert taken(ends["office"]) == [0, 1, 2]
+    ends["office"].commit(ends["office"].arrivals.handed)
+    talk(senders["office"], ends["office"])
+    assert outbound.is_done()
+    assert outbound.buffer.released == ends["office"].arrivals.handed
+
+
+def test_who_comes_later_gets_what_is_kept_from_where_another_was(outbound):
+    """A step that has moved goes on with a stream at another site where it was at the one before."""
+    first, before = outbound.sender("n → cloud"), Inbound("n → cloud", window=2**20)
+    talk(first, before)
+    batch = before.read(1, 0.0)
+    assert batch["n"].tolist() == [0]
+    position = {"life": before.machine.life, "next": before.arrivals.handed}
+    then = outbound.sender("n → office")  # before the other is told that it is sent no more
+    outbound.drop(first)
+    after = Inbound("n → office", window=2**20, **position)
+    talk(then, after)
+    assert taken(after) == [1, 2]
+
+
+def test_nobody_has_to_be_waited_for_who_is_sent_no_more(outbound):
+    stays, leaves = outbound.sender("n → cloud"), outbound.sender("n → office")
+    end = Inbound("n → cloud", window=2**20)
+    talk(stays, end)
+    taken(end)
+    end.commit(end.arrivals.handed)
+    talk(stays, end)
+    assert not outbound.is_done()
+    outbound.drop(leaves)
+    assert outbound.is_done()
+    assert outbound.buffer.released == end.arrivals.handed
