@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from math import log2
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ FIRST = int(np.float64(1).view(np.int64)) >> SHIFT  #: the bits of the first buc
 TALLY = BUCKETS + 3
 UPPER, LOWER, LARGEST = range(BUCKETS, TALLY)
 HALF = 20  #: bits of a duration that are in its lower half
+_TO_A_DOUBLING = 8  #: buckets of the times at a step, each 9 % wide
+K = TypeVar("K", str, int)
 
 
 class Histogram:
@@ -125,6 +128,15 @@ def tallied(durations_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return tallies
 
 
+def bucket_of(time_ns: int) -> int:
+    """Return the bucket of a time at a step; below a nanosecond counts as one.
+
+    >>> bucket_of(1_000_000) - bucket_of(500_000)
+    8
+    """
+    return int(_TO_A_DOUBLING * log2(time_ns)) if time_ns > 1 else 0
+
+
 @dataclass(slots=True)
 class StepMetrics:
     """What one step (all its instances together) did in some span of time."""
@@ -155,7 +167,9 @@ class StepMetrics:
     retries: int = 0
     #: records by output, those that came too late included, of a step that has several
     outs: dict[str, int] = field(default_factory=dict)
-    state_bytes: int = 0
+    state_bytes: int = 0  #: of what it keeps, as the last checkpoint has it; 0 without one
+    #: how long records were here, from the queue until they were done: records by bucket, see `bucket_of`
+    times: dict[int, int] = field(default_factory=dict)
 
     @property
     def left(self) -> int:
@@ -169,25 +183,42 @@ class StepMetrics:
             return 0.0
         return min(1.0, max(0.0, 1 - self.t_empty_ns / (self.span_ns * self.instances)))
 
+    def time_ms(self, share: float) -> float | None:
+        """Return how long so great a share of the records was here at most, within 5 %; None where nobody has counted.
+
+        >>> slow = StepMetrics("slow", times={bucket_of(1_000_000): 90, bucket_of(8_000_000): 10})
+        >>> [round(slow.time_ms(share)) for share in (0.5, 0.9, 0.99)], StepMetrics("idle").time_ms(0.5)
+        ([1, 1, 8], None)
+        """
+        left = share * sum(self.times.values())
+        for bucket in sorted(self.times):
+            left -= self.times[bucket]
+            if left <= 0 and self.times[bucket]:
+                return round(2 ** ((bucket + 0.5) / _TO_A_DOUBLING) / 1e6, 6)
+        return None
+
     def since(self, earlier: StepMetrics) -> StepMetrics:
         """Return what was done since an earlier reading of the same step."""
         now = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTED}
         now |= {name: getattr(self, name) for name in (*_STANDING, "instances")}
         outs = {port: count - earlier.outs.get(port, 0) for port, count in self.outs.items()}
-        return StepMetrics(self.name, outs=outs, **now)
+        times = {bucket: count - earlier.times.get(bucket, 0) for bucket, count in self.times.items()}
+        return StepMetrics(self.name, outs=outs, times=times, **now)
 
     def then(self, later: StepMetrics) -> StepMetrics:
         """Return what the step did in two runs, one after the other."""
         both = {name: getattr(self, name) + getattr(later, name) for name in _COUNTED}
         both |= {name: getattr(later, name) for name in _STANDING}
         both["instances"] = max(self.instances, later.instances)
-        return StepMetrics(self.name, outs=_summed(self.outs, later.outs), **both)
+        outs, times = _summed(self.outs, later.outs), _summed(self.times, later.times)
+        return StepMetrics(self.name, outs=outs, times=times, **both)
 
     def plus(self, other: StepMetrics) -> StepMetrics:
         """Return the sum of two instances of one step."""
         both = {name: getattr(self, name) + getattr(other, name) for name in (*_COUNTED, *_STANDING, "instances")}
         both["span_ns"] = max(self.span_ns, other.span_ns)
-        return StepMetrics(self.name, outs=_summed(self.outs, other.outs), **both)
+        outs, times = _summed(self.outs, other.outs), _summed(self.times, other.times)
+        return StepMetrics(self.name, outs=outs, times=times, **both)
 
     def to_json(self) -> dict[str, Any]:
         """Describe the step in the keys that scripts rely on; times are means per record."""
@@ -201,6 +232,8 @@ class StepMetrics:
             "t_q_ms": round(self.t_q_ns / n / 1e6, 6),
             "t_s_ms": round(self.t_s_ns / n / 1e6, 6),
             "t_c_ms": round(self.t_c_ns / n / 1e6, 6),
+            "p50_ms": self.time_ms(0.5),
+            "p99_ms": self.time_ms(0.99),
             "cost_us": round(self.busy_ns / n / 1e3, 4),
             "utilisation": round(self.utilisation, 4),
             "dead_letters": self.dead_letters,
@@ -232,7 +265,7 @@ _COUNTED = (
 _STANDING = ("queue", "in_hand", "state_bytes")
 
 
-def _summed(counts: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+def _summed(counts: dict[K, int], others: dict[K, int]) -> dict[K, int]:
     return {name: counts.get(name, 0) + others.get(name, 0) for name in counts | others}
 
 

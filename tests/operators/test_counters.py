@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater import Batch, Schema
 from headwater.clock import now_ns
+from headwater.data.batch import NO_WATERMARK
 from headwater.metrics import Histogram, add_rows
-from headwater.operators.counters import Latencies
+from headwater.operators.counters import Counters, Latencies
 from headwater.operators.kernels.ages import ages_at_once, tallied_ages
+from headwater.operators.queue import QueueEntry
 
 
 def test_latencies_may_be_asked_for_while_a_sink_writes():
@@ -101,3 +104,18 @@ def test_nothing_but_empty_batches_is_nothing():
     latencies = Latencies()
     latencies.arrived(np.zeros((0, 2), np.int64))
     assert latencies.histograms()[0].count == 0
+
+
+def test_it_is_told_how_long_most_records_were_at_a_step_those_that_were_never_in_its_queue_too():
+    counters, ms = Counters(0), 1_000_000
+    batch = Batch.of_rows([{"x": 1}] * 90, Schema.of({"x": int}))
+    counters.activated([QueueEntry(0, batch, NO_WATERMARK, 10 * ms, 90, 0, None)], 11 * ms, 12 * ms)
+    told = counters.metrics("step", 20 * ms)
+    assert told.time_ms(0.5) == pytest.approx(2, rel=0.05)
+    counters.activated([QueueEntry(0, batch, NO_WATERMARK, 10 * ms, 9, 0, None)], 50 * ms, 60 * ms)
+    counters.inlined(ms // 4, 1, times=16)
+    later = counters.metrics("step", 60 * ms)
+    assert [later.time_ms(share) for share in (0.1, 0.5, 0.99)] == pytest.approx([0.25, 2, 50], rel=0.05)
+    assert later.since(told).time_ms(0.99) == pytest.approx(50, rel=0.05)
+    assert sum(later.plus(told).times.values()) == 90 + 9 + 16 + 90
+    assert Counters(0).metrics("idle", ms).to_json()["p99_ms"] is None

@@ -41,7 +41,7 @@ def test_what_a_sample_does_not_tell_is_a_gap_not_a_zero():
     past = past_of([sample(1.0), sample(2.0, checkpoints={**made, "complete": 0}), sample(3.0, checkpoints=made)])
     assert past.lag_s == [None, None, None]
     assert past.checkpoint_ms == [None, None, 10.0]
-    assert past.checkpoint_mb == [None, None, 1.0]
+    assert past.checkpoint_kb == [None, None, 1024.0]
 
 
 def test_no_history_is_no_error():

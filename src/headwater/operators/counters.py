@@ -11,7 +11,7 @@ from headwater.clock import now_ns
 from headwater.data.batch import CREATED, EMITTED
 from headwater.data.column import Array
 from headwater.data.jit import COMPILED, answering_at_once
-from headwater.metrics import Histogram, StepMetrics
+from headwater.metrics import Histogram, StepMetrics, bucket_of
 from headwater.operators.kernels.ages import ages_at_once, tallied_ages
 from headwater.operators.queue import QueueEntry
 
@@ -111,6 +111,7 @@ class Counters:
         "t_empty_ns",
         "t_q_ns",
         "t_s_ns",
+        "times",
     )
 
     def __init__(self, now_ns: int) -> None:
@@ -120,6 +121,7 @@ class Counters:
         self.records_in = self.records_out = self.activations = self.dead = self.shed = self.late = self.retries = 0
         self.sides: dict[int, int] = {}  #: records by the number of the output, but for the main one
         self.t_q_ns = self.t_s_ns = self.t_c_ns = self.t_empty_ns = self.busy_ns = 0
+        self.times: dict[int, int] = {}  #: how long records were here, by bucket
 
     def activated(self, entries: list[QueueEntry], start_ns: int, now_ns: int) -> None:
         """Count the time of one activation in.
@@ -128,12 +130,14 @@ class Counters:
         that for a worker (T_S). Its compute time T_C is that of the batch it was in, since it leaves with the batch.
         """
         records = t_s_ns = t_q_ns = 0
-        before = self.last_finish_ns
+        before, times = self.last_finish_ns, self.times
         for _, batch, _, put_ns, size, _, _ in entries:
             if batch is not None:
                 head_ns = before if before > put_ns else put_ns
                 t_s_ns += (start_ns - head_ns) * size
                 t_q_ns += (head_ns - put_ns) * size
+                bucket = bucket_of(now_ns - put_ns)
+                times[bucket] = times.get(bucket, 0) + size
                 records += size
         self.activations += 1
         self.t_s_ns += t_s_ns
@@ -141,8 +145,11 @@ class Counters:
         self.busy_ns += now_ns - start_ns
         self.t_c_ns += (now_ns - start_ns) * records
 
-    def inlined(self, elapsed_ns: int, records: int) -> None:
-        """Count compute time that passed without the records ever being in the queue."""
+    def inlined(self, elapsed_ns: int, records: int, times: int) -> None:
+        """Count compute time that passed without the records ever being in the queue; it stands for so many of them."""
+        bucket = bucket_of(elapsed_ns)
+        self.times[bucket] = self.times.get(bucket, 0) + records * times
+        elapsed_ns *= times
         self.busy_ns += elapsed_ns
         self.t_c_ns += elapsed_ns * records
         self.t_empty_ns -= elapsed_ns
@@ -173,4 +180,5 @@ class Counters:
             shed=self.shed,
             late=self.late,
             retries=self.retries,
+            times=self.times.copy(),
         )

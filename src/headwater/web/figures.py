@@ -27,12 +27,14 @@ def rate(per_s: float) -> str:
     return f"{count(per_s)}/s"
 
 
-def milliseconds(ms: float) -> str:
-    """Write a duration.
+def milliseconds(ms: float | None) -> str:
+    """Write a duration; a dash for one that nobody tells.
 
-    >>> [milliseconds(v) for v in (0, 0.0042, 1.5, 250, 2_500, 90_000, 7_200_000)]
-    ['0', '4.2 µs', '1.5 ms', '250 ms', '2.5 s', '1 min 30 s', '2 h 0 min']
+    >>> [milliseconds(v) for v in (0, 0.0042, 1.5, 250, 2_500, 90_000, 7_200_000, None)]
+    ['0', '4.2 µs', '1.5 ms', '250 ms', '2.5 s', '1 min 30 s', '2 h 0 min', '–']
     """
+    if ms is None:
+        return "–"
     if ms == 0:
         return "0"
     if ms < 1:
@@ -60,11 +62,13 @@ def size(nbytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share.
+    """Write a share; one that is not all is not said to be.
 
-    >>> percent(0.0002), percent(0.004), percent(0.43), percent(1)
-    ('< 0.1 %', '0.4 %', '43 %', '100 %')
+    >>> percent(0.0002), percent(0.004), percent(0.43), percent(0.9984), percent(0.99999), percent(1)
+    ('< 0.1 %', '0.4 %', '43 %', '99.8 %', '99.9 %', '100 %')
     """
+    if 0.99 < share < 1:
+        return f"{min(share * 100, 99.9):.1f} %"
     if 0 < share < 0.001:
         return "< 0.1 %"
     return f"{share * 100:.1f} %" if 0 < share < 0.01 else f"{share * 100:.0f} %"

@@ -30,6 +30,7 @@ export default {
         <rect :x="16 + bar * node.busy" y="70" :width="bar * node.held" height="9" fill="url(#hw-held)"></rect>
       </g>
       <g v-for="edge in edges" :key="'label ' + edge.key" class="edge">
+        <rect class="ground" :x="edge.x - edge.half" :y="edge.y - 11" :width="2 * edge.half" height="15" rx="4"></rect>
         <text :x="edge.x" :y="edge.y" text-anchor="middle">{{ edge.label }}</text>
       </g>
     </svg>

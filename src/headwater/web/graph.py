@@ -69,6 +69,7 @@ class FlowGraph(ui.element, component="graph.js"):  # type: ignore[misc, call-ar
                     "path": f"M{x0} {y0} C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}",
                     "width": round(_THIN + (_THICK - _THIN) * hz / most, 1),
                     "label": rate(hz),
+                    "half": 3.2 * len(rate(hz)) + 4,  # of the ground behind it
                     "x": (x0 + x1) / 2,
                     "y": (y0 + y1) / 2 - 9,
                 }

@@ -25,6 +25,7 @@ export default {
         <text class="line" x="16" y="103">{{ node.cost }}</text>
       </g>
       <g v-for="edge in edges" :key="'label ' + edge.key" class="link" :class="{ moves: edge.moves }">
+        <rect class="ground" :x="edge.x - edge.half" :y="edge.y - 14" :width="2 * edge.half" height="19" rx="5"></rect>
         <text :x="edge.x" :y="edge.y" text-anchor="middle">{{ edge.label }}</text>
       </g>
     </svg>

@@ -106,6 +106,7 @@ def _edge(key: str, way: Way, label: str, about: str, width: float) -> dict[str,
         "x": round(way.label[0], 1),
         "y": round(way.label[1] + 4, 1),
         "label": label,
+        "half": 3.5 * len(label) + 6,  # of the ground behind it
         "about": about,
         "width": width,
         "moves": False,

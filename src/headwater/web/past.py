@@ -25,7 +25,7 @@ class Past:
     held: list[float] = field(default_factory=list)
     lag_s: list[float | None] = field(default_factory=list)
     checkpoint_ms: list[float | None] = field(default_factory=list)
-    checkpoint_mb: list[float | None] = field(default_factory=list)
+    checkpoint_kb: list[float | None] = field(default_factory=list)
     #: of the heat map: (sample, row, share of the sample's records in per cent); rows are durations, up to `bounds_ms`
     heat: list[tuple[int, int, float]] = field(default_factory=list)
     bounds_ms: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ def past_of(samples: Samples) -> Past:
         kept = sample["checkpoints"]
         made = kept is not None and kept["complete"] > 0
         past.checkpoint_ms.append(round(kept["seconds"] * 1000, 2) if made else None)
-        past.checkpoint_mb.append(round(kept["bytes"] / 2**20, 3) if made else None)
+        past.checkpoint_kb.append(round(kept["bytes"] / 2**10, 2) if made else None)
         counted = sum(count for _, count in last["latency_counts"]) or 1
         past.heat += [
             (at, rows[round(bound, 9)], round(count / counted * 100, 2)) for bound, count in last["latency_counts"]

@@ -28,6 +28,8 @@ class StepNow:
     t_q_ms: float
     t_s_ms: float
     t_c_ms: float
+    p50_ms: float | None  #: of the times that records were here, from the queue until done; None where nobody counts
+    p99_ms: float | None
     cost_us: float
     busy: float  #: a worker was here
     waiting: float  #: records were here, and no worker
@@ -71,7 +73,7 @@ def steps_now(graph: Mapping[str, Any], sample: Mapping[str, Any]) -> list[StepN
 
 
 def cells_of(step: StepNow) -> list[str]:
-    """Return what tables begin the row of a step with: name, state, rates, queue, and the times T_Q, T_S and T_C."""
+    """Return what tables begin the row of a step with: name, state, rates, queue, and times."""
     return [
         step.name,
         step.state,
@@ -81,6 +83,8 @@ def cells_of(step: StepNow) -> list[str]:
         milliseconds(step.t_q_ms),
         milliseconds(step.t_s_ms),
         milliseconds(step.t_c_ms),
+        milliseconds(step.p50_ms),
+        milliseconds(step.p99_ms),
     ]
 
 
@@ -101,6 +105,8 @@ def _step(
         t_q_ms=recent.get("t_q_ms", 0.0),
         t_s_ms=recent.get("t_s_ms", 0.0),
         t_c_ms=recent.get("t_c_ms", 0.0),
+        p50_ms=recent.get("p50_ms"),
+        p99_ms=recent.get("p99_ms"),
         cost_us=recent.get("cost_us", 0.0),
         busy=busy,
         waiting=min(waiting, 1 - busy),

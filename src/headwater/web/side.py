@@ -86,9 +86,10 @@ class StepSide:
             "in, out": f"{rate(step.in_hz)}, {rate(step.out_hz)}",
             "queue": count(step.queue),
             "T_Q, T_S, T_C": f"{milliseconds(step.t_q_ms)}, {milliseconds(step.t_s_ms)}, {milliseconds(step.t_c_ms)}",
+            "p50, p99": f"{milliseconds(step.p50_ms)}, {milliseconds(step.p99_ms)}",
             "cost of a record": milliseconds(step.cost_us / 1000),
             "instances": str(step.instances),
-            "keeps": size(step.state_bytes),
+            "state size": size(step.state_bytes) if step.state_bytes else "–",
             "dead, late, shed": f"{step.dead:,}, {step.late:,}, {step.shed:,}",
         }
         if step.held:
@@ -117,7 +118,7 @@ class StepSide:
             "tooltip": theme.tooltip(),
             "grid": {"left": 8, "right": 8, "top": 34, "bottom": 4, "containLabel": True},
             "xAxis": {**theme.axis(), "type": "category", "data": times, "splitLine": {"show": False}},
-            "yAxis": [theme.axis(type="value"), theme.axis(type="value", splitLine={"show": False})],
+            "yAxis": [theme.axis(type="value"), theme.axis(type="value", minInterval=1, splitLine={"show": False})],
             "series": [
                 {"name": "records/s", "type": "line", "showSymbol": False, "data": rates},
                 {

@@ -28,6 +28,7 @@ from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
 from headwater.io.moved import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
+from headwater.operators.operator import Frozen
 from headwater.operators.queue import Control, Delivery
 from headwater.operators.task import Task
 
@@ -359,6 +360,12 @@ class Checkpointer:
                 log.warning(told)
         return told
 
+    def encoded(self, instance: Instance, state: Frozen) -> bytes:
+        """Return the state of an instance as bytes, and have its task know how many they are, with what they build on."""
+        task, found = self._run.tasks[instance.index], state.encode()
+        task.state_bytes = len(found) + (0 if state.whole else task.state_bytes)
+        return found
+
     def _write(self, number: int, results: dict[int, Any]) -> None:
         positions: dict[str, list[Any]] = {}
         tasks: dict[str, list[Any]] = {}
@@ -370,7 +377,7 @@ class Checkpointer:
             else:
                 state = result["state"]
                 saved = {**result, "ports": list(instance.channel_ports), "state": len(states), "whole": state.whole}
-                states.append(state.encode())
+                states.append(self.encoded(instance, state))
                 tasks.setdefault(instance.step.name, []).append(saved)
         self.ledgers.keep_name()
         self.store.write(

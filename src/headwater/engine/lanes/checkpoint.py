@@ -164,8 +164,9 @@ class LaneCheckpointer(Checkpointer):
                     positions.setdefault(instance.step.name, []).append(result["position"])
                 continue
             state = result["state"]
+            found = self.encoded(instance, state)
             saved = {**result, "ports": list(instance.channel_ports), "lane": self._lane}
-            tasks.setdefault(instance.step.name, []).append({**saved, "state": state.encode(), "whole": state.whole})
+            tasks.setdefault(instance.step.name, []).append({**saved, "state": found, "whole": state.whole})
         self.say({"saved": [number, encode({"positions": positions, "tasks": tasks})]})
 
     def finish(self) -> None:

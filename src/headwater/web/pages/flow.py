@@ -24,13 +24,15 @@ _COLUMNS = (
     Column("T_Q", about="mean time a record waited behind others"),
     Column("T_S", about="mean time a record waited for a worker"),
     Column("T_C", about="mean time a record was computed, with the batch it came in"),
+    Column("p50", about="half of the records were here for no longer, from the queue until done; of the last second"),
+    Column("p99", about="99 of 100 records were here for no longer"),
     Column("cost", about="processor time a record"),
     Column("busy", about="share of the time that a worker was here"),
     Column("in", about="records in all"),
     Column("out", about="records in all"),
     Column("dead", about="records that broke it, in all"),
     Column("late", about="records that came too late, in all"),
-    Column("state size", about="what it keeps"),
+    Column("state size", about="what it keeps, as the last checkpoint has it"),
 )
 
 

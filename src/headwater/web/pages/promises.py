@@ -18,12 +18,19 @@ _LEDGER = (
     Column("windows kept"),
     Column("broken"),
     Column("share kept"),
+    Column("why broken", "wide", "causes, and how many windows broke of each"),
     Column("cores reserved"),
     Column("cores used"),
     Column("now", "text"),
     Column("process"),
 )
-_CAUSES = (Column("cause", "text"), Column("windows broken"))
+_BROKEN = (
+    Column("second", about="of the run"),
+    Column("cause", "text"),
+    Column("records", about="that were created in it"),
+    Column("late", about="left after the promised latency"),
+    Column("left over", about="at its end, beyond what may be on its way"),
+)
 
 
 def add(api: Api) -> None:
@@ -53,7 +60,7 @@ class _PromisesPage:
                 bar.props('role=img aria-label="Share of the cores that is reserved"')
                 with ui.element("div").classes("hw-scroll"):
                     self._table = Table(_LEDGER)
-            self._causes = ui.element("section").classes("hw-card")
+            self._broken = ui.element("section").classes("hw-card")
 
     async def refresh(self) -> None:
         """Show the ledger as it is now."""
@@ -62,7 +69,7 @@ class _PromisesPage:
         self._none.clear()
         self._card.set_visibility(bool(lanes))
         if not lanes:
-            self._causes.set_visibility(False)
+            self._broken.set_visibility(False)
             with self._none:
                 empty(
                     "Nothing is promised on this machine",
@@ -73,31 +80,32 @@ class _PromisesPage:
             return
         reserved = board["capacity"] - board["left"]
         self._cores.set_text(f"{reserved:.2f} of {board['capacity']:.2f} cores reserved")
-        self._how.set_text(f"Grade: {board['grade']}. {board['how']} {board['better']}")
+        better = f" For a better one: {board['better']}." if board["better"] else ""
+        self._how.set_text(f"Grade {board['grade']}: {board['how']}.{better}")
         self._bar.style(f"width: {100 * reserved / max(board['capacity'], 1e-9):.1f}%")
         self._table.show([(lane["id"], _row(lane)) for lane in lanes])
-        await self._tell_causes()
+        await self._tell_broken()
 
-    async def _tell_causes(self) -> None:
-        """Say why windows broke, of the flows of this server that were promised something."""
+    async def _tell_broken(self) -> None:
+        """Show the windows that broke, of the flows of this server that were promised something."""
         told = []
         for flow in await self.frame.api.get("/flows", 0.9):
             try:
-                told.append((flow["name"], await self.frame.api.get(of_flow(flow["name"], "promise"), 4.0)))
+                told.append((flow["name"], await self.frame.api.get(of_flow(flow["name"], "promise"), 1.5)))
             except ApiError:
                 continue  # it runs without a promise, or does not run
-        self._causes.set_visibility(bool(told))
-        self._causes.clear()
-        with self._causes:
-            title("Why windows broke")
+        self._broken.set_visibility(bool(told))
+        self._broken.clear()
+        with self._broken:
+            title("Windows that broke")
             for name, promise in told:
-                ui.label(f"{name}: {promise['kept']} of {promise['windows']} windows of a second kept").style(
-                    "font-weight: 600"
-                )
-                if not promise["causes"]:
+                kept = f"{name}: {promise['kept']:,} of {promise['windows']:,} windows of a second kept"
+                ui.label(kept).style("font-weight: 600")
+                if not promise["broken"]:
                     ui.label("None broke.").classes("hw-soft")
                     continue
-                Table(_CAUSES).show([(cause, (cause, str(n))) for cause, n in promise["causes"].items()])
+                with ui.element("div").classes("hw-scroll"):
+                    Table(_BROKEN).show([(window["second"], _window(window)) for window in promise["broken"]])
 
 
 def _row(lane: Any) -> list[str]:
@@ -110,8 +118,14 @@ def _row(lane: Any) -> list[str]:
         f"{lane['kept']:,}",
         f"{lane['broken']:,}",
         percent(lane["kept"] / judged) if judged else "–",
+        ", ".join(f"{cause} {count:,}" for cause, count in lane["causes"].items()),
         f"{lane['cores']:.3f}",
         f"{lane['used']:.3f}",
         "more comes than was promised" if lane["above"] else "within its promise",
         str(lane["pid"]),
     ]
+
+
+def _window(window: Any) -> list[str]:
+    counts = [f"{window[name]:,}" for name in ("records", "late")]
+    return [f"{window['second']:,}", window["cause"], *counts, f"{window['shortfall']:,.0f}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 from nicegui import ui
@@ -11,6 +12,7 @@ from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.figures import milliseconds, percent
 from headwater.web.frame import Frame, empty, title
 from headwater.web.past import Past, clock, past_of
+from headwater.web.range import Range
 from headwater.web.reading import cells_of, steps_now, verdict
 from headwater.web.table import Column, Table
 from headwater.web.theme import Theme
@@ -27,6 +29,8 @@ _COLUMNS = (
     Column("T_Q"),
     Column("T_S"),
     Column("T_C"),
+    Column("p50"),
+    Column("p99"),
     Column("busy"),
 )
 
@@ -47,7 +51,6 @@ class _TimePage:
         self.frame = frame
         self._samples: list[Any] = []
         self._graph: Any = None
-        self._follows = True  #: the last moment; until somebody scrubs back
         with frame.body:
             self._none = ui.element("div")
             self._card = ui.element("section").classes("hw-card")
@@ -62,10 +65,9 @@ class _TimePage:
                 with ui.element("div").classes("hw-row"):
                     title("The flow at a moment")
                     self._moment = ui.label().classes("hw-pill").props("data-figure=moment")
-                    ui.button("Now", on_click=self._now).props("flat dense no-caps")
-                self._slider = ui.slider(min=0, max=1, value=1, on_change=lambda event: self._scrub(event.value)).props(
-                    'aria-label="Moment" label-always=false'
-                )
+                    now = ui.button("Now").props("flat dense no-caps")
+                self._range = Range("Moment", self._show)
+                now.on_click(self._range.follow)
                 self._says = ui.label().classes("hw-soft")
                 with ui.element("div").classes("hw-scroll"):
                     self._table = Table(_COLUMNS)
@@ -73,6 +75,7 @@ class _TimePage:
     async def refresh(self) -> None:
         """Show the history as it is now."""
         name = self.frame.flow
+        held_s = None if self._range.follows or not self._samples else self._samples[self._range.at]["at"]
         try:
             self._graph = await self.frame.api.get(of_flow(name, "graph"), 5.0)
             self._samples = await self.frame.api.get(of_flow(name, "metrics/history"), 4.0)
@@ -92,27 +95,17 @@ class _TimePage:
         self._chart.options.clear()
         self._chart.options.update(_options(past_of(self._samples), self.frame.theme))
         self._chart.update()
-        self._slider.props(f"max={len(self._samples) - 1}")
-        if self._follows or self._slider.value >= len(self._samples):
-            self._slider.set_value(len(self._samples) - 1)
-        self._show()
-
-    def _scrub(self, at: float | None) -> None:
-        self._follows = at is not None and at >= len(self._samples) - 1
-        self._show()
-
-    def _now(self) -> None:
-        self._follows = True
-        self._slider.set_value(len(self._samples) - 1)
+        times_s = [sample["at"] for sample in self._samples]  # of which the oldest go, after an hour
+        self._range.of(len(times_s), None if held_s is None else bisect_left(times_s, held_s))
         self._show()
 
     def _show(self) -> None:
         if not self._samples or self._graph is None:
             return
-        at = min(len(self._samples) - 1, max(0, int(self._slider.value or 0)))
-        sample = self._samples[at]
+        sample = self._samples[self._range.at]
         steps = steps_now(self._graph, sample)
         self._moment.set_text(clock(sample["at"]))
+        self._range.say(clock(sample["at"]))
         self._says.set_text(verdict(steps, sample["process"]["cores"]).says)
         self._table.show([(step.name, (*cells_of(step), percent(step.busy))) for step in steps])
 
@@ -122,7 +115,7 @@ _CHARTS = (
     "Latency, share of records",
     "Latency percentiles, ms",
     "Processor and memory",
-    "Event time",
+    "Event time, and sources held back",
     "Checkpoints",
 )
 
@@ -147,7 +140,7 @@ def _options(past: Past, theme: Theme) -> dict[str, Any]:
         _line("behind the clock, s", past.lag_s, 4, 5, colours[0]),
         _line("held back, %", past.held, 4, 6, colours[1], dashed=True),
         _line("duration, ms", past.checkpoint_ms, 5, 7, colours[0]),
-        _line("size, MiB", past.checkpoint_mb, 5, 8, colours[3], dashed=True),
+        _line("size, KiB", past.checkpoint_kb, 5, 8, colours[3], dashed=True),
     ]
     names: tuple[tuple[str, ...], ...] = (
         ("in", "out"),
@@ -155,7 +148,7 @@ def _options(past: Past, theme: Theme) -> dict[str, Any]:
         ("p50", "p95", "p99"),
         ("cores", "memory, MiB"),
         ("behind the clock, s", "held back, %"),
-        ("duration, ms", "size, MiB"),
+        ("duration, ms", "size, KiB"),
     )
     every = list(range(len(_CHARTS)))
     return {
