@@ -174,7 +174,7 @@ def take_flows(browser: Any, folder: Path, seconds: float) -> None:
                 page.wait_for_selector(ready)
                 if picture == "query":
                     page.get_by_label("Query").fill(QUERY)
-                    page.get_by_role("button", name="Ask the next records").click()
+                    page.get_by_role("button", name="Ask", exact=True).click()
                     page.locator("[data-figure=matches]").wait_for()
                 _take(page, f"{picture}-{theme}", whole=picture not in ("dead", "query"))
             page.goto(at.url + "/flow/tanks")

@@ -15,6 +15,8 @@ if CHROMIUM is None:
     pytest.skip("the pages are driven in Chromium, which is not installed", allow_module_level=True)
 
 PATIENCE_MS = 60_000
+expect = sync_api.expect
+expect.set_options(timeout=PATIENCE_MS)
 SCRIPT = "<script>window.hacked = 1</script>"
 IMAGE = "<img src=x onerror='window.hacked = 1'>"
 

@@ -15,8 +15,8 @@ import pytest
 
 from headwater.rate.client import connected
 from headwater.rate.peer import peer
-from headwater.serve.openapi import SCHEMAS
 from headwater.serve.routes import found
+from headwater.serve.schemas import SCHEMAS
 
 PATIENCE_S = 60
 
@@ -138,20 +138,23 @@ def check_described(method, path, status, document):
     check_fits(document, {"$ref": f"#/components/schemas/{described}"}, f"{method} {path}")
 
 
-def check_fits(value, schema, where):
+def check_fits(value, schema, where, schemas=SCHEMAS):
     if "$ref" in schema:
-        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
         nothing = {"type": "null"}
         assert nothing in schema["anyOf"]
         if value is not None:
-            check_fits(value, next(each for each in schema["anyOf"] if each != nothing), where)
+            check_fits(value, next(each for each in schema["anyOf"] if each != nothing), where, schemas)
         return
     types = {"string": str, "number": (int, float), "integer": int, "boolean": bool, "object": dict, "array": list}
     assert isinstance(value, types[schema["type"]] if "type" in schema else object), (where, value)
     assert value in schema.get("enum", [value]), (where, value)
     for name in schema.get("required", ()):
         assert name in value, (where, name)
-        check_fits(value[name], schema["properties"][name], f"{where} {name}")
+    if schema.get("type") == "object":
+        known, others = schema.get("properties", {}), schema.get("additionalProperties") or {}
+        for name, each in value.items():
+            check_fits(each, known.get(name, others), f"{where} {name}", schemas)
     for each in value if schema.get("type") == "array" else ():
-        check_fits(each, schema.get("items", {}), where)
+        check_fits(each, schema.get("items", {}), where, schemas)

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ from headwater.serve.folder import Folder
 from headwater.serve.home import Home
 from headwater.serve.http import Server
 from headwater.serve.notify import Notifier
-from headwater.serve.openapi import SCHEMAS, described
+from headwater.serve.openapi import described
 from headwater.serve.routes import ROUTES
+from headwater.serve.schemas import SCHEMAS
 from headwater.serve.service import Service
 
 TOKEN = "a-token-of-enough-letters"
@@ -82,7 +84,7 @@ def test_every_route_is_there_and_asks_for_a_token_unless_it_is_public(ask, rout
         assert status == 404
         assert "there is no flow 'nobody'" in document["error"]
     else:
-        assert status == route.success
+        assert status == (400 if route.body else route.success)
     assert ask(path, "DELETE")[0] == 405
 
 
@@ -216,3 +218,22 @@ def ask_quietly(ask):
         return ask("/healthz")[0]
     except (OSError, ValueError):
         return None
+
+
+def test_only_files_of_records_beside_the_flows_can_be_asked(ask, server):
+    folder = Path(ask("/api/v1/server")[1]["folder"])
+    for name in ("levels.csv", ".hidden.csv", "notes.txt", "<img>.jsonl"):
+        (folder / name).write_text("tank\na\n")
+    (folder / "inside.csv").mkdir()
+    (folder.parent / "outside.csv").write_text("tank\na\n")
+    assert ask("/api/v1/files")[1] == [{"name": "<img>.jsonl", "bytes": 7}, {"name": "levels.csv", "bytes": 7}]
+    names = ("../outside.csv", str(folder.parent / "outside.csv"), ".hidden.csv", "notes.txt", "inside.csv", "", "\0")
+    for name in names:
+        wish = json.dumps({"file": name, "query": "from a select b"})
+        status, told = ask("/api/v1/query", "POST", wish, **{"Content-Type": "application/json"})
+        assert (status, "there is no file" in told["error"]) == (409, True), name
+
+
+def test_every_answer_and_wish_has_a_schema_of_its_own():
+    plain = [route.path for route in ROUTES if "object" in (route.gives, route.body)]
+    assert plain == ["/openapi.json"]

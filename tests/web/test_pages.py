@@ -9,7 +9,10 @@ import sys
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, looked_at, opened, sync_api
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, looked_at, opened
+from headwater.web.figures import size
+from headwater.web.past import clock
+from headwater.web.reading import cells_of, steps_now
 from serving import Serving
 
 #: ends by itself, so its figures stand still; of 300 records 60 go on, and 3 break a step
@@ -35,10 +38,21 @@ beats.map("{SCRIPT}", checked, out=fields).write("out", io.Discard())
 """
 
 
+ADDS = """
+from headwater import Flow, io
+
+flow = Flow("adds")
+beats = flow.read("beats", io.Generate(lambda n: {"n": n}, {"n": int}, rate=100))
+beats.write("out", io.Discard())
+"""
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     serving = Serving(tmp_path_factory.mktemp("pages"))
+    (serving.folder / "levels.csv").write_text("tank,height\n" + "".join(f"{SCRIPT},{n}\n" for n in range(50)))
     serving.write("done", DONE)
+    serving.write("adds", ADDS, 'every = "200 ms"')
     serving.write("hostile", HOSTILE)
     try:
         serving.start("--web", "--web-listen", "127.0.0.1:0")
@@ -95,13 +109,16 @@ def test_the_figures_of_the_flow_page_are_those_of_the_api(page, served):
     opened(page, served.web + "/flow/done")
     page.locator('tr[data-key="alarms"]').wait_for()
     _, sample = served.ask("/api/v1/flows/done/metrics")
+    _, graph = served.ask("/api/v1/flows/done/graph")
+    now = {step.name: step for step in steps_now(graph, sample)}
     for step in sample["total"]["steps"]:
         shown = cells(page, step["name"])
-        assert shown[10:13] == [f"{step['in']:,}", f"{step['out']:,}", f"{step['dead_letters']:,}"]
-    assert cells(page, "low")[10:12] == ["300", "60"]
+        assert shown[:10] == cells_of(now[step["name"]])
+        assert shown[16] == (size(step["state_bytes"]) if step["state_bytes"] else "–")
+        assert shown[12:15] == [f"{step['in']:,}", f"{step['out']:,}", f"{step['dead_letters']:,}"]
+    assert cells(page, "low")[12:14] == ["300", "60"]
     assert page.locator("[data-figure=in] .hw-note").inner_text() == "300 in all"
     assert page.locator("[data-figure=out] .hw-note").inner_text() == "60 in all"
-    _, graph = served.ask("/api/v1/flows/done/graph")
     drawn = page.locator("svg.hw-graph g.node")
     assert {each.get_attribute("data-step") for each in drawn.all()} == {step["name"] for step in graph["steps"]}
     page.locator('g.node[data-step="low"]').focus()
@@ -149,20 +166,68 @@ def test_time_is_scrubbed_back(page, served):
     now = moment.inner_text()
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
-    sync_api.expect(moment).not_to_have_text(now, timeout=PATIENCE_MS)
-    page.locator('tr[data-key="beats"]').wait_for()
+    expect(moment).not_to_have_text(now)
+    _, graph = served.ask("/api/v1/flows/hostile/graph")
+    first = served.ask("/api/v1/flows/hostile/metrics/history")[1][0]
+    expect(moment).to_have_text(clock(first["at"]))
+    for step in steps_now(graph, first):
+        assert keyed(page, step.name).locator("td").all_inner_texts()[:10] == cells_of(step)
 
 
-def test_a_query_is_asked_of_a_running_stream_and_its_mistakes_are_marked(page, served):
+def ask_for(page, text):
+    """Type a query, and ask it by keyboard."""
+    page.get_by_label("Query").fill(text)
+    page.keyboard.press("Control+Enter")
+
+
+def test_a_query_is_asked_of_a_running_stream_and_its_mistakes_are_marked_in_place(page, served):
     opened(page, served.web + "/query/hostile")
-    sync_api.expect(page.get_by_label("Query")).to_have_value(re.compile("from beats"), timeout=PATIENCE_MS)
+    expect(page.get_by_label("Query")).to_have_value(re.compile("from beats"))
     page.get_by_label("Query").fill("from beats[n > 0]\nselect nn")
-    page.get_by_role("button", name="Ask the next records").click()
-    sync_api.expect(page.locator(".hw-fault")).to_have_text("nn", timeout=PATIENCE_MS)
-    page.get_by_label("Query").fill("from beats[n % 2 == 0]\nselect n, note")
-    page.get_by_role("button", name="Ask the next records").click()
+    expect(page.locator(".hw-editor mark")).to_have_text("nn")  # while it is typed: nobody has asked anything
+    page.get_by_role("alert").get_by_text("nn").wait_for()
+    ask_for(page, "from beats[n % 2 == 0]\nselect n, note")
+    expect(page.locator(".hw-editor mark")).to_have_count(0)
     page.get_by_role("cell", name=IMAGE).first.wait_for()
     assert all(int(row.inner_text()) % 2 == 0 for row in page.locator("tbody tr td:first-child").all())
+    found = page.locator("[data-figure=matches]")
+    few = re.compile(r"^\d+ in \d{1,3} records$")
+    expect(found).to_have_text(few)
+    page.get_by_role("switch").click()
+    expect(found).not_to_have_text(few)  # more than a look has: those of before are kept
+    page.get_by_role("switch").click()
+
+
+def test_a_query_is_asked_of_a_file_and_its_figures_are_those_of_the_api(page, served):
+    opened(page, served.web + "/query/hostile")
+    page.get_by_label("Of", exact=True).click()
+    page.get_by_role("option", name="file levels.csv").click()
+    page.get_by_text("tank: text, height: int").wait_for()
+    text = "from levels[height < 7]\nselect tank, height"
+    ask_for(page, text)
+    page.get_by_role("cell", name=SCRIPT).first.wait_for()
+    _, told = served.ask("/api/v1/query", "POST", {"file": "levels.csv", "query": text})
+    assert page.locator("[data-figure=matches]").inner_text() == f"{told['found']} in {told['looked_at']} records"
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("tbody tr").all()]
+    assert rows == [[match["tank"], str(match["height"])] for match in told["matches"]]
+    page.get_by_role("button", name="Add it").wait_for(state="hidden")  # a file is no part of the flow
+
+
+def test_a_query_is_added_to_a_flow_that_runs(page, served):
+    before = served.until_running("adds")
+    opened(page, served.web + "/query/adds")
+    expect(page.get_by_label("Query")).to_have_value(re.compile("from beats"))
+    ask_for(page, "from beats[n % 2 == 0]\nselect n")
+    page.get_by_label("Name", exact=True).fill("no word")
+    page.get_by_role("button", name="Add it").click()
+    page.get_by_text("a query is named by a word").wait_for()
+    page.get_by_label("Name", exact=True).fill("evens")
+    page.get_by_role("button", name="Add it").click()
+    served.until_running("adds", but=before)
+    found = served.folder / "adds-evens.jsonl"
+    served.until(lambda: found.exists() and found.read_text().count("\n") > 1, "matches are written")
+    whole = found.read_text().rpartition("\n")[0].splitlines()
+    assert all(json.loads(line)["n"] % 2 == 0 for line in whole)
 
 
 def test_empty_pages_teach(page, served):

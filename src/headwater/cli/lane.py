@@ -25,7 +25,7 @@ from headwater.io.lock import Lock
 from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
 from headwater.serve.lane import Lane, Line, ended_with_server, graph_of, warmed
-from headwater.serve.messages import Answer, Assignment, raw, shown
+from headwater.serve.messages import Answer, Assignment, Order, raw, shown
 from headwater.serve.settings import Settings
 
 _SPARK = "spark"
@@ -52,7 +52,7 @@ def main() -> None:
     answer = {"check": _checked, "replay": _replayed}.get(task.what)
     try:
         if answer is None:
-            to_server.say(_tried(task))
+            _try_all(to_server, task)
             return
         with ended_with_server(to_server):
             flow = _flow(task)
@@ -69,6 +69,10 @@ def _flow(task: Assignment) -> Flow:
     output = None if settings.output is None else Path(settings.output)
     with answering_at_once():
         flow = find_flow(name, task.text)
+        if settings.queries:
+            from headwater.serve.added import with_queries
+
+            with_queries(flow, settings.queries)
         for source in settings.inputs:
             if source not in flow.steps or not flow.steps[source].is_source:
                 known = [each for each, step in flow.steps.items() if step.is_source]
@@ -194,14 +198,33 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
             check_append(step.kind.sink, step.inputs[0].schema)
 
 
+def _try_all(to_server: Line, task: Assignment) -> None:
+    """Try queries, one after the other, until the server has no more; no flow's own file is needed for that."""
+    told: Assignment | Order | None = task
+    while isinstance(told, Assignment):
+        with ended_with_server(to_server):
+            to_server.say(_tried(told))
+        told = to_server.hear()
+
+
 def _tried(task: Assignment) -> Answer:
-    """Try a query on records that were looked at; the flow's own file is not needed for that."""
+    """Try a query on records that were looked at, or on a file."""
+    trial = task.trial
+    assert trial is not None
     try:
-        from headwater.serve.trial import tried
-    except ModuleNotFoundError:
-        raise RunError("queries need the package lark: pip install 'headwater[query]'") from None
-    assert task.trial is not None
-    return Answer(found=raw(tried(task.trial.text, task.trial.stream, task.trial.schema, task.trial.records)))
+        from headwater.serve.trial import tried, tried_on_file
+
+        if trial.file:
+            found = tried_on_file(trial.text, trial.stream, Path(trial.file), trial.most)
+        else:
+            found = tried(trial.text, trial.stream, trial.schema, trial.records)
+    except ModuleNotFoundError as error:
+        if error.name != "lark":
+            raise
+        return Answer(why="queries need the package lark: pip install 'headwater[query]'")
+    except HeadwaterError as error:
+        return Answer(why=shown(str(error)))
+    return Answer(found=raw(found))
 
 
 def _replayed(task: Assignment, flow: Flow) -> Answer:

@@ -18,7 +18,8 @@ from headwater.cli.screen import print_json, print_report
 from headwater.errors import FlowError, InputError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
-from headwater.io import Collect, Csv, JsonLines, Parquet
+from headwater.io import Collect
+from headwater.io.by_ending import file_named
 
 
 def query(
@@ -41,7 +42,7 @@ def query(
         _read(flow, stream, Path(path), app, time)
     options: dict[str, Any] = {} if cap is None else {"cap": cap}
     shown = Collect()
-    flow.query("result", text, **options).write("output", shown if output is None else _endpoint(output))
+    flow.query("result", text, **options).write("output", shown if output is None else file_named(output))
     report = engine.run(flow)
     if as_json:
         print_json(report.to_json() | ({"records": shown.records} if output is None else {}))
@@ -56,8 +57,8 @@ def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> 
     defined = next((d for d in app.statements if isinstance(d, s.Define) and d.stream == stream), None)
     types = {column: TYPES[kind] for column, kind in defined.fields} if defined else None
     if time is None:
-        return flow.read(stream, _endpoint(path, types))
-    source = flow.read(f"read {stream}", _endpoint(path, types))
+        return flow.read(stream, file_named(path, types))
+    source = flow.read(f"read {stream}", file_named(path, types))
     if source.schema.get(time, "time") not in ("int", "time"):
         raise InputError(
             f"--time {time}: in {path.name} this column is {source.schema[time]}; event time is in whole microseconds"
@@ -71,19 +72,6 @@ def _column(name: str) -> Any:
     from headwater.flow import col
 
     return col[name].cast("time")
-
-
-def _endpoint(path: Path, types: Any = None) -> Any:
-    kinds: dict[str, Any] = {
-        ".jsonl": JsonLines,
-        ".json": JsonLines,
-        ".ndjson": JsonLines,
-        ".csv": Csv,
-        ".parquet": Parquet,
-    }
-    if path.suffix not in kinds:
-        raise FlowError(f"cannot tell what {path.name!r} is; files end in {listed(kinds)}")
-    return kinds[path.suffix](str(path)) if types is None else kinds[path.suffix](str(path), schema=types)
 
 
 def _files(app: s.App, given: list[str]) -> dict[str, str]:

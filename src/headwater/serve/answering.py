@@ -68,5 +68,8 @@ class Answering(Protocol):
     def show(self, name: str, order: Order) -> bytes:
         """Ask a flow for what it tells on request alone, and return it as JSON."""
 
+    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+        """Have a flow answer a query from now on, and describe the flow."""
+
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Replay dead letters of a flow, and return what became of them as JSON."""

@@ -15,8 +15,10 @@ class Trial(msgspec.Struct):
 
     text: str
     stream: str
-    schema: dict[str, Any]
-    records: list[dict[str, Any]]
+    schema: dict[str, Any] = {}
+    records: list[dict[str, Any]] = []
+    file: str = ""  #: that is read in place of records
+    most: int = 0  #: matches of a file that are told; none looks at the text alone
 
 
 class Assignment(msgspec.Struct, tag="assignment"):

@@ -1,25 +1,27 @@
-"""A query over a running stream: the next records of a step are looked at, and a process of its own asks them the query.
+"""A query over a running stream or a file: records are looked at, and a process of its own asks them the query.
 
 So a query that is wrong, large or slow costs the flow no more than the look.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import threading
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from headwater.errors import RunError, listed, suggestion
+from headwater.io.by_ending import ENDINGS
 from headwater.serve.answering import Answering
-from headwater.serve.child import asked
-from headwater.serve.messages import Assignment, Order, Trial
-from headwater.serve.settings import Settings
+from headwater.serve.messages import Order, Trial
+from headwater.serve.trials import Trials
 
-#: what a stream is called in a query whose step has a name that is no word of the language
+#: what a stream is called in a query whose step, or file, has a name that is no word of the language
 STREAM = "stream"
 _ANSWER_S = 60.0
-_at_a_time = threading.Semaphore(2)
+_trials = Trials()
 
 
 def stream_name(step: str) -> str:
@@ -28,11 +30,14 @@ def stream_name(step: str) -> str:
     >>> stream_name("sound"), stream_name("ten seconds")
     ('sound', 'stream')
     """
-    return step if re.fullmatch(r"[A-Za-z_]\w*", step) else STREAM
+    return step if re.fullmatch(r"[A-Za-z_]\w*", step, re.ASCII) else STREAM
 
 
 def queried(flows: Answering, name: str, step: str, text: str, limit: int) -> bytes:
-    """Return what a query finds in the next records that a step gives out, as JSON; or where its text is wrong."""
+    """Return what a query finds in the next records that a step gives out, as JSON; or where its text is wrong.
+
+    Nobody looks at records where the limit is 0: then the text alone is looked at.
+    """
     steps = {each["name"]: each for each in msgspec.json.decode(flows.graph_of(name))["steps"]}
     if step not in steps:
         raise RunError(
@@ -41,10 +46,30 @@ def queried(flows: Answering, name: str, step: str, text: str, limit: int) -> by
     outputs = steps[step]["outputs"]
     if not outputs:
         raise RunError(f"step {step!r} is a sink, which gives out nothing to ask about; ask the step before it")
-    seen = msgspec.json.decode(flows.show(name, Order("records", step, limit)))
-    trial = Trial(text, stream_name(step), next(iter(outputs.values())), seen["out"])
-    with _at_a_time:
-        answer = asked(name, Assignment("query", "", "", Settings(), trial=trial), _ANSWER_S)
-    if answer.why is not None:
-        raise RunError(answer.why)
-    return bytes(answer.found)
+    seen = msgspec.json.decode(flows.show(name, Order("records", step, limit)))["out"] if limit else []
+    return _trials.answer(Trial(text, stream_name(step), next(iter(outputs.values())), seen), _ANSWER_S)
+
+
+def queried_file(flows: Answering, file: str, text: str, limit: int) -> bytes:
+    """Return what a query finds in a file beside the flows, as JSON: so many matches at most; or where its text is wrong."""
+    folder = Path(flows.described()["folder"])
+    known = [each["name"] for each in files_in(folder)]
+    if file not in known:  # whatever is elsewhere on this machine is nobody's business
+        raise RunError(f"there is no file {file!r} of records in {folder}{suggestion(file, known)}")
+    trial = Trial(text, stream_name(Path(file).stem), file=str(folder / file), most=limit)
+    return _trials.answer(trial, _ANSWER_S)
+
+
+def files_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the files of records in a folder, each with its name and size."""
+    try:
+        found = [entry for entry in os.scandir(folder) if _is_data(entry)]
+        return [{"name": entry.name, "bytes": entry.stat().st_size} for entry in sorted(found, key=lambda e: e.name)]
+    except OSError as error:
+        raise RunError(f"cannot look into {folder}: {error.strerror}") from None
+
+
+def _is_data(entry: os.DirEntry[str]) -> bool:
+    return (
+        entry.name.endswith(ENDINGS) and not entry.name.startswith(".") and entry.name.isprintable() and entry.is_file()
+    )

@@ -16,7 +16,7 @@ from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.serve.answering import Answering
 from headwater.serve.history import SPAN_S
 from headwater.serve.messages import Order
-from headwater.serve.querying import queried
+from headwater.serve.querying import files_in, queried, queried_file
 from headwater.serve.service import UnknownFlowError
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
@@ -281,8 +281,46 @@ def _query(request: Request) -> Response:
         asked = msgspec.json.decode(request.body, type=Query)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"a query is told as {{step, query, limit}} in JSON: {error}") from None
-    limit = min(max(1, asked.limit), _MOST_RECORDS)
+    limit = min(max(0, asked.limit), _MOST_RECORDS)
     return Response(200, queried(request.service, request.names["name"], asked.step, asked.query, limit))
+
+
+def _files(request: Request) -> Response:
+    return document(files_in(Path(request.service.described()["folder"])))
+
+
+class FileQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A query, and the file that it is about."""
+
+    file: str
+    query: str
+    limit: int = 100
+
+
+def _query_file(request: Request) -> Response:
+    try:
+        asked = msgspec.json.decode(request.body, type=FileQuery)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusalError(400, f"a query of a file is told as {{file, query, limit}} in JSON: {error}") from None
+    limit = min(max(0, asked.limit), _MOST_RECORDS)
+    return Response(200, queried_file(request.service, asked.file, asked.query, limit))
+
+
+class NewQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A query that a flow should have from now on, by a name."""
+
+    name: str
+    query: str
+    step: str = ""  #: whose records it reads, where the name of that is no word of the language
+
+
+def _add_query(request: Request) -> Response:
+    request.service.status(request.names["name"])  # says where there is none
+    try:
+        asked = msgspec.json.decode(request.body, type=NewQuery)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusalError(400, f"a query to add is told as {{name, query, step}} in JSON: {error}") from None
+    return document(request.service.add_query(request.names["name"], asked.name, asked.query, asked.step), 202)
 
 
 def _promises(request: Request) -> Response:
@@ -320,7 +358,22 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/metrics", "Metrics of all flows, for Prometheus", _prometheus, kind=TEXT, gives="Text"),
     Route("GET", f"{_API}/server", "The server", _server, gives="Server"),
     Route("GET", f"{_API}/stream", "States of all flows as they change", _follow, kind=EVENTS, gives="Text"),
-    Route("GET", f"{_API}/promises", "What is promised on this machine: the supervisor's ledger", _promises),
+    Route(
+        "GET",
+        f"{_API}/promises",
+        "What is promised on this machine: the supervisor's ledger",
+        _promises,
+        gives="Promises",
+    ),
+    Route("GET", f"{_API}/files", "Files of records beside the flows, to be asked a query", _files, gives="Files"),
+    Route(
+        "POST",
+        f"{_API}/query",
+        "What a query finds in a file, or where its text is wrong",
+        _query_file,
+        gives="Queried",
+        body="FileQuery",
+    ),
     Route("GET", f"{_API}/flows", "All flows", _flows, gives="Flows"),
     Route("GET", _FLOW, "How a flow fares", _flow, gives="Flow"),
     Route("POST", f"{_FLOW}/start", "Start a flow", _act("start"), gives="Flow", success=202),
@@ -363,7 +416,22 @@ ROUTES: tuple[Route, ...] = (
         gives="Queried",
         body="Query",
     ),
-    Route("GET", f"{_FLOW}/promise", "How a promised flow fares: windows kept and broken, and why", _promise),
+    Route(
+        "POST",
+        f"{_FLOW}/queries",
+        "Have a flow answer a query from now on; matches are written to a file beside it",
+        _add_query,
+        gives="Flow",
+        body="NewQuery",
+        success=202,
+    ),
+    Route(
+        "GET",
+        f"{_FLOW}/promise",
+        "How a promised flow fares: windows kept and broken, and why",
+        _promise,
+        gives="Promise",
+    ),
     Route("GET", f"{_FLOW}/checkpoints", "Checkpoints that are kept, oldest first", _checkpoints, gives="Checkpoints"),
     Route(
         "GET",

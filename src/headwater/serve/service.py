@@ -7,14 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from headwater import __version__
 from headwater.errors import RunError
 from headwater.serve import families
+from headwater.serve.added import add_to, check_name
 from headwater.serve.following import Following
 from headwater.serve.home import FlowHome
 from headwater.serve.lifecycle import ABORT_S, Restart, Want
 from headwater.serve.messages import Assignment, Order
+from headwater.serve.querying import stream_name
 from headwater.serve.served import Served
+from headwater.serve.settings import AddedQuery, settings_beside
 from headwater.serve.supervision import CHECK_S, Supervision
 from headwater.web.prometheus import exposition
 
@@ -155,6 +160,18 @@ class Service(Supervision):
         if found.why is not None:
             raise RunError(found.why)
         return bytes(found.found)
+
+    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+        """Have a flow answer a query from now on, if it fits: by its settings, which take over as after any change."""
+        check_name(added)
+        with self._known(name) as served:
+            settings, file = self._settings(served), served.file.path
+        output = str(file.with_name(f"{name}-{added}.jsonl"))
+        asked = AddedQuery(text, output, "" if stream_name(step) == step else step)
+        wanted = msgspec.structs.replace(settings, queries={**settings.queries, added: asked})
+        self._asked(served, Assignment("check", *self._place(served), wanted), CHECK_S)
+        add_to(settings_beside(file), added, asked)
+        return self.status(name)
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""

@@ -13,6 +13,14 @@ from headwater.errors import FlowError, suggestion
 SUFFIX = ".toml"
 
 
+class AddedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query that a flow answers beside what its file says."""
+
+    query: str
+    output: str  #: the file that matches are written to, as JSON Lines
+    step: str = ""  #: whose records are called `stream` in the query, where its own name is no word of the language
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one flow is served; the words are those of `headwater run`."""
 
@@ -38,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     stop_within: float = 30.0  #: seconds that stopping may take before what is left is given up
     master: str | None = None  #: where Spark runs
+    queries: dict[str, AddedQuery] = {}  #: that are added to the flow, by name
     #: other options of the engine: policy, workers, lanes, linger, when_full, queue_records, queue_bytes, hang, on_hang …
     options: dict[str, Any] = {}
 

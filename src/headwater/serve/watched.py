@@ -173,6 +173,11 @@ class WatchedRun:
         self._run.stop()
         return self.status(name)
 
+    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+        """Refuse: the run has the flow that it was started with."""
+        self._known(name)
+        raise RunError("a run keeps the flow that it was started with; headwater serve adds queries to flows that run")
+
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Refuse: the run goes on, and has its sinks open."""
         self._known(name)

@@ -66,9 +66,10 @@ class Api:
         self._forget()
         return found
 
-    async def post(self, path: str, body: Any = None) -> Any:
-        """Have something done, and return what came of it."""
-        self._answers.clear()
+    async def post(self, path: str, body: Any = None, *, changes: bool = True) -> Any:
+        """Have something done, and return what came of it; unless it `changes` nothing, all is asked for anew."""
+        if changes:
+            self._answers.clear()
         return await self._asked("POST", path, body, _LONG_S)
 
     async def _asked(self, method: str, path: str, body: Any = None, timeout_s: float = _ANSWER_S) -> Any:

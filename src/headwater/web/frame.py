@@ -53,6 +53,8 @@ class Frame:
         with self.body:
             self._trouble = ui.label().classes("hw-trouble").props("role=alert")
             self._trouble.set_visibility(False)
+            self._refused = ui.label().classes("hw-trouble").props("role=status data-figure=refused")
+            self._refused.set_visibility(False)
 
     def _head(self) -> None:
         with ui.element("header").classes("hw-top"):
@@ -95,6 +97,9 @@ class Frame:
         if status is None:
             self._state.set_text("not there")
             return
+        refused = status["change_refused"]
+        self._refused.set_text(f"The file has changed and cannot take over; the flow runs on as it was: {refused}")
+        self._refused.set_visibility(bool(refused))
         since = milliseconds(status["for_s"] * 1000)
         self._state.set_text(f"{status['state']} for {since}")
         self._state.classes(replace=f"hw-pill {status['state']}")

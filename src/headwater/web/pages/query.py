@@ -1,19 +1,23 @@
-"""The Query page: type a query over a running stream; mistakes are marked in place, matches come as records pass."""
+"""The Query page: type a query over a running stream or a file; mistakes are marked in place, matches come live."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from nicegui import ui
 from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError, of_flow
+from headwater.web.editor import Editor
+from headwater.web.figures import size
 from headwater.web.frame import Frame, empty, title
 from headwater.web.side import kinds_of, records_table
 
-_RECORDS = 100
-_AGAIN_S = 5.0
-_TYPED = "document.querySelector('textarea[aria-label=Query]').value"
+_LIMIT = 100  #: records of a stream that are looked at, matches of a file that are told
+_KEPT = 200  #: matches of a stream that stay on the page
+_FIELD = 'dense outlined options-dense popup-content-class="hw-popup"'
+_STREAM = "stream"  #: what records are called whose step, or file, has a name that is no word
 
 
 def add(api: Api) -> None:
@@ -22,147 +26,224 @@ def add(api: Api) -> None:
     @ui.page("/query/{name}")
     async def query_page(request: Request, name: str) -> None:
         page = _QueryPage(Frame(api, request, "query", name))
-        await page.frame.every(_AGAIN_S, page.refresh)
+        await page.frame.every(1.0, page.refresh)
 
 
 class _QueryPage:
     """The page of one viewer."""
 
     def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self._columns: dict[str, dict[str, Any]] = {}
+        self.frame, self._api = frame, frame.api
+        self._columns: dict[str, dict[str, Any]] = {}  #: by step
         self._kinds: dict[str, str] = {}
         self._asking = False
         with frame.body:
-            with ui.element("section").classes("hw-card"):
-                title("Ask a running stream")
-                with ui.element("div").classes("hw-row"):
-                    self._step = (
-                        ui.select([], label="Step", on_change=lambda event: self._suggest(event.value))
-                        .props("dense outlined options-dense")
-                        .style("min-width: 200px")
-                    )
-                    self._fields = ui.label().classes("hw-soft hw-small")
-                self._editor = ui.element("div")
-                self._begin_with("")
-                with ui.element("div").classes("hw-row"):
-                    self._look = (
-                        ui.button("Ask the next records", on_click=self._ask)
-                        .props("no-caps unelevated")
-                        .classes("hw-go")
-                    )
-                    self._again = ui.switch(f"and again every {_AGAIN_S:g} s")
-            self._answer = ui.element("section").classes("hw-card")
-            with self._answer:
+            self._ask_card()
+            self._none = ui.element("section").classes("hw-card")
+            with self._none:
                 empty(
                     "Nothing asked yet",
-                    "Choose a step and ask: a query sees the next hundred records of it.",
+                    "Choose a step, or a file beside the flows, and ask (Ctrl-Enter). Of a step a query sees the next "
+                    "hundred records, of a file all.",
                 )
+            self._answer = _Answer(frame)
+
+    def _ask_card(self) -> None:
+        with ui.element("section").classes("hw-card"):
+            title("Ask a running stream, or a file")
+            with ui.element("div").classes("hw-row"):
+                self._of = (
+                    ui.select({}, label="Of", on_change=self._chosen).props(_FIELD).style("min-width: min(280px, 100%)")
+                )
+                self._fields = ui.label().classes("hw-soft hw-small")
+            self._editor = Editor("Query", self._check, self._ask)
+            with ui.element("div").classes("hw-row"):
+                self._look = ui.button("Ask", on_click=self._ask).props("no-caps unelevated").classes("hw-go")
+                self._live = ui.switch("Live: ask again each second", on_change=self._begin_anew)
 
     async def refresh(self) -> None:
-        """Know the steps; ask again, where somebody wants that."""
+        """Know what there is to ask; ask again, where somebody wants that."""
         try:
-            graph = await self.frame.api.get(of_flow(self.frame.flow, "graph"), 5.0)
+            graph = await self._api.get(of_flow(self.frame.flow, "graph"), 5.0)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-            return
+            graph = {"steps": []}
+        files = await self._api.get("/files", 5.0)
         self._columns = {step["name"]: step["outputs"] for step in graph["steps"] if step["outputs"]}
         self._kinds = kinds_of(graph)
-        names = list(self._columns)
-        if self._step.options != names:
-            self._step.set_options(names, value=names[0] if names else None)
-        if self._again.value:
+        options = {f"step {name}": f"step {name}" for name in self._columns}
+        options |= {f"file {each['name']}": f"file {each['name']} ({size(each['bytes'])})" for each in files}
+        if self._of.options != options:
+            chosen = self._of.value if self._of.value in options else next(iter(options), None)
+            self._of.set_options(options, value=chosen)
+        if self._live.value:
             await self._ask()
 
-    def _suggest(self, step: str | None) -> None:
-        """Say what a step gives out, and begin with a query that works."""
-        if not step or step not in self._columns:
-            return
-        fields = next(iter(self._columns[step].values()))
-        self._fields.set_text(", ".join(f"{name}: {kind}" for name, kind in fields.items()))
-        stream = step if step.isidentifier() and step.isascii() else "stream"
-        number = next((name for name, kind in fields.items() if kind in ("float", "int")), None)
-        some = f"[{number} > 0]" if number else ""
-        self._begin_with(f"from {stream}{some}\nselect {', '.join(list(fields)[:4])}\ninsert into found")
+    @property
+    def _source(self) -> tuple[str, str]:
+        """What is asked: a kind, step or file, and its name."""
+        kind, _, name = (self._of.value or "").partition(" ")
+        return kind, name
 
-    def _begin_with(self, text: str) -> None:
-        """Have a text to go on from; in a field of its own, since one that is told a value tells it over what is typed."""
-        self._editor.clear()
-        with self._editor:
-            ui.textarea("Query", value=text).props('outlined autogrow spellcheck=false input-class="hw-query"').style(
-                "width: 100%; margin: 12px 0"
-            )
+    async def _chosen(self) -> None:
+        """Say what the records have that were chosen, and begin with a query that works."""
+        kind, name = self._source
+        self._live.set_visibility(kind == "step")
+        if kind == "file":
+            self._live.set_value(False)
+            found = await self._asked("", 0)  # what a file has only its reader knows
+            columns, stream = ({}, _STREAM) if found is None else (found["columns"], found["stream"])
+        else:
+            columns, stream = next(iter(self._columns.get(name, {}).values()), {}), name if _is_word(name) else _STREAM
+        self._fields.set_text(", ".join(f"{column}: {kind}" for column, kind in columns.items()))
+        if columns:
+            self._editor.begin_with(suggested(stream, columns))
+            await self._check()
+
+    async def _check(self) -> None:
+        """Mark what is wrong in the text, while it is typed."""
+        text = self._editor.text
+        found = await self._asked(text, 0, quiet=True) if text.strip() else None
+        self._editor.mark(text, None if found is None else found["fault"])
+
+    async def _begin_anew(self) -> None:
+        self._answer.forget()
 
     async def _ask(self) -> None:
-        if self._asking or not self._step.value:
+        if self._asking or not self._of.value:
             return
         self._asking = True
         self._look.props("loading")
+        text = self._editor.text
         try:
-            text = await ui.run_javascript(_TYPED, timeout=10.0)  # as it is on the page: a key may be on its way
-            body = {"step": self._step.value, "query": text, "limit": _RECORDS}
-            found = await self.frame.api.post(of_flow(self.frame.flow, "query"), body)
-        except ApiError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
-            return
-        except TimeoutError:
-            return  # whoever asked is gone
+            found = await self._asked(text, _LIMIT)
         finally:
             self._asking = False
             self._look.props(remove="loading")
-        self._answer.clear()
-        with self._answer:
-            if found["fault"] is not None:
-                self._mark(body["query"], found["fault"])
-            else:
-                self._tell(found, body["query"])
+        if found is None:
+            self._live.set_value(False)
+            return
+        self._editor.mark(text, found["fault"])
+        self._none.set_visibility(False)
+        kind, name = self._source
+        self._answer.show(found, text, name if kind == "step" else None, self._kinds, more=bool(self._live.value))
 
-    def _mark(self, text: str, fault: Any) -> None:
-        """Show the text with the wrong part marked."""
-        title("The query is not right yet")
-        ui.label(fault["says"]).props("role=alert")
-        before, wrong, after = marked(text, fault["line"], fault["column"], fault["offending"])
-        with ui.element("pre").classes("hw-mono"):
-            for part, kind in ((before, ""), (wrong, "hw-fault"), (after, "")):
-                ui.label(part).style("display: inline").classes(kind)
-
-    def _tell(self, found: Any, text: str) -> None:
-        with ui.element("div").classes("hw-row"):
-            title("Matches")
-            ui.label(f"{len(found['matches'])} in {found['looked_at']} records").classes("hw-pill").props(
-                "data-figure=matches"
-            )
-        if found["matches"]:
-            with ui.element("div").classes("hw-scroll"):
-                records_table(found["matches"], self._kinds)
-        else:
-            ui.label("Nothing in these records fits; ask again, or ask for less.").classes("hw-soft")
-        title("Add it to the flow").style("margin-top: 16px")
-        ui.label(snippet(text)).classes("hw-mono")
+    async def _asked(self, text: str, limit: int, *, quiet: bool = False) -> Any:
+        """Ask what is chosen, or only whether the text is right; None, and a word unless `quiet`, where that cannot be."""
+        kind, name = self._source
+        body = {kind: name, "query": text, "limit": limit}
+        try:
+            path = "/query" if kind == "file" else of_flow(self.frame.flow, "query")
+            return await self._api.post(path, body, changes=False)
+        except ApiError as error:
+            if not quiet:
+                ui.notify(str(error), type="negative", multi_line=True)
+            return None
 
 
-def marked(text: str, line: int, column: int, offending: str) -> tuple[str, str, str]:
-    r"""Cut a text into what is before, at and after a mistake; a sign is marked where the mistake is that nothing follows.
+class _Answer:
+    """What a query has found, and how a flow would answer it from now on."""
 
-    >>> marked("from a\nselect b", 2, 8, "b")
-    ('from a\nselect ', 'b', '')
-    >>> marked("from a", 1, 7, "")
-    ('from a', ' ', '')
+    def __init__(self, frame: Frame) -> None:
+        self._frame, self._step, self._text = frame, "", ""
+        self.forget()
+        self._card = ui.element("section").classes("hw-card")
+        with self._card:
+            with ui.element("div").classes("hw-row"):
+                title("Matches")
+                self._count = ui.label().classes("hw-pill").props("data-figure=matches")
+                self._dead = ui.label().classes("hw-pill waiting")
+            self._says = ui.label().classes("hw-soft")
+            self._rows = ui.element("div").classes("hw-scroll")
+        self._new = ui.element("section").classes("hw-card")
+        with self._new:
+            title("Add it to the flow")
+            ui.label(
+                "The flow answers it from now on, and writes matches to a file beside it. It goes on from its checkpoint."
+            ).classes("hw-soft hw-small")
+            with ui.element("div").classes("hw-row").style("margin: 8px 0"):
+                self._name = ui.input("Name", value="found").props("outlined dense")
+                ui.button("Add it", on_click=self._add).props("no-caps outline")
+            ui.label("Or in its own file, after the steps that it reads:").classes("hw-soft hw-small")
+            self._lines = ui.label().classes("hw-mono")
+        self._shows(False, False)
+
+    def _shows(self, there: bool, may_be_added: bool) -> None:
+        self._card.set_visibility(there)
+        self._new.set_visibility(there and may_be_added)
+
+    def forget(self) -> None:
+        """Begin anew: what was found before is of another question."""
+        self._found = self._looked = self._unread = 0
+        self._matches: list[Any] = []
+
+    def show(self, found: Any, text: str, step: str | None, kinds: dict[str, str], *, more: bool) -> None:
+        """Show what was found, in front of what was found before if it is `more` of that."""
+        if not more or (text, step or "") != (self._text, self._step):
+            self.forget()
+        self._text, self._step = text, step or ""
+        if found["fault"] is not None:
+            self._shows(False, False)
+            return
+        self._found += found["found"]
+        self._looked += found["looked_at"]
+        self._unread += found["dead_letters"]
+        self._matches = [*found["matches"][:: -1 if more else 1], *self._matches][:_KEPT]
+        self._shows(True, step is not None)
+        self._count.set_text(f"{self._found:,} in {self._looked:,} records")
+        self._dead.set_text(f"{self._unread:,} could not be read" if self._unread else "")
+        self._says.set_text(self._told())
+        self._says.set_visibility(bool(self._told()))
+        self._rows.clear()
+        with self._rows:
+            if self._matches:
+                records_table(self._matches, kinds)
+        self._lines.set_text(snippet(text, self._step))
+
+    def _told(self) -> str:
+        if not self._looked:
+            return "No record passed in 3 s."
+        if not self._found:
+            return "Nothing in these records fits; ask again, or ask for less."
+        if self._found > len(self._matches):
+            return f"{len(self._matches)} of them:"
+        return ""
+
+    async def _add(self) -> None:
+        body = {"name": self._name.value or "", "query": self._text, "step": self._step}
+        path = of_flow(self._frame.flow, "queries")
+        said = f"{self._name.value} is part of the flow as soon as it has been checked; the Flow page shows it."
+        await self._frame.done(lambda: self._frame.api.post(path, body), said)
+
+
+def _is_word(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+
+
+def suggested(stream: str, columns: dict[str, Any]) -> str:
+    r"""Return a query to begin with.
+
+    >>> suggested("levels", {"tank": "text", "height": "float"})
+    'from levels[height > 0]\nselect tank, height\ninsert into matches'
     """
-    begin = sum(len(each) for each in text.splitlines(keepends=True)[: max(0, line - 1)]) + max(0, column - 1)
-    end = begin + len(offending)
-    return text[:begin], text[begin:end] or " ", text[end:]
+    words = {name: kind for name, kind in columns.items() if _is_word(name)}
+    number = next((name for name, kind in words.items() if kind in ("float", "int")), None)
+    some = f"[{number} > 0]" if number else ""
+    return f"from {stream}{some}\nselect {', '.join(list(words)[:4])}\ninsert into matches"
 
 
-def snippet(text: str) -> str:
+def snippet(text: str, step: str) -> str:
     r"""Return the lines of Python that add a query to a flow.
 
-    >>> print(snippet("from a\nselect b"))
+    >>> print(snippet("from a\nselect b", "a"))
     found = flow.query("found", '''
     from a
     select b
     ''')
     """
-    quotes = "'''"
-    return f'found = flow.query("found", {quotes}\n{text}\n{quotes})'
+    plain = "'''" not in text and "\\" not in text and all(sign.isprintable() or sign == "\n" for sign in text)
+    written = f"'''\n{text}\n'''" if plain else repr(text)
+    stream = re.sub(r"\W+", "_", step)
+    streams = "" if _is_word(step) else f', streams={{"{_STREAM}": {stream}}}'
+    return f'found = flow.query("found", {written}{streams})'

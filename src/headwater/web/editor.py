@@ -1,0 +1,36 @@
+"""A field for the text of a query, in which mistakes are marked where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nicegui import ui
+
+
+class Editor(ui.element, component="editor.js"):  # type: ignore[misc, call-arg]
+    """Has a text; `on_typed` is told when somebody has changed it, `on_ask` when they want it asked (Ctrl-Enter)."""
+
+    def __init__(self, label: str, on_typed: Callable[[], Any], on_ask: Callable[[], Any]) -> None:
+        super().__init__()
+        self.text = ""  #: as it is on the page, but for the last keys
+        self._props["label"], self._props["begin"], self._props["fault"] = label, "", None
+        self._typed = on_typed
+        self.on("typed", self._take)
+        self.on("ask", lambda: on_ask())
+
+    def begin_with(self, text: str) -> None:
+        """Have a text to go on from, unless somebody has typed one."""
+        if self.text in ("", self._props["begin"]):
+            self.text = text
+        self._props["begin"] = text
+        self.update()
+
+    def mark(self, text: str, fault: Mapping[str, Any] | None) -> None:
+        """Mark what is wrong in a text, for as long as it is that."""
+        self._props["fault"] = None if fault is None else {**fault, "of": text}
+        self.update()
+
+    async def _take(self, event: Any) -> None:
+        self.text = event.args
+        await self._typed()
