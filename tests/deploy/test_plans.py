@@ -4,8 +4,13 @@ import json
 
 import pytest
 
+from headwater.cli.ask import Ask
+from headwater.cli.planning import plans_of_flows, plans_of_plan
+from headwater.deploy.api.routes import Answers
+from headwater.deploy.coordinator.asking import NobodyError
+from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import NetError, PlacementError
-from planning import FLOW, placed, write_farm
+from planning import FLOW, HOSTILE, placed, write_farm
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +95,44 @@ def test_a_page_asks_about_flows_and_nets_alone(typed):
     code, _, err = typed("plan", "flow.py", "--web")
     assert code == 2
     assert "FLOW... NET..." in err
+
+
+def test_a_flow_that_is_deployed_by_a_plan_is_planned_anew_and_its_ends_stay_where_they_are(tmp_path):
+    write_farm(tmp_path)
+    where = {"levels": "barn", "means": "shed", HOSTILE: "shed", "archive": "cloud"}
+    named = {"flow": str(tmp_path / "tanks.py"), "net": str(tmp_path / "farm.toml"), "placement": where}
+    costs = {"profile": str(tmp_path / "profile.json"), "rates_hz": 1000.0}
+    (tmp_path / "plan.json").write_text(json.dumps(named | costs))
+    plans = plans_of_plan(tmp_path / "plan.json", StateFolder(tmp_path / "state"))
+    ((flow,), (net,)) = plans.choices()["flows"], plans.choices()["nets"]
+    found = plans.found(flow["flow"], net, "devices then critical")
+    assert {step: found["placement"][step] for step in ("levels", "archive")} == {"levels": "barn", "archive": "cloud"}
+    assert set(found["pinned"]) == {"levels", "archive"}
+    with pytest.raises(NobodyError):  # who looks after the flow is this very command: no other is started
+        plans.deployed(flow["flow"], net, "", found["placement"])
+
+
+def test_flows_are_planned_beside_the_sites_of_a_net_and_measured_when_that_is_first_asked(tmp_path):
+    write_farm(tmp_path)
+    asked = []
+
+    class Asked(Ask):
+        def question(self, flows):
+            asked.append(flows)
+            return super().question(flows)
+
+    flow = str(tmp_path / "tanks.py")
+    beside = Asked(rate=["1000"], profile=[tmp_path / "profile.json"], pin=["archive=cloud"])
+    plans = plans_of_flows([flow], tmp_path / "farm.toml", beside, lambda plan: {"says": str(plan.flow)})
+    assert plans.choices()["nets"] == ["farm"]
+    assert asked == []
+    placement = plans.found(flow, "farm", "")["placement"]
+    assert placement["archive"] == "cloud"
+    assert plans.deployed(flow, "farm", "", placement) == {"says": flow}
+    assert asked == [[flow]]
+
+
+def test_the_page_of_sites_opens_first_unless_plans_are_what_it_is_for():
+    assert Answers(None, None).pages == ("sites",)
+    assert Answers(None, object()).pages == ("sites", "plan")
+    assert Answers(None, object(), "plan").pages == ("plan", "sites")

@@ -9,25 +9,29 @@ import shutil
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, keyed, looked_at, opened, sync_api
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, looked_at, opened
 from headwater.cli.planning import Deployer
-from headwater.deploy.api.routes import Answers
+from headwater.deploy.api.routes import PLANS, SITES, Answers
+from headwater.deploy.api.schemas import SCHEMAS
 from headwater.deploy.coordinator.asking import ask as coordinator_says
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.place import Plan
 from headwater.serve.http import Server
+from headwater.serve.openapi import described
+from headwater.serve.routes import Route, document, found
 from headwater.web.planned import changes, reasons_of, rehearsal_of, row_of
 from headwater.web.process import Dashboard
 from headwater.web.settings import Settings
 from planning import FLOW, placed, write_farm
+from serving import check_fits
 from sites_of import Commands, wait_for
 
 TOKEN = "a-token-of-enough-letters"
-expect = sync_api.expect
 
 
 def site(name, steps=(), **more):
@@ -91,15 +95,50 @@ class Coordinator:
         return self.document
 
 
+#: a ledger with a name that is hostile, and a flow that broke two windows
+LANE = {"id": "1", "flow": SCRIPT, "pid": 7, "cores": 0.25, "used": 0.125, "kept": 1234, "broken": 2, "above": True}
+LANE |= {"contract": {"rate_hz": 2000.0, "latency_s": 0.05, "burst": None, "above": "best effort"}, "lanes": 1}
+LANE |= {"restarts": 0, "down": False, "causes": {"processor taken by others": 2}}
+LEDGER = {
+    "supervisor": True,
+    "cores": 2.0,
+    "capacity": 1.8,
+    "left": 1.55,
+    "grade": "session",
+    "how": "a session a lane",
+}
+LEDGER |= {"better": IMAGE, "lanes": [LANE]}
+WINDOW = {"second": 17, "records": 1990, "late": 12, "shortfall": 3.0, "cause": "processor taken by others"}
+PROMISE = {
+    "contract": LANE["contract"],
+    "grade": "session",
+    "how": "",
+    "lanes": 1,
+    "estimated_cores": 0.2,
+    "windows": 1236,
+}
+PROMISE |= {"reserved_cores": 0.25, "used_cores": 0.1, "kept": 1234, "causes": LANE["causes"], "broken": [WINDOW]}
+PROMISE |= {"above": True, "restarts": 0}
+PROMISED = tuple(
+    Route("GET", f"/api/v1/{path}", "", partial(lambda told, request: document(told), told), gives=gives)
+    for path, told, gives in (
+        ("promises", LEDGER, "Promises"),
+        ("flows", [{"name": "tanks"}], "object"),
+        ("flows/{name}/promise", PROMISE, "Promise"),
+    )
+)
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     folder, deployed = tmp_path_factory.mktemp("plans"), []
     write_farm(folder)
     answers = Answers(Coordinator(), placed(folder, deployed))
-    with pytest.MonkeyPatch.context() as patch, Server(answers, "127.0.0.1", 0, TOKEN, routes=answers.routes) as server:
+    routes = (*answers.routes, *PROMISED)
+    with pytest.MonkeyPatch.context() as patch, Server(answers, "127.0.0.1", 0, TOKEN, routes=routes) as server:
         patch.setattr("headwater.web.process._PAUSE_S", 0.1)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        dashboard = Dashboard(Settings(server.url, TOKEN, pages=answers.pages))
+        dashboard = Dashboard(Settings(server.url, TOKEN, pages=(*answers.pages, "promises")))
         try:
             url = dashboard.start()
             yield SimpleNamespace(url=url, dashboard=dashboard, server=server, answers=answers, deployed=deployed)
@@ -134,9 +173,11 @@ def ask(shown, path, body=None, **head):
     sent = None if body is None else json.dumps(body)
     line.request("GET" if body is None else "POST", path, sent, {k: v for k, v in (usual | head).items() if v})
     answer = line.getresponse()
-    found = answer.status, json.loads(answer.read())
+    status, told = answer.status, json.loads(answer.read())
     line.close()
-    return found
+    route, _ = found("GET" if body is None else "POST", path, shown.answers.routes)
+    check_fits(told, {"$ref": f"/{'Error' if status >= 400 else route.gives}"}, path, SCHEMAS)
+    return status, told
 
 
 def test_the_figures_of_the_sites_page_are_those_of_the_api_and_names_are_text(page, shown):
@@ -156,6 +197,19 @@ def test_the_figures_of_the_sites_page_are_those_of_the_api_and_names_are_text(p
     drawn = page.locator("svg.hw-map g.node")
     assert {each.get_attribute("data-site") for each in drawn.all()} == {told["name"] for told in document["sites"]}
     assert page.locator("svg.hw-map .link text").all_text_contents() == ["1.5 k/s · 12 ms", "30/s · 12 ms"]
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_the_figures_of_the_promises_page_are_those_of_the_ledger(page, shown):
+    for told, gives in ((LEDGER, "Promises"), (PROMISE, "Promise")):
+        check_fits(told, {"$ref": f"/{gives}"}, gives)
+    opened(page, shown.url + "/promises")
+    keyed(page, "1").wait_for()
+    promised = [SCRIPT, "2 k/s within 50 ms", "1,234", "2", "99.8 %", "processor taken by others 2", "0.250", "0.125"]
+    assert cells(page, "1") == [*promised, "more comes than was promised", "7"]
+    assert page.locator("[data-figure=cores]").inner_text() == "0.25 of 1.80 cores reserved"
+    page.get_by_text("tanks: 1,234 of 1,236 windows of a second kept").wait_for()
+    assert cells(page, 17) == ["17", "processor taken by others", "1,990", "12", "3"]
     assert page.locator("main img, main script").count() == 0
 
 
@@ -334,6 +388,14 @@ def test_a_front_is_drawn_and_a_placement_rehearsed_and_deployed(page, shown):
     assert dict(shown.deployed[-1].placement) == where["placement"]
 
 
+def test_every_answer_and_wish_of_sites_and_plans_has_a_schema_of_its_own():
+    routes = (*SITES, *PLANS)
+    assert not [route.path for route in routes if "object" in (route.gives, route.body)]
+    named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(described(routes, "", SCHEMAS))))
+    assert named <= set(SCHEMAS)
+    assert SCHEMAS["MoveWish"]["required"] == ["steps", "site"]
+
+
 def test_a_page_of_another_origin_deploys_nothing(shown):
     wish = {"flow": FLOW, "net": "farm", "placement": {}}
     assert ask(shown, "/api/v1/plans/deploy", wish, Origin="http://evil.example")[0] == 403
@@ -430,6 +492,7 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         expect(keyed(page, "office")).to_contain_text("doubled", timeout=moving_ms)
         expect(page.get_by_role("cell", name="done", exact=True)).to_have_count(1, timeout=moving_ms)
         document = deployer.status()
+        check_fits(document, {"$ref": "/Sites"}, "a real coordinator", SCHEMAS)
         assert cells(page, "barn")[2] == "beats"
         assert [each["steps"] for each in document["sites"]] == [["beats"], ["doubled", "out"]]
         (move,) = document["flow"]["moves"]
@@ -443,5 +506,8 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         expect(page.get_by_role("cell", name="done", exact=True)).to_have_count(2, timeout=moving_ms)
         deployer.made._process.kill()
         expect(page.locator("[data-figure=verdict]")).to_contain_text("no coordinator runs", timeout=moving_ms)
-        commands.start("deploy")
+        deploy = commands.start("deploy", "--web", "--web-listen", "127.0.0.1:0")
+        expect(page.locator("[data-figure=verdict]")).to_contain_text("beats is running at 2 sites", timeout=moving_ms)
+    url, token = wait_for(lambda: at.search(deploy.log.read_text()), commands, "the coordinator's page").groups()
+    with looked_at(browser, url, token) as page:
         expect(page.locator("[data-figure=verdict]")).to_contain_text("beats is running at 2 sites", timeout=moving_ms)

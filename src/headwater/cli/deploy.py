@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from headwater.cli.part import flow_deployed
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
-from headwater.cli.submission import Submission, Wishes, submission
+from headwater.cli.submission import PLANS, Submission, Wishes, submission
 from headwater.cli.window import LISTEN as WEB_LISTEN
 from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
@@ -26,6 +26,9 @@ from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, RunError, listed
 from headwater.flow.duration import microseconds_of
 from headwater.io.lock import Lock
+
+if TYPE_CHECKING:
+    from headwater.deploy.api.plans import Plans
 
 log = logging.getLogger("headwater.deploy")
 
@@ -135,12 +138,21 @@ def deploy(
         at = folder.settled_address(*at)
     else:
         check_listen(folder, at)
-    with window(web, web_listen, folder):
+    with window(web, web_listen, folder, plans=lambda: _plans(what, folder)):
         document = asyncio.run(_held(folder, asked, at, within_s))
     if as_json:
         print_json(document)
     else:
         print_sites(document)
+
+
+def _plans(what: str | None, folder: StateFolder) -> Plans | None:
+    """Return what a page needs to plan the flow anew while it runs; None where there is no plan to begin with."""
+    if what is None or Path(what).suffix not in PLANS:
+        return None
+    from headwater.cli.planning import plans_of_plan
+
+    return plans_of_plan(Path(what), folder)
 
 
 def check_listen(folder: StateFolder, at: tuple[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""`headwater plan … --web`: plans made in a browser, until stopped; and what has one of them run."""
+"""Plans made in a browser: of `headwater plan … --web`, until stopped, and beside sites; and what has one of them run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headwater import net as nets
 from headwater.cli.ask import Ask
 from headwater.cli.locate import find_flow
+from headwater.cli.question import Question, measured
 from headwater.cli.sites import STATE
 from headwater.cli.web import answered
 from headwater.cli.window import TOKEN
@@ -23,8 +25,10 @@ from headwater.deploy.control.messages import Ask as Wish
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.cut import Cut
-from headwater.errors import PlacementError, RunError
-from headwater.place import Budget, Constraints, Plan
+from headwater.errors import HeadwaterError, PlacementError, RunError
+from headwater.flow.flow import Flow
+from headwater.net.net import Net
+from headwater.place import Budget, Constraints, Plan, Problem
 from headwater.serve.home import token_of
 
 NETS = (".toml", ".json", ".npz")
@@ -50,7 +54,7 @@ def plan_in_browser(
     before = {number: signal.signal(number, lambda *_: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     deployer = Deployer(folder)
     try:
-        answers = Answers(Sites(folder), Plans(questions, found, constraints, budget, deployer))
+        answers = Answers(Sites(folder), Plans(questions, found, constraints, budget, deployer), "plan")
         with answered(answers, token_of(folder.path / TOKEN, given=False), listen):
             while not leaving.wait(0.2):
                 pass  # a signal that the system gives to another thread is heard when this one wakes
@@ -60,11 +64,74 @@ def plan_in_browser(
             signal.signal(number, handler)
 
 
-class Deployer:
-    """Has plans run: by the coordinator of a state folder, or by one that it starts, and that ends with it."""
+def plans_of_flows(flows: list[str], net: Path, asked: Ask, deployer: Deployer) -> Plans:
+    """Return plans of flows on the net whose sites are here, for a page beside them."""
 
-    def __init__(self, folder: StateFolder) -> None:
-        self._folder = folder
+    def later(flow: str) -> LaterQuestion:
+        return LaterQuestion(find_flow(flow), lambda: asked.question([flow]))
+
+    return Plans({flow: later(flow) for flow in flows}, {net.stem: net}, asked.constraints(), asked.budget(), deployer)
+
+
+def plans_of_plan(path: Path, folder: StateFolder) -> Plans | None:
+    """Return plans of a flow that is deployed by a plan; None where a page could not say what that says.
+
+    Its sources and sinks stay where they are: it is a flow that runs.
+    """
+    plan = Plan.load(path)
+    if plan.copies:
+        return None
+    flow, net = find_flow(plan.flow), nets.read(plan.net)
+    ends = [step.name for step in flow.steps.values() if step.is_source or step.is_sink]
+    pins = {name: plan.placement[name] for name in ends if _is_device(net, plan.placement.get(name, ""))}
+
+    def made() -> Question:
+        rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
+        ips = None if plan.measured_ips is None else f"{plan.measured_ips:g}"
+        return Question((flow,), (plan.figures() or measured(flow),), rates, ips, plan.model, plan.every)
+
+    deployer = Deployer(folder, starts=False)
+    questions = {plan.flow: LaterQuestion(flow, made)}
+    return Plans(questions, {Path(plan.net).stem: Path(plan.net)}, Constraints(pins=pins), Ask().budget(), deployer)
+
+
+def _is_device(net: Net, name: str) -> bool:
+    try:
+        net.device(name)
+    except HeadwaterError:
+        return False
+    return True
+
+
+class LaterQuestion:
+    """A question that is made when it is first asked: to measure a flow takes a while, and perhaps nobody plans."""
+
+    def __init__(self, flow: Flow, make: Callable[[], Question]) -> None:
+        self.flows = (flow,)
+        self._make = make
+        self._making = threading.Lock()
+        self._made: Question | None = None
+
+    def on(self, *asked: Any, **more: Any) -> Problem:
+        """Return the problem of placing it on a net."""
+        return self._question().on(*asked, **more)
+
+    def plan(self, *asked: Any) -> Plan:
+        """Return the plan that a placement is."""
+        return self._question().plan(*asked)
+
+    def _question(self) -> Question:
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+class Deployer:
+    """Has plans run: by the coordinator of a state folder, or by one that it `starts`, and that ends with it."""
+
+    def __init__(self, folder: StateFolder, *, starts: bool = True) -> None:
+        self._folder, self._starts = folder, starts
         self._process: subprocess.Popen[bytes] | None = None
         self._deploying = threading.Lock()
 
@@ -74,6 +141,8 @@ class Deployer:
             try:
                 deployed = ask(self._folder, "status")["flow"]
             except NobodyError:
+                if not self._starts:
+                    raise
                 return self._begun(plan)
             return self._moved(plan, deployed)
 

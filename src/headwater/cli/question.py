@@ -113,8 +113,8 @@ def question_of(
     loaded = [Profile.load(path) for path in profiles or ()]
     if len(loaded) > len(found):
         raise PlacementError(f"a flow has one --profile; got {len(loaded)} for {len(found)}")
-    measured = tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found)
-    return Question(found, measured, rates, measured_on, Model(model), every)
+    profiled = tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found)
+    return Question(found, profiled, rates, measured_on, Model(model), every)
 
 
 def bound(
@@ -124,13 +124,13 @@ def bound(
     flow, net = find_flow(plan.flow), nets.read(plan.net)
     if len(profile or ()) > 1:
         raise PlacementError(f"a plan has one flow, and so one --profile; got {len(profile or ())}")
-    measured = Profile.load(profile[0]) if profile else plan.figures() or _measured(flow)
+    costs = Profile.load(profile[0]) if profile else plan.figures() or measured(flow)
     ips = plan.measured_ips if measured_on is None and not profile else None
     if every is not None:
         plan = replace(plan, every=every)
     if rate:
         plan = replace(plan, rates_hz=_rates_of(flow, _rates(rate), [flow]))
-    return replace(plan, measured_ips=ips or measured_speed(measured_on, measured, net)).bind(flow, net, measured)
+    return replace(plan, measured_ips=ips or measured_speed(measured_on, costs, net)).bind(flow, net, costs)
 
 
 def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
@@ -155,25 +155,26 @@ def _profile_of(flow: Flow, loaded: list[Profile], several: bool) -> Profile:
     own = [profile for profile in loaded if not several or profile.flow == flow.name]
     if own:
         return own[0]
-    return _measured(flow)
+    return measured(flow)
 
 
-def _measured(flow: Flow) -> Profile:
+def measured(flow: Flow) -> Profile:
+    """Measure what the steps of a flow cost, on this machine."""
     from headwater.engine.profiler import profile as measure
 
     with progress(f"measuring {flow.name}"):
         return measure(flow, records=20_000)
 
 
-def measured_speed(measured_on: str | None, measured: Profile, net: Net, *, quiet: bool = False) -> float | None:
+def measured_speed(measured_on: str | None, costs: Profile, net: Net, *, quiet: bool = False) -> float | None:
     """Return the speed of the machine that a profile is of, or a guess that is told; None for a class of the net."""
     classes = {c.name: c.cpu_ips for c in net.classes}
     if measured_on is None:
-        if measured.device in classes:
+        if costs.device in classes:
             return None
         if not quiet:
             err.print(
-                f"the profile was measured on {measured.device}, which is no class of {net.name}; taking "
+                f"the profile was measured on {costs.device}, which is no class of {net.name}; taking "
                 f"{DESKTOP_IPS:.0e} instructions/s (say --measured-on to change that)"
             )
         return DESKTOP_IPS

@@ -31,6 +31,7 @@ from headwater.net.net import Net
 from headwater.place.plan import RATE_HZ, Plan
 
 _FIXED = "fixed"
+PLANS = (".json", ".toml")  #: what the files of plans end in
 EVERY = "250 ms"  #: where neither a command nor a plan says how often checkpoints are made
 
 
@@ -104,7 +105,7 @@ class Submission:
 def submission(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -> Submission:
     """Return what is to be deployed, read and checked; `given` are inputs, output, rate and every."""
     policy_named(wishes.policy)
-    if Path(what).suffix in (".json", ".toml"):
+    if Path(what).suffix in PLANS:
         if net is not None:
             raise PlacementError(
                 f"a plan names its own net; got '{what}' and '{net}'. Give a plan, or a flow and a net"

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwater import net as nets
+from headwater.cli.ask import Ask
 from headwater.cli.question import speed_named
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.cli.window import LISTEN as WEB_LISTEN
@@ -30,6 +31,9 @@ from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
+
+if TYPE_CHECKING:
+    from headwater.deploy.api.plans import Plans
 
 log = logging.getLogger("headwater.up")
 
@@ -60,6 +64,16 @@ def up(
     state: Coordinators = STATE,
     web: Web = False,
     web_listen: WebListen = WEB_LISTEN,
+    flow: Annotated[
+        list[str] | None, typer.Option(help="with --web: a flow to plan and deploy from the page; several")
+    ] = None,
+    rate: Annotated[
+        list[str] | None, typer.Option(help="with --flow: records/s of every source, or NAME=RATE, to plan with")
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STEP=DEVICE", help="with --flow: where a step must run; sources need it, or a sensor"),
+    ] = None,
 ) -> None:
     """Start all sites of a net on this machine, as processes, for trials and tests; until stopped.
 
@@ -71,6 +85,8 @@ def up(
     sites = _chosen(where, only)
     core_ips = None if measured_on is None else speed_named(measured_on, where)
     check_window(web, web_listen)
+    if flow and not web:
+        raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -83,12 +99,25 @@ def up(
         try:
             for line in ground.told:
                 log.info("%s", line)
-            with window(web, web_listen, folder, where):
+            with ExitStack() as last:
+                plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
+                last.enter_context(window(web, web_listen, folder, where, lambda: plans))
                 _run(sites, folder, ground, at)
         finally:
             ground.close()
     finally:
         lock.release()
+
+
+def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last: ExitStack) -> Plans | None:
+    """Return what a page needs to plan flows for these sites; a coordinator that it starts ends with `last`."""
+    if not flows:
+        return None
+    from headwater.cli.planning import Deployer, plans_of_flows
+
+    deployer = Deployer(folder)
+    last.callback(deployer.close)
+    return plans_of_flows(flows, net, asked, deployer)
 
 
 def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address) -> None:

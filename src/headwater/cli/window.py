@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from headwater.deploy.api.plans import Plans
     from headwater.deploy.coordinator.state import StateFolder
     from headwater.net.net import Net
 
@@ -26,8 +28,14 @@ def check_window(web: bool, listen: str) -> None:
         check_web(listen)
 
 
-def window(web: bool, listen: str, folder: StateFolder, net: Net | None = None) -> AbstractContextManager[None]:
-    """Have the sites of a state folder shown by a dashboard, if that is wanted, while the context lasts."""
+def window(
+    web: bool,
+    listen: str,
+    folder: StateFolder,
+    net: Net | None = None,
+    plans: Callable[[], Plans | None] = lambda: None,
+) -> AbstractContextManager[None]:
+    """Have the sites of a state folder shown by a dashboard, with plans, if that is wanted, while the context lasts."""
     if not web:
         return nullcontext()
     from headwater.cli.web import answered
@@ -36,4 +44,4 @@ def window(web: bool, listen: str, folder: StateFolder, net: Net | None = None) 
     from headwater.serve.home import token_of
 
     folder.identity()  # makes the folder
-    return answered(Answers(Sites(folder, net)), token_of(folder.path / TOKEN, given=False), listen)
+    return answered(Answers(Sites(folder, net), plans()), token_of(folder.path / TOKEN, given=False), listen)

@@ -9,7 +9,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from headwater.deploy.api.plans import Plans
+from headwater.deploy.api.schemas import SCHEMAS
 from headwater.deploy.api.sites import Sites
+from headwater.deploy.api.wishes import (
+    DrainWish,
+    FrontWish,
+    MoveWish,
+    OpenWish,
+    PlanWish,
+    RehearsalWish,
+    TryWish,
+)
 from headwater.serve.openapi import described
 from headwater.serve.routes import RefusalError, Request, Response, Route, document
 
@@ -24,6 +34,7 @@ class Answers:
 
     sites: Sites
     plans: Plans | None = None
+    front: str = "sites"  #: the page that opens first
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -33,62 +44,8 @@ class Answers:
     @property
     def pages(self) -> tuple[str, ...]:
         """The pages of the dashboard that show it."""
-        return ("sites",) if self.plans is None else ("plan", "sites")
-
-
-class MoveWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Steps, and where they should run."""
-
-    steps: list[str]
-    site: str
-
-
-class DrainWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A site that should run nothing but what cannot be elsewhere."""
-
-    site: str
-    to: str = ""  #: where its steps should go; the policy chooses if it is not said
-
-
-class OpenWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A site that was drained."""
-
-    site: str
-
-
-class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A flow to be placed on a net."""
-
-    flow: str
-    net: str
-    objective: str = ""  #: that of the model of time, if none is said
-
-
-class FrontWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Two measures, of which less of the one costs the other."""
-
-    flow: str
-    net: str
-    one: str
-    other: str
-
-
-class TryWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A placement by hand."""
-
-    flow: str
-    net: str
-    placement: dict[str, str]  #: step → device
-    objective: str = ""
-
-
-class RehearsalWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A placement to be played in virtual time."""
-
-    flow: str
-    net: str
-    placement: dict[str, str]
-    seconds: float = 10.0
+        known = ("sites",) if self.plans is None else ("sites", "plan")
+        return tuple(sorted(known, key=lambda page: page != self.front))
 
 
 def wish(request: Request, kind: type[T]) -> T:
@@ -101,7 +58,7 @@ def wish(request: Request, kind: type[T]) -> T:
 
 
 def _openapi(request: Request) -> Response:
-    return document(described(request.service.routes, "Sites of a flow, and plans"))
+    return document(described(request.service.routes, "Sites of a flow, and plans", SCHEMAS))
 
 
 def _status(request: Request) -> Response:
@@ -154,22 +111,41 @@ def _deployed(request: Request) -> Response:
 
 
 def _act(path: str, about: str, answer: Callable[[Request], Response], **more: Any) -> Route:
-    return Route("POST", f"{_API}/{path}", about, answer, body="object", **more)
+    return Route("POST", f"{_API}/{path}", about, answer, **more)
 
 
 _OPENAPI = Route("GET", "/openapi.json", "This document", _openapi, public=True)
+_BEGUN: dict[str, Any] = {"gives": "Sites", "success": 202}
 
 SITES: tuple[Route, ...] = (
-    Route("GET", f"{_API}/sites", "The flow that is deployed, all sites, links and moves", _status),
-    _act("sites/move", "Begin to move steps to a site", _move, success=202),
-    _act("sites/drain", "Begin to move all that can leave a site", _drain, success=202),
-    _act("sites/open", "Let the policy use a site again that was drained", _open, success=202),
+    Route("GET", f"{_API}/sites", "The flow that is deployed, all sites, links and moves", _status, gives="Sites"),
+    _act("sites/move", "Begin to move steps to a site", _move, body="MoveWish", **_BEGUN),
+    _act("sites/drain", "Begin to move all that can leave a site", _drain, body="DrainWish", **_BEGUN),
+    _act("sites/open", "Let the policy use a site again that was drained", _open, body="OpenWish", **_BEGUN),
 )
 PLANS: tuple[Route, ...] = (
-    Route("GET", f"{_API}/plans", "Flows, nets and measures to plan with", _choices),
-    _act("plans/best", "The best placement of a flow on a net, and why each step is where it is", _found),
-    _act("plans/front", "Placements between the best in one measure and the best in another", _front),
-    _act("plans/try", "What a placement by hand is worth, and what it would break", _tried),
-    _act("plans/rehearse", "A placement played in virtual time", _rehearsed),
-    _act("plans/deploy", "Have a placement run at its sites", _deployed, success=202),
+    Route("GET", f"{_API}/plans", "Flows, nets and measures to plan with", _choices, gives="Choices"),
+    _act(
+        "plans/best",
+        "The best placement of a flow on a net, and why each step is where it is",
+        _found,
+        body="PlanWish",
+        gives="Placement",
+    ),
+    _act(
+        "plans/front",
+        "Placements between the best in one measure and the best in another",
+        _front,
+        body="FrontWish",
+        gives="Front",
+    ),
+    _act(
+        "plans/try",
+        "What a placement by hand is worth, and what it would break",
+        _tried,
+        body="TryWish",
+        gives="Placement",
+    ),
+    _act("plans/rehearse", "A placement played in virtual time", _rehearsed, body="RehearsalWish", gives="Rehearsal"),
+    _act("plans/deploy", "Have a placement run at its sites", _deployed, body="TryWish", gives="Deployed", success=202),
 )

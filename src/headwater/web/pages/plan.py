@@ -297,7 +297,7 @@ class _PlanPage:
     def _draw_front(self, found: Any) -> None:
         theme = self.frame.theme
         one, other = found["one"], found["other"]
-        points = [[each["measures"][other], each["measures"][one]] for each in found["points"]]
+        points = [[_drawn(each["measures"], other), _drawn(each["measures"], one)] for each in found["points"]]
         axis = {"type": "value", "scale": True, "nameTextStyle": {**theme.text, "align": "left"}}
         options = {
             "animation": False,
@@ -337,6 +337,12 @@ def _button(text: str, act: Callable[[], Awaitable[None] | None], *, main: bool 
     return button.classes("hw-go") if main else button
 
 
+def _drawn(measures: Any, measure: str) -> float | None:
+    """Return a measure in the unit that it is drawn in."""
+    value: float | None = measures[measure]
+    return 1000 * value if value is not None and measure in ("critical", "aggregate") else value
+
+
 def _unit(measure: str) -> str:
-    units = {"critical": "s", "aggregate": "s", "wan": "bytes/s", "energy": "share of the budget", "money": "an hour"}
+    units = {"critical": "ms", "aggregate": "ms", "wan": "bytes/s", "energy": "share of the budget", "money": "an hour"}
     return f"{MEASURES[measure]}, {units[measure]}" if measure in units else MEASURES[measure]
