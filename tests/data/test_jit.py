@@ -68,16 +68,22 @@ def loops(tmp_path):
 
 @pytest.fixture(scope="module")
 def compiled_once(tmp_path_factory):
-    """What the cache holds once the kernel of those modules is compiled."""
+    """A folder in whose cache the kernel of those modules is, and what was said when it was compiled; not to be changed."""
     folder = written(tmp_path_factory.mktemp("compiled"))
-    called(folder)
-    return folder / "cache"
+    return folder, called(folder)
+
+
+@pytest.fixture(scope="module")
+def compiled_for_numba(tmp_path_factory):
+    """The same where only Numba can load what is compiled."""
+    folder = written(tmp_path_factory.mktemp("compiled_for_numba"))
+    return folder, called(folder, NUMBERS, **OFF)
 
 
 @pytest.fixture
 def compiled(loops, compiled_once):
     """Such a folder, in whose cache the kernel is already."""
-    shutil.copytree(compiled_once, loops / "cache")
+    shutil.copytree(compiled_once[0] / "cache", loops / "cache")
     return loops
 
 
@@ -103,8 +109,9 @@ def kept(folder: Path) -> list[Path]:
     return [path for path in folder.glob("cache/kernels/*/*") if not path.name.startswith(".")]
 
 
-def test_a_kernel_is_compiled_once_and_neither_then_nor_later_is_numba_imported_here(loops):
-    assert called(loops) == f"[0, 2, 4] {BY_NUMBA}"
+def test_a_kernel_is_compiled_once_and_neither_then_nor_later_is_numba_imported_here(compiled_once):
+    loops, said = compiled_once
+    assert said == f"[0, 2, 4] {BY_NUMBA}"
     (file,) = kept(loops)
     written_ns = file.stat().st_mtime_ns
     assert called(loops) == f"[0, 2, 4] {BY_NUMBA}"
@@ -228,8 +235,12 @@ TIMES = COUNTED.replace("GIVEN", "np.arange(3).astype('m8[s]')").replace(".tolis
 OFF = {"HEADWATER_LINKER": "off"}
 
 
-def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_machine_all_the_same(loops):
-    assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 1 asked, not compiled here"
+def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_machine_all_the_same(
+    loops, compiled_for_numba
+):
+    folder, said = compiled_for_numba
+    assert said == "[0, 2, 4] 1 asked, not compiled here"
+    shutil.copytree(folder / "cache", loops / "cache")
     assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, not compiled here"
     (loops / "parts.py").write_text(PARTS.replace("FACTOR = 2", "FACTOR = 3"))
     assert called(loops, NUMBERS, **OFF) == "[0, 3, 6] 1 asked, not compiled here"
@@ -237,8 +248,8 @@ def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_ma
     assert not list(loops.glob("**/*.nb*")), "nothing is written beside the source, which may be read-only"
 
 
-def test_a_damaged_file_that_only_numba_could_load_is_compiled_anew(loops):
-    called(loops, NUMBERS, **OFF)
+def test_a_damaged_file_that_only_numba_could_load_is_compiled_anew(loops, compiled_for_numba):
+    shutil.copytree(compiled_for_numba[0] / "cache", loops / "cache")
     (file,) = kept(loops)
     file.write_bytes(file.read_bytes()[:-100])
     assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, compiled here"
