@@ -25,6 +25,7 @@ ON_SPARK = (
 )
 #: files of few tests that take long, which two workers share out best when they begin with them
 LONG = {
+    "test_bench.py",
     "test_cluster.py",
     "test_docs.py",
     "test_end.py",
@@ -32,15 +33,18 @@ LONG = {
     "test_kill.py",
     "test_keeper.py",
     "test_lane.py",
+    "test_loop.py",
     "test_pages.py",
     "test_policed_sites.py",
     "test_rehearsal.py",
     "test_serve.py",
+    "test_service.py",
     "test_session.py",
     "test_site.py",
     "test_sites.py",
     "test_sites_and_plans.py",
     "test_split.py",
+    "test_troubleshooting.py",
 }
 
 #: for every Java that a test starts, and that is gone before better code would pay: half the processor time of them all
