@@ -86,6 +86,24 @@ def test_a_contradicting_wish_is_refused_with_its_reason(what):
         constrain(chain(guarded_net()), constraints)
 
 
+def test_a_pin_names_a_site_for_any_of_its_devices():
+    net = guarded_net()
+    free = chain(net, pinned=np.array([net.device("site-0/0"), -1, -1, -1, -1]))
+    problem = constrain(free, Constraints(pins={"s1": "site-1", "s4": "cloud-1"}))
+    assert problem.pinned[problem.step("s4")] == net.device("cloud-1")
+    assert problem.zone_allowed is not None
+    at_site = np.flatnonzero(problem.zone_allowed[problem.step("s1")])
+    assert [net.zones[zone] for zone in at_site] == ["site-1"]
+    found = strategy("best")(problem, Budget(time_s=60))
+    assert found.device is not None
+    assert net.zones[int(net.zone_of(int(found.device[problem.step("s1")])))] == "site-1"
+
+
+def test_a_pin_to_a_site_that_a_steps_input_must_not_go_to_is_refused():
+    with pytest.raises(PlacementError, match=r"step 's1' is pinned to site 'site-2' .* its input must not go there"):
+        constrain(chain(guarded_net()), Constraints(keep={"s0": "inside"}, pins={"s1": "site-2"}))
+
+
 def test_a_pin_to_an_unknown_device_names_it():
     with pytest.raises(NetError, match="no device 'site-9/0'"):
         constrain(chain(guarded_net()), Constraints(pins={"s1": "site-9/0"}))

@@ -16,7 +16,7 @@ from headwater.serve.home import Home
 from headwater.serve.http import Server
 from headwater.serve.notify import Notifier
 from headwater.serve.openapi import described
-from headwater.serve.routes import ROUTES
+from headwater.serve.routes import ROUTES, Request, answered
 from headwater.serve.schemas import SCHEMAS
 from headwater.serve.service import Service
 
@@ -160,6 +160,32 @@ def test_a_hostile_name_comes_back_as_it_is_and_can_be_asked_for(ask):
     status, document = ask("/api/v1/flows/a%22%3Cb%3E/graph")
     assert status == 409
     assert "should have one flow" in document["error"]
+
+
+def test_a_flow_that_is_not_there_is_told_with_the_one_that_may_be_meant(ask):
+    status, document = ask("/api/v1/flows/a%22%3Cb")
+    assert status == 404
+    assert document["error"].endswith("; did you mean 'a\"<b>'?")
+
+
+@pytest.mark.parametrize(("step", "status"), [("sond", 404), ("sound", 409)])
+def test_a_step_that_is_not_there_is_not_found_and_one_that_cannot_be_looked_at_is_refused(step, status):
+    class Flows:
+        def status(self, name):
+            return {"state": "running"}
+
+        def show(self, name, order):
+            raise RunError("records cannot be looked at in lanes")
+
+        def graph_of(self, name):
+            return json.dumps({"steps": [{"name": "sound"}]}).encode()
+
+    found = answered(
+        "GET", "/api/v1/flows/levels/records", lambda names: Request(Flows(), names, {"step": step, "limit": "1"})
+    )
+    assert found.status == status
+    said = "flow 'levels' has no step 'sond'; steps are 'sound'; did you mean 'sound'?"
+    assert json.loads(found.body)["error"] == (said if status == 404 else "records cannot be looked at in lanes")
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=100000", "after=1e3", "limit=" + "9" * 5000])

@@ -52,7 +52,7 @@ class Ask:
     ] = None
     pin: Annotated[
         list[str] | None,
-        typer.Option(help="STEP=DEVICE: where a step must run; sources need it, or a sensor in the net"),
+        typer.Option(help="STEP=DEVICE or STEP=SITE: where a step must run; sources need it, or a sensor in the net"),
     ] = None
     keep: Annotated[list[str] | None, typer.Option(help="STEP=TRUST: its output must not leave this trust zone")] = None
     close: Annotated[list[str] | None, typer.Option(help="DEVICE that must not be used")] = None

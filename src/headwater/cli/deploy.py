@@ -89,7 +89,11 @@ def deploy(
         str | None, typer.Option(help="class of the net, or instructions/s, that the profile was measured on")
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option(metavar="STEP=SITE", help="where a step must run; sources need it, or a sensor")
+        list[str] | None,
+        typer.Option(
+            metavar="STEP=SITE",
+            help="where a step must run, by its site or a device there; sources need it, or a sensor",
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(metavar="STEP=TRUST", help="its output must not leave this trust zone")

@@ -18,6 +18,7 @@ from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.errors import FlowError, HeadwaterError, RunError, listed, suggestion
+from headwater.flow.contract import Contract
 from headwater.flow.endpoints import check_append
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Write
@@ -26,7 +27,7 @@ from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
 from headwater.serve.lane import Lane, Line, ended_with_server, graph_of, warmed
 from headwater.serve.messages import Answer, Assignment, Order, raw, shown
-from headwater.serve.settings import Settings
+from headwater.serve.settings import Settings, settings_beside
 
 _SPARK = "spark"
 _LOOKS = 5  #: at a checkpoint of a run that goes on, and may remove it at any moment
@@ -64,6 +65,7 @@ def main() -> None:
 def _flow(task: Assignment) -> Flow:
     """Make the flow of a file as its settings want it."""
     settings = task.settings
+    beside = settings_beside(Path(task.file))
     name = f"{task.file}:{settings.flow}" if settings.flow else task.file
     inputs = [f"{source}={path}" for source, path in settings.inputs.items()]
     output = None if settings.output is None else Path(settings.output)
@@ -76,35 +78,60 @@ def _flow(task: Assignment) -> Flow:
         for source in settings.inputs:
             if source not in flow.steps or not flow.steps[source].is_source:
                 known = [each for each, step in flow.steps.items() if step.is_source]
-                raise FlowError(f"inputs names {source!r}, which is no source; sources are {listed(known)}")
+                close = suggestion(source, known)
+                raise FlowError(f"{beside}: inputs.{source} is no source; sources are {listed(known)}{close}")
         return rewired(flow, inputs=inputs, output=output, rate=settings.rate, may_come=True)
 
 
-def _options(settings: Settings) -> dict[str, Any]:
-    """Return the options of the engine, checked."""
+def _options(task: Assignment) -> dict[str, Any]:
+    """Return the options of the engine, checked; what is wrong is told with the file of settings and the key."""
+    settings, beside = task.settings, settings_beside(Path(task.file))
     given = dict(settings.options)
     runners = (*RUNNERS, _SPARK)
     if settings.on not in runners:
-        raise RunError(
-            f"there is no runner {settings.on!r}; runners are {listed(runners)}{suggestion(settings.on, runners)}"
-        )
+        close = suggestion(settings.on, runners)
+        raise RunError(f"{beside}: on: there is no runner {settings.on!r}; runners are {listed(runners)}{close}")
     if settings.on == _SPARK and (given or settings.every is not None):
-        raise RunError("options and every are the engine's and mean nothing on Spark")
+        raise RunError(f"{beside}: options and every are the engine's and mean nothing with on = 'spark'")
     if settings.on != _SPARK and settings.master is not None:
-        raise RunError(f"master is Spark's and means nothing on {settings.on!r}")
+        raise RunError(f"{beside}: master is Spark's and means nothing with on = {settings.on!r}")
     set_elsewhere = ("checkpoint", "every", "allow_dropped_state")
     known = [*(name for name in Options.__dataclass_fields__ if name not in set_elsewhere), "lanes"]
     for name in given:
         if name not in known:
-            raise RunError(f"the engine has no option {name!r}; options are {listed(known)}{suggestion(name, known)}")
+            close = suggestion(name, known)
+            raise RunError(f"{beside}: options.{name}: the engine has none such; options are {listed(known)}{close}")
     if settings.checkpoint:
         given |= {"allow_dropped_state": settings.allow_dropped_state}
         given |= {} if settings.every is None else {"every": settings.every}
-    try:
-        Options(**{name: value for name, value in given.items() if name != "lanes"})
-    except TypeError as error:
-        raise RunError(f"an option of the engine is of the wrong kind: {error}") from None
+    for name, value in given.items():
+        if name != "lanes":
+            _check_option(f"{beside}: {name}" if name in set_elsewhere else f"{beside}: options.{name}", name, value)
     return given
+
+
+def _check_option(where: str, name: str, value: Any) -> None:
+    """Raise what is wrong with one option of the engine, with where it is written."""
+    try:
+        Options(**{name: value})
+    except TypeError as error:
+        raise RunError(f"{where} is of the wrong kind: {error}") from None
+    except HeadwaterError as error:
+        raise RunError(f"{where}: {error}") from None
+
+
+def _contract(task: Assignment, flow: Flow) -> Contract | None:
+    """Return what is promised, by the settings or by the flow itself."""
+    settings = task.settings
+    said = settings.promise, settings.within, settings.above, settings.burst
+    try:
+        return contract_of(flow, *said)
+    except FlowError as error:
+        if not any(said):
+            raise
+        keys = ("promise", "within", "above", "burst")
+        at = ", ".join(key for key, value in zip(keys, said, strict=True) if value)
+        raise FlowError(f"{settings_beside(Path(task.file))}: {at}: {error}") from None
 
 
 def _made(task: Assignment) -> Flow:
@@ -130,14 +157,14 @@ def _prepared(task: Assignment) -> Flow:
 def _begin(task: Assignment, flow: Flow) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
-    options = _options(settings)
+    options = _options(task)
     take_files(files_of(flow), Path(task.file).absolute(), home.path)
     checkpoint = home.checkpoint if settings.checkpoint else None
     if settings.on == _SPARK:
         from headwater import spark
 
         return spark.start(flow, master=settings.master, checkpoint=checkpoint)
-    contract = contract_of(flow, settings.promise, settings.within, settings.above, settings.burst)
+    contract = _contract(task, flow)
     dead = home.dead if settings.dead else None
     if contract is not None and settings.on == "engine":
         engines = dict.fromkeys(("workers", "take", "linger", "lanes")) | options | {"dead": dead}
@@ -158,8 +185,8 @@ def _begin(task: Assignment, flow: Flow) -> Any:
 def _checked(task: Assignment, flow: Flow) -> Answer:
     """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
     flow.check()
-    _options(task.settings)
-    contract_of(flow, task.settings.promise, task.settings.within, task.settings.above, task.settings.burst)
+    _options(task)
+    _contract(task, flow)
     home = FlowHome(Path(task.home))
     if task.settings.checkpoint and task.settings.on != _SPARK and home.checkpoint.is_dir():
         _check_against(flow, task.settings, home)

@@ -33,6 +33,11 @@ class Lock:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o666)
+        except (FileExistsError, NotADirectoryError) as error:
+            file = next(path for path in (folder, *folder.parents) if path.exists())
+            raise RunError(
+                f"cannot write {what} {folder}: {file} is a file, and a folder is needed; name one, which may be new"
+            ) from error
         except OSError as error:
             raise RunError(f"cannot write {what} {folder}: {error.strerror}") from error
         try:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.errors import PlacementError
+from headwater.errors import NetError, PlacementError
 from headwater.net.arrays import Flags
+from headwater.net.net import Net
 from headwater.place.objective import Objective
 from headwater.place.problem import Problem
 
@@ -18,6 +19,7 @@ from headwater.place.problem import Problem
 class Constraints:
     """Constraints by name.
 
+    `pins` say where steps must run: a device or, for any of its devices, a site.
     `keep` confines what a step puts out to a trust zone: every step that reads it must run there, until one
     of `anonymise` lies between. `at_most` limits measures, such as `{"critical": 0.2}`.
     """
@@ -35,8 +37,12 @@ def constrain(problem: Problem, constraints: Constraints) -> Problem:
     """The problem with a user's constraints added; contradicting ones are an error."""
     net = problem.net
     pinned = problem.pinned.copy()
-    for step, device in constraints.pins.items():
-        pinned[problem.step(step)] = net.device(device)
+    sites: dict[int, int] = {}
+    for name, at in constraints.pins.items():
+        step, (device, site) = problem.step(name), _place(net, at)
+        pinned[step] = device
+        if site >= 0:
+            sites[step] = site
     closed = problem.closed | {net.device(name) for name in constraints.closed}
     for i in np.flatnonzero(pinned >= 0).tolist():
         if int(pinned[i]) in closed:
@@ -57,10 +63,31 @@ def constrain(problem: Problem, constraints: Constraints) -> Problem:
         at_most=(*problem.at_most, *targets),
     )
     allowed = trusted(changed, constraints.keep, constraints.anonymise)
-    if allowed is None:
+    if allowed is None and not sites:
         return changed
+    if allowed is None:
+        allowed = np.ones((len(problem.steps), len(net.zones)), bool)
+    for step, site in sites.items():
+        if not allowed[step, site]:
+            raise PlacementError(
+                f"step '{problem.steps[step]}' is pinned to site '{net.zones[site]}' in trust zone '{net.trust[site]}', but "
+                "its input must not go there; anonymise it first or pin it elsewhere"
+            )
+        allowed[step] = np.arange(len(net.zones)) == site
     _check_pins(changed, allowed)
     return dataclasses.replace(changed, zone_allowed=allowed)
+
+
+def _place(net: Net, at: str) -> tuple[int, int]:
+    """Return the device that a pin names, by its own name or as the only one of a site; else −1 and that site."""
+    try:
+        return net.device(at), -1
+    except NetError:
+        if at not in net.zones:
+            raise
+    site = net.zone(at)
+    devices = net.devices_of(site)
+    return (devices[0], -1) if len(devices) == 1 else (-1, site)
 
 
 def trusted(problem: Problem, keep: Mapping[str, str], anonymise: Iterable[str]) -> Flags | None:

@@ -111,7 +111,8 @@ def require_places(problem: Problem, sources: Iterable[str]) -> None:
     for name in sources:
         if problem.pinned[problem.step(name)] < 0:
             raise PlacementError(
-                f"source '{name}' has no place: say at which device its records come in, with --pin {name}=DEVICE, "
+                f"source '{name}' has no place: say at which device its records come in, with --pin {name}=DEVICE (or "
+                f"SITE, where it has one device), "
                 f'or in the net file with sensors = ["{name.rpartition("/")[2]}"] at that device'
             )
 

@@ -33,17 +33,26 @@ def stream_name(step: str) -> str:
     return step if re.fullmatch(r"[A-Za-z_]\w*", step, re.ASCII) else STREAM
 
 
+class UnknownStepError(RunError):
+    """A flow has no step of a name."""
+
+
+def steps_of(flows: Answering, name: str, wanted: str) -> dict[str, Any]:
+    """Return the steps of a flow by name; raises UnknownStepError where the one that is wanted is not among them."""
+    steps = {each["name"]: each for each in msgspec.json.decode(flows.graph_of(name))["steps"]}
+    if wanted not in steps:
+        raise UnknownStepError(
+            f"flow {name!r} has no step {wanted!r}; steps are {listed(list(steps))}{suggestion(wanted, list(steps))}"
+        )
+    return steps
+
+
 def queried(flows: Answering, name: str, step: str, text: str, limit: int) -> bytes:
     """Return what a query finds in the next records that a step gives out, as JSON; or where its text is wrong.
 
     Nobody looks at records where the limit is 0: then the text alone is looked at.
     """
-    steps = {each["name"]: each for each in msgspec.json.decode(flows.graph_of(name))["steps"]}
-    if step not in steps:
-        raise RunError(
-            f"flow {name!r} has no step {step!r}; steps are {listed(list(steps))}{suggestion(step, list(steps))}"
-        )
-    outputs = steps[step]["outputs"]
+    outputs = steps_of(flows, name, step)[step]["outputs"]
     if not outputs:
         raise RunError(f"step {step!r} is a sink, which gives out nothing to ask about; ask the step before it")
     seen = msgspec.json.decode(flows.show(name, Order("records", step, limit)))["out"] if limit else []

@@ -16,7 +16,7 @@ from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.serve.answering import Answering
 from headwater.serve.history import SPAN_S
 from headwater.serve.messages import Order
-from headwater.serve.querying import files_in, queried, queried_file
+from headwater.serve.querying import UnknownStepError, files_in, queried, queried_file, steps_of
 from headwater.serve.service import UnknownFlowError
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
@@ -97,7 +97,7 @@ def answered(
         return route.answer(request(names))
     except RefusalError as refused:
         return refused.response
-    except UnknownFlowError as error:
+    except (UnknownFlowError, UnknownStepError) as error:
         return document({"error": str(error)}, 404)
     except HeadwaterError as error:
         return document({"error": str(error)}, 409)
@@ -200,7 +200,12 @@ def _records(request: Request) -> Response:
     if not step:
         raise RefusalError(400, "which step? ?step=NAME says")
     limit = _number(request, "limit", 10, int, 1, _MOST_RECORDS)
-    return Response(200, request.service.show(request.names["name"], Order("records", step, limit)))
+    try:
+        return Response(200, request.service.show(request.names["name"], Order("records", step, limit)))
+    except HeadwaterError:
+        if request.service.status(request.names["name"])["state"] == "running":
+            steps_of(request.service, request.names["name"], step)  # says where there is none
+        raise
 
 
 def _promise(request: Request) -> Response:

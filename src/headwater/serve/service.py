@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headwater import __version__
-from headwater.errors import RunError
+from headwater.errors import RunError, suggestion
 from headwater.serve import families
 from headwater.serve.added import add_to, check_name
 from headwater.serve.following import Following
@@ -205,5 +205,6 @@ class Service(Supervision):
     def _known(self, name: str) -> Iterator[Served]:
         with self._lock:
             if name not in self._flows:
-                raise UnknownFlowError(f"there is no flow {name!r} in {self.folder.path}")
+                close = suggestion(name, self._flows)
+                raise UnknownFlowError(f"there is no flow {name!r} in {self.folder.path}{close}")
             yield self._flows[name]

@@ -36,8 +36,12 @@ def source(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(source, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"file.*: (Not a directory|File exists)"):
+    with pytest.raises(RunError, match=r"cannot write checkpoint .*: .*file is a file, and a folder is needed"):
         engine.run(flow(source, io.Collect()), checkpoint=tmp_path / "file")
+    with pytest.raises(
+        RunError, match=r"cannot write checkpoint .*/file/state: .*/file is a file, and a folder is needed"
+    ):
+        engine.run(flow(source, io.Collect()), checkpoint=tmp_path / "file" / "state")
 
 
 @pytest.mark.parametrize("why", [errno.ENOSPC, errno.EROFS])
