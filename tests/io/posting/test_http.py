@@ -145,16 +145,20 @@ def flaky():
     assert sorted(taken) == [n for n in range(200) if n not in Flaky.refused]
 
 
-def test_a_part_goes_over_a_flaky_link_request_by_request(flaky):
+@pytest.mark.parametrize("size", [200, 5])
+def test_a_part_goes_over_a_flaky_link_request_by_request(flaky, size):
     uplink, failures, refused = HttpUplink(flaky, Schema.of(NUMBERS)), 0, None
+    whole = items(200).open(print).read(200, 0)
     while refused is None and failures < 100:
         try:
-            [(_, refused)] = uplink.deliver("name", 7, [items(200).open(print).read(200, 0)])
+            batches = [whole.slice(start, start + size) for start in range(0, 200, size)]  # as records came, by and by
+            [(_, refused)] = uplink.deliver("name", 7, batches)
         except InputError:
             failures += 1
     uplink.close()
     assert failures <= 1  # one that answers now and then is not away
     assert sorted(refused) == [3, 42]
+    assert len(Flaky.answered) < 40  # requests are as large as they may be, however the records came
 
 
 def test_a_batch_goes_over_a_flaky_link_request_by_request(flaky):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.data.batch import Batch
+from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
@@ -20,16 +20,17 @@ class HttpUplink:
         self._posts = Posts(sink, schema)
 
     def deliver(self, name: str, number: int, batches: Sequence[Batch]) -> list[tuple[Batch, Refused]]:
-        """Have a part at the server; one that knows its keys takes again nothing that it has."""
-        first, refused = 0, []
+        """Have a part at the server; one that knows its keys takes again nothing that it has.
+
+        However its records came, they go as many to a request as may: else a part of a slow source would take hundreds.
+        """
+        whole = concat_batches(batches)
         try:
-            for batch in batches:
-                refused.append((batch, self._posts.post(batch, f"{name}-{number}", first)))
-                first += batch.length
+            refused = self._posts.post(whole, f"{name}-{number}")
         except UnreachedError as error:
             raise InputError(str(error)) from None
         self._posts.forget()
-        return [(batch, why) for batch, why in refused if why]
+        return [(whole, refused)] if refused else []
 
     def close(self) -> None:
         """Let the connection go."""
