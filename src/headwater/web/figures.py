@@ -61,6 +61,15 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.0f} B"
 
 
+def clipped(text: str, most: int) -> str:
+    """Return the beginning of a text that is too long for a page, and how long it is.
+
+    >>> clipped("short", 8), clipped("a" * 2000, 4)
+    ('short', 'aaaa… (2,000 signs)')
+    """
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} signs)"
+
+
 def percent(share: float) -> str:
     """Write a share; one that is not all is not said to be.
 

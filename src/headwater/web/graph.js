@@ -1,7 +1,7 @@
 // The drawing of a flow. All text goes through Vue's {{ }} and bindings, which escape it: names are the user's, records anybody's.
 export default {
   template: `
-    <svg class="hw-graph" :viewBox="'0 0 ' + width + ' ' + height" :style="{ maxWidth: width + 'px', minWidth: width * 0.6 + 'px' }" role="group" :aria-label="label">
+    <svg class="hw-graph" :viewBox="'0 0 ' + width + ' ' + height" :style="{ maxWidth: width + 'px', minWidth: width * 0.8 + 'px' }" role="group" :aria-label="label">
       <defs>
         <pattern id="hw-waits" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="3" height="6" fill="var(--waiting)"></rect>

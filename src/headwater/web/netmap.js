@@ -1,7 +1,7 @@
 // The map of a net. All text goes through Vue's {{ }} and bindings, which escape it: names of sites and steps are anybody's.
 export default {
   template: `
-    <svg class="hw-graph hw-map" :viewBox="'0 0 ' + width + ' ' + height" :style="{ maxWidth: width + 'px', minWidth: width * 0.6 + 'px' }" role="group" :aria-label="label">
+    <svg class="hw-graph hw-map" :viewBox="'0 0 ' + width + ' ' + height" :style="{ maxWidth: width + 'px', minWidth: width * 0.8 + 'px' }" role="group" :aria-label="label">
       <defs>
         <marker id="hw-arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="18" markerHeight="18" markerUnits="userSpaceOnUse" orient="auto">
           <path d="M0 0 L8 4 L0 8 z" class="arrow"></path>

@@ -11,13 +11,14 @@ import msgspec
 from nicegui import ui
 
 from headwater.web.api import ApiError, of_flow
-from headwater.web.figures import count, milliseconds, percent, rate, size
+from headwater.web.figures import clipped, count, milliseconds, percent, rate, size
 from headwater.web.frame import Frame, title
 from headwater.web.reading import StepNow
 from headwater.web.table import Column, Table
 
 _SPAN_S = 600
 _RECORDS = 8
+_SIGNS = 600  #: of a value that are shown: a record may hold a picture, and a page many records
 _PAIR = (Column("", "text"), Column("", "text"))
 
 
@@ -185,11 +186,11 @@ def records_table(records: Sequence[dict[str, Any]], kinds: Mapping[str, str]) -
 
 
 def as_text(value: Any, kind: str = "") -> str:
-    """Write a value of a record: text as it is, a time as the clock has it here, all else as JSON.
+    """Write a value of a record: text as it is, a time as the clock has it here, all else as JSON; the beginning of much.
 
-    >>> as_text("a"), as_text({"a": [1, None]})
-    ('a', '{"a":[1,null]}')
+    >>> as_text("a"), as_text({"a": [1, None]}), len(as_text({"picture": "0" * 1_000_000})) < 1000
+    ('a', '{"a":[1,null]}', True)
     """
     if kind == "time" and isinstance(value, int):
         return datetime.fromtimestamp(value / 1e6).isoformat(sep=" ", timespec="milliseconds")
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return clipped(value if isinstance(value, str) else msgspec.json.encode(value).decode(), _SIGNS)

@@ -10,12 +10,14 @@ from nicegui import ui
 from starlette.requests import Request
 
 from headwater.web.api import Api, of_flow
+from headwater.web.figures import clipped
 from headwater.web.frame import Frame, empty, title
 from headwater.web.past import clock
 from headwater.web.side import as_text
 from headwater.web.table import Column, Table
 
 _MOST = 100
+_EDITED = 10_000  #: signs of a value that somebody could edit
 _COLUMNS = (
     Column("number"),
     Column("step", "text"),
@@ -118,7 +120,7 @@ class _DeadPage:
 
 def _row(letter: Any) -> list[str]:
     when = clock(letter["at_ns"] / 1e9)
-    return [str(letter["id"]), letter["step"], when, letter["error"], as_text(letter["record"])]
+    return [str(letter["id"]), letter["step"], when, clipped(letter["error"], 600), as_text(letter["record"])]
 
 
 class _Editor:
@@ -143,7 +145,7 @@ class _Editor:
         """Show a letter."""
         self._letter, self._inputs = letter, {}
         self._title.set_text(f"Letter {letter['id']}, from step {letter['step']}")
-        self._error.set_text(letter["error"])
+        self._error.set_text(clipped(letter["error"], 5000))
         self._wrong.set_visibility(False)
         self._fields.clear()
         record = letter["record"]
@@ -152,6 +154,9 @@ class _Editor:
                 ui.label('Values are JSON: 12.5, "text", true, null.').classes("hw-soft hw-small")
                 for name, value in record.items():
                     shown = msgspec.json.encode(value).decode()
+                    if len(shown) > _EDITED:
+                        ui.label(f"{name}: {clipped(shown, 200)}; it stays as it is").classes("hw-soft hw-mono")
+                        continue
                     self._inputs[name] = ui.input(name, value=shown).props("outlined dense").classes("hw-query")
             else:
                 ui.label("This record could not be read, so it has no fields; it is replayed as it is.").classes(
