@@ -263,7 +263,8 @@ class World:
             for stream, origin, target in streams_of(self.placed[now]):
                 if target == site and origin in running:
                     routes = self.routes[origin][running[origin]]
-                    assert target in routes.targets.get(stream, []), "what it reads is not kept for it"
+                    kept_for = routes.targets.get(stream, []) + routes.soon.get(stream, [])
+                    assert target in kept_for, "what it reads is not kept for it"
 
     def crash_agent(self, site):
         self.cut(site)
@@ -421,7 +422,8 @@ def test_a_part_none_of_whose_steps_moves_runs_on_and_keeps_what_others_will_rea
     assert [each.site for each in commands if isinstance(each, Ready)] == ["office"]
     (said,) = (each for each in commands if isinstance(each, Say))
     assert (said.site, said.message.running) == ("barn", True)
-    assert said.message.routes.targets == {"levels": ["cloud", "office"]}
+    assert said.message.routes.targets == {"levels": ["cloud"]}
+    assert said.message.routes.soon == {"levels": ["office"]}
     running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
     commands = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
     assert wants(commands) == []  # the barn does not keep anything for the office yet

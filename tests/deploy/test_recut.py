@@ -73,10 +73,11 @@ class Ends:
         self.go_by(streams)
 
     def go_by(self, *streams):
-        """Have streams go by several plans at once, and come from where the first has them."""
+        """Have streams go by the first plan, and be kept for those who will read them by the others."""
         self.targets = {}
         for stream, origin, target in {each for plan in streams for each in plan}:
-            self.targets.setdefault((stream, origin), []).append(target)
+            soon = (stream, origin, target) not in streams[0]
+            self.targets.setdefault((stream, origin), []).append((target, soon))
         self.origins = {(stream, target): origin for stream, origin, target in streams[0]}
         for end in self.made:
             end.look_anew()
@@ -93,7 +94,7 @@ class Ends:
 
         def ways():
             targets = self.targets.get((first.stream, ours), [])
-            return {target: Way(self.name(first, target), self.dial(ours, target)) for target in targets}
+            return {to: Way(self.name(first, to), self.dial(ours, to), soon=soon) for to, soon in targets}
 
         self.made.append(Outlet(first.stream, self.links[ours], linger_s=60, ways=ways))
         return self.made[-1]

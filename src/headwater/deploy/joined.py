@@ -55,8 +55,11 @@ class Joined:
 
         def ways() -> dict[str, Way]:
             routes = read_routes(self._folder)
-            targets = planned if routes is None else routes.targets.get(first.stream, [])
-            return {tls_name(target): self._way(first, target, routes) for target in targets}
+            if routes is None:
+                return {tls_name(target): self._way(first, target, None) for target in planned}
+            targets, soon = (each.get(first.stream, []) for each in (routes.targets, routes.soon))
+            found = {tls_name(target): self._way(first, target, routes) for target in targets}
+            return found | {tls_name(target): self._way(first, target, routes, soon=True) for target in soon}
 
         made = Outlet(
             f"{self._deployment}: {first.stream}",
@@ -93,9 +96,9 @@ class Joined:
         origin = f", {crossing.origin}" if crossing.step == DEAD_LETTERS else ""
         return f"{self._deployment}: {crossing.stream}{origin} → {target}"
 
-    def _way(self, crossing: Crossing, target: str, routes: Routes | None) -> Way:
+    def _way(self, crossing: Crossing, target: str, routes: Routes | None, *, soon: bool = False) -> Way:
         bridge, dial = self._bridge(crossing, target), self._dial(target, routes)
-        return Way(bridge, dial, lambda: target in read_ended(self._folder))
+        return Way(bridge, dial, lambda: target in read_ended(self._folder), soon)
 
     def _dial(self, other: str, routes: Routes | None) -> Dial | None:
         """Return whom to dial: the receiver is dialed where it listens, else the sender; see `dials`."""

@@ -16,13 +16,14 @@ class Routes(msgspec.Struct, frozen=True):
     targets: dict[str, list[str]]  #: the sites that each stream goes to which leaves
     origins: dict[str, str]  #: the site that each stream comes from which comes in
     listens: list[str]  #: the sites that others can dial
+    soon: dict[str, list[str]] = {}  #: the sites that a stream may go to next: it is kept for them, and not sent yet
 
 
 def routes_of(site: str, name: str, streams: Iterable[Stream], listens: Iterable[str]) -> Routes:
     """Return the routes of a part, of all that crosses between sites.
 
     >>> routes_of("edge", "now", [("means", "edge", "cloud"), ("levels", "barn", "edge")], ["cloud"])
-    Routes(name='now', targets={'means': ['cloud']}, origins={'levels': 'barn'}, listens=['cloud'])
+    Routes(name='now', targets={'means': ['cloud']}, origins={'levels': 'barn'}, listens=['cloud'], soon={})
     """
     targets: dict[str, list[str]] = {}
     origins: dict[str, str] = {}

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _GREET_S = 5.0  #: for a connection to be made, and for the other end to say who it is
 _FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
+_GONE_S = 2.0  #: for which a site may be away without a word about it: its part may be moving
 _QUIET_S = 30.0  #: between two warnings about one bridge
 _UNHEARD = 16  #: messages to an end that is not there yet: who calls says hello, and that it is there
 _HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
@@ -165,7 +166,7 @@ class Links:
         await self._loop.shutdown_default_executor()  # which looks up names
 
     async def _keep_dialing(self, attached: _Attached, dial: Dial, name: str | None) -> None:
-        pause_s, warned_s = _FIRST_S / 2, -_QUIET_S
+        pause_s, warned_s, since_s = _FIRST_S / 2, -_QUIET_S, time.monotonic()
         while not attached.is_over:
             at = dial() if callable(dial) else dial
             if at is None:
@@ -176,11 +177,13 @@ class Links:
             try:
                 connection = await self._connect(attached, host, port, name)
                 await connection.closed.wait()
+                since_s = time.monotonic()
                 if connection.has_heard:
                     pause_s = _FIRST_S  # the other site is there: it was the link that broke
             except (OSError, TimeoutError, ssl.SSLError) as error:
-                if time.monotonic() - warned_s > _QUIET_S:
-                    warned_s = time.monotonic()
+                now_s = time.monotonic()
+                if now_s - since_s > _GONE_S and now_s - warned_s > _QUIET_S:
+                    warned_s = now_s
                     log.warning("bridge %s cannot reach %s:%d: %s", attached.bridge, host, port, _told(error))
             if await attached.rest(pause_s):
                 pause_s = _FIRST_S / 2

@@ -33,6 +33,7 @@ class Way:
     bridge: str
     dial: Dial | None = None
     is_through: Callable[[], bool] = lambda: False
+    soon: bool = False  #: what goes there is kept, and not sent before it is said where to
 
 
 class Outlet:
@@ -115,6 +116,7 @@ class Fan:
     def __init__(self, outlet: Outlet, outbound: Outbound) -> None:
         self._outlet, self.outbound = outlet, outbound
         self.senders: dict[str, tuple[Way, Sender]] = {}
+        self._connected: set[str] = set()  #: those of them that send
         self._looking = threading.Lock()
         self._is_over = False
 
@@ -124,14 +126,21 @@ class Fan:
             if self._is_over:
                 return
             ways, links = self._outlet.ways(), self._outlet.links
-            for peer in [name for name in ways if name not in self.senders]:
-                sender = self.outbound.sender(ways[peer].bridge)
-                self.senders[peer] = ways[peer], sender
-                links.attach(sender, ways[peer].dial, name=peer or None)
+            for peer, way in ways.items():
+                sender = self.senders[peer][1] if peer in self.senders else self.outbound.sender(way.bridge)
+                self.senders[peer] = way, sender
+                if not way.soon and peer not in self._connected:
+                    self._connected.add(peer)
+                    links.attach(sender, way.dial, name=peer or None)
             for peer in [name for name in self.senders if name not in ways]:
                 _, sender = self.senders.pop(peer)
-                links.detach(sender)
+                self._hang_up(peer, sender)
                 self.outbound.drop(sender)
+
+    def _hang_up(self, peer: str, sender: Sender) -> None:
+        if peer in self._connected:
+            self._connected.discard(peer)
+            self._outlet.links.detach(sender)
 
     def leave(self, *, ended: bool) -> bool:
         """Hang up; where the stream has ended, once the other sites have all of it. False if they have not in time."""
@@ -140,8 +149,8 @@ class Fan:
             time.sleep(0.01)
         with self._looking:
             self._is_over = True
-            for _, sender in self.senders.values():
-                self._outlet.links.detach(sender)
+            for peer, (_, sender) in self.senders.items():
+                self._hang_up(peer, sender)
         self._outlet.left(self)
         self.outbound.close()
         return done

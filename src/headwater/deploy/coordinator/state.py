@@ -74,8 +74,8 @@ class Deployed(msgspec.Struct, kw_only=True):
     def routes(self, site: str) -> Routes | None:
         """Return where the streams of a site's part should go to and come from; None where nothing is known of that.
 
-        While a move is about to be, or to be taken back, one that goes on sends to the sites that read its streams then as
-        well: what they will want is kept for them from now on.
+        While a move is about to be, one that goes on keeps its streams for the sites that will read them as well: they will
+        want them from where on those before them have not read them.
         """
         if not self.streams:
             return None
@@ -84,12 +84,9 @@ class Deployed(msgspec.Struct, kw_only=True):
         if move is None or site not in move.go_on:
             return now
         then = routes_of(site, move.id, move.streams, move.listens)
-        return Routes(
-            f"{now.name} and {then.name}",
-            {name: sorted({*targets, *then.targets.get(name, ())}) for name, targets in now.targets.items()},
-            now.origins,
-            sorted({*now.listens, *then.listens}),
-        )
+        soon = {name: sorted(set(targets) - set(now.targets.get(name, ()))) for name, targets in then.targets.items()}
+        listens = sorted({*now.listens, *then.listens})
+        return Routes(f"{now.name}, soon {then.name}", now.targets, now.origins, listens, soon)
 
     def steps_at(self) -> dict[str, list[str]]:
         """Return the steps that each site runs."""
