@@ -15,6 +15,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.ledger import Refusal
 from headwater.serve.claims import take_files
+from headwater.serve.service import UnknownFlowError
 
 FILES = {"tanks.py": b"flow = None\n"}
 
@@ -90,6 +91,17 @@ def test_a_part_is_prepared_then_installed_without_being_sent_again(work, certif
     assert [each.id for each in work.report(0).parts] == ["tanks-2"]
     assert work.report(0).prepared == []
     assert (work.folder.home("tanks-2").checkpoint / "000000001.checkpoint").read_bytes() == b"what was kept"
+
+
+def test_a_part_that_is_removed_while_a_site_reports_is_reported_as_it_was(work, certificates, monkeypatch):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    work._service.pids = {"tanks-1": 4711}
+
+    def gone(name):
+        raise UnknownFlowError(f"there is no flow {name!r}")
+
+    monkeypatch.setattr(work._service, "sample_of", gone)
+    assert [(each.id, each.pid) for each in work.report(0).parts] == [("tanks-1", 4711)]
 
 
 def test_a_part_that_was_prepared_and_is_not_needed_is_gone(work, certificates):

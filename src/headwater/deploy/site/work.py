@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from headwater.deploy.site.resources import Site
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.claims import leave_files
-from headwater.serve.service import Service
+from headwater.serve.service import Service, UnknownFlowError
 
 log = logging.getLogger("headwater.site")
 
@@ -91,8 +92,9 @@ class Work:
         port, routed = read_port(self.folder.sources(id)), read_routed(self.folder.sources(id))
         if status is None:  # the service has not looked at it yet
             return PartState(id, "starting" if self._agent.parts.get(id) else "stopped", port=port, routed=routed)
-        counted = _Sampled(0, {})
-        sample = self._service.sample_of(id)
+        counted, sample = _Sampled(0, {}), None
+        with suppress(UnknownFlowError):  # it has been removed since
+            sample = self._service.sample_of(id)
         if sample is not None:
             counted = msgspec.json.decode(sample, type=_Sample).total
         told = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
