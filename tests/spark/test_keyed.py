@@ -82,6 +82,22 @@ def test_rows_on_their_way_to_a_later_level_pass_untouched():
     assert not state.exists
 
 
+def test_rows_for_a_sink_travel_with_a_bucket_and_leave_its_state_alone():
+    here, state = Here("a flow with passengers"), State()
+    given = rows(here, 2)
+    passing = [(given[0][0], COUNTS, 7, b"counts"), (given[0][0], 1_000_000, 8, b"envelope")]
+    frame = keyed._frame(passing).assign(bucket=given[0][0])
+    (made,) = keyed._on_bucket(here, 1)((given[0][0],), iter([frame]), state)
+    assert [row[1:] for row in made.itertuples(index=False, name=None)] == [row[1:] for row in passing]
+    assert set(made["bucket"]) <= {0, -1}  # which is -1 and -2, and later levels send on
+    assert not state.exists
+    frame = keyed._frame([*passing, *given]).assign(bucket=given[0][0])
+    (made,) = keyed._on_bucket(here, 1)((given[0][0],), iter([frame]), state)
+    assert list(made["frame"])[:2] == [b"counts", b"envelope"]
+    assert len(made) == 2 + 2  # and what came of the records, and what was counted
+    assert state.exists
+
+
 def test_flows_that_ended_long_ago_are_forgotten():
     for number in range(10):
         here = Here(f"flow {number}")

@@ -156,7 +156,7 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
     rows = reduce(lambda a, b: a.union(b), parts)
     for level in range(1, layout.levels + 1):
         rows = (
-            with_level(rows, sent_layout, level)
+            with_level(rows, sent_layout, level, layout.buckets_of(level))
             if streaming
             else with_level_at_once(rows, sent_layout, level, layout.buckets)
         )

@@ -41,12 +41,12 @@ class SentLayout(Protocol):
 class Broadcast:
     """The layout of a flow, as a worker gets it: by the name of a file that Spark has brought there."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, path: Path) -> None:
+        self.file, self._near = path.name, path.parent
 
     def layout(self) -> Layout:
         """Return the layout; read when it is first asked for in a process."""
-        found: Layout = received(self.file)
+        found: Layout = received(self.file, self._near)
         return found
 
 
@@ -104,7 +104,7 @@ def send(spark: SparkSession, thing: Any) -> Path:
 
 def broadcast(spark: SparkSession, layout: Layout) -> Broadcast:
     """Bring a flow to where the workers of a session can read it."""
-    return Broadcast(send(spark, _light(layout)).name)
+    return Broadcast(send(spark, _light(layout)))
 
 
 def carried(layout: Layout) -> Carried:

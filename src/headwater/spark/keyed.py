@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from headwater.data.batch import Batch
 from headwater.errors import RunError
 from headwater.operators import Operator
 from headwater.spark.broadcast import SentLayout
-from headwater.spark.envelope import COUNTS, ROW, Row
+from headwater.spark.envelope import COUNTS, FIRST_SINK, ROW, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STATE = "token binary, state binary"
+_LARGE = 32 * 2**20  #: bytes of what only passes by that are kept until more is handed on
 
 #: Operators that keep no state, by flow and stage: building them again for each part of a source would take time.
 _idle: dict[tuple[str, int], dict[str, Operator]] = {}
@@ -62,10 +63,12 @@ class SourceStage:
         yield -1, COUNTS, number, executor.counts()
 
 
-def with_level(rows: DataFrame, sent_layout: SentLayout, level: int) -> DataFrame:
-    """Add the stages of one level to a query."""
-    run = _on_bucket(sent_layout, level)
-    made = rows.groupBy("bucket").applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
+def with_level(rows: DataFrame, sent_layout: SentLayout, level: int, buckets: Sequence[int]) -> DataFrame:
+    """Add the stages of one level, which have these buckets, to a query."""
+    # what is on its way to a sink travels with buckets: Spark would look for the state of a group of its own
+    by = f"CASE bucket WHEN -1 THEN {buckets[0]} WHEN -2 THEN {buckets[-1]} ELSE bucket END AS bucket"
+    grouped = rows.selectExpr(by, "target", "seq", "frame").groupBy("bucket")
+    made = grouped.applyInPandasWithState(_on_bucket(sent_layout, level), ROW, STATE, "append", "NoTimeout")
     # computing something makes plain rows of Arrow's, which is what a second level's shuffle can take
     return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 
@@ -76,18 +79,32 @@ def _on_bucket(sent_layout: SentLayout, level: int) -> Callable[..., Iterator[pd
         _used(sent_layout.file)
         layout = sent_layout.layout()
         stage = layout.stage_of_bucket(bucket)
-        if stage is None or stage.level != level:  # on the way to a later level, or to a sink
+        if stage is None or stage.level != level:  # on the way to a later level
             for frame in frames:
                 yield frame.assign(bucket=frame["bucket"] + 1)
             return
-        executor = _executor(sent_layout, bucket, state)
-        came = [row for frame in frames for row in zip(frame["target"], frame["frame"], strict=True)]
-        made = list(executor.take(came))
-        token = layout.fingerprint() + secrets.token_bytes(8)
-        state.update((token, executor.save()))
-        made.append((-1, COUNTS, 0, executor.counts()))
-        _live[sent_layout.file, bucket] = token, executor
-        yield _frame(made)
+        came = (row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True))
+        made: list[Row] = []
+        given: list[tuple[int, bytes]] = []
+        size = 0
+        for target, seq, data in came:
+            if 0 <= target < FIRST_SINK:
+                given.append((target, data))
+                continue
+            made.append((-1 - target % 2, target, seq, data))
+            size += len(data)
+            if size > _LARGE:
+                yield _frame(made)
+                made, size = [], 0
+        if given:
+            executor = _executor(sent_layout, bucket, state)
+            made += executor.take(given)
+            token = layout.fingerprint() + secrets.token_bytes(8)
+            state.update((token, executor.save()))
+            made.append((-1, COUNTS, 0, executor.counts()))
+            _live[sent_layout.file, bucket] = token, executor
+        if made:
+            yield _frame(made)
 
     return run
 

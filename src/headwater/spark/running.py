@@ -131,7 +131,7 @@ class SparkRun:
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (source.rows for source in self._sources.values()))
         for level in range(1, self.layout.levels + 1):
-            rows = with_level(rows, broadcast_layout, level)
+            rows = with_level(rows, broadcast_layout, level, self.layout.buckets_of(level))
         self._begin: Callable[[], StreamingQuery] = lambda: self._started(spark, rows)
         return self._begin()
 

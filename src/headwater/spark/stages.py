@@ -89,6 +89,10 @@ class Layout:
         told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
         return pack("<II", self.buckets, crc32(json.dumps(told).encode(), _FORM))
 
+    def buckets_of(self, level: int) -> list[int]:
+        """Return what the buckets of one level are called in rows."""
+        return [number for stage in self.stages if stage.level == level for number in stage.numbers]
+
     def source_stage(self, step: str) -> Stage:
         """Return the stage that begins at a source."""
         return next(stage for stage in self.stages if stage.kind == "source" and stage.steps[0] == step)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
 from headwater.data.batch import END, Batch, concat_batches
 from headwater.data.frames import pack
@@ -18,6 +22,7 @@ from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Ranges
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.broadcast import received, send
+from headwater.spark.daemon import SHARED, preload
 from headwater.spark.envelope import ROW, Row
 from headwater.spark.sources.control import EndRequest, SourceControl
 from headwater.spark.sources.pace import Pace
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 #: source put out (0 and records, DEAD and dead letters, at the very end a mark), and returns rows.
 Prefix = Callable[[int, Iterator[tuple[int, Batch]]], Iterator[Row]]
 
+_BEFORE = 3  #: micro-batches after which it pays to read where they are planned
 _ROWS_BYTES = 8 * 2**20  # handed to Spark at once
 _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
 
@@ -44,6 +50,9 @@ def rows_of(
 ) -> DataFrame:
     """Return the rows of a source that begins at an offset; once `control` says so, it counts as ended."""
     name = f"headwater-{uuid4().hex[:12]}"
+    # elsewhere the driver has other things to do; and where all is read in one piece, that may be a large one
+    sizes = getattr(ranges, "sizes", None)
+    may_read = spark.sparkContext.master.startswith("local") and sizes is not None and sizes.parallel > 1
     try:
         sent = send(spark, (ranges, prefix))
     except Exception as error:
@@ -62,18 +71,30 @@ def rows_of(
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, sent, begin, control, pace)
+            return FrameReader(step, sent, begin, control, pace, may_read=may_read)
 
     spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
 
 
-class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Plans micro-batches in a process of its own, and reads their pieces in tasks."""
+class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only kind that Spark asks for what it has read
+    """Plans micro-batches in a process of its own, and reads their pieces in tasks.
 
-    def __init__(self, step: str, sent: Path, begin: Offset, control: SourceControl, pace: Pace | None) -> None:
+    A micro-batch of a single piece, as they are at low rates, is read where it is planned: handing it to a task, and that to
+    Python, takes longer than reading it. Not the first ones: what that needs has to be loaded there.
+    """
+
+    simple_reader = None  #: that of the kind, which Spark looks for
+
+    def __init__(
+        self, step: str, sent: Path, begin: Offset, control: SourceControl, pace: Pace | None, *, may_read: bool
+    ) -> None:
         self._step, self._sent, self._begin, self._control, self._pace = step, sent, begin, control, pace
         self._has_begun = False
+        self._may_read = may_read  #: whether a piece may be read here at all
+        self._planned = 0  #: micro-batches so far
+        self._loading: Thread | None = None
+        self._alone: InputPartition | None = None  #: the only piece of the last one, if it is to be read here
 
     def _received(self) -> tuple[Ranges, Prefix]:
         ranges, prefix = received(self._sent.name, self._sent.parent)
@@ -109,7 +130,29 @@ class FrameReader(DataSourceStreamReader):  # type: ignore[misc]
         ends = end["ended"] and not start["ended"]
         pieces: list[Any] = self._ranges.cut(start, end) or ([None] if ends else [])
         last = len(pieces) - 1
-        return [InputPartition((number, piece, ends and number == last)) for number, piece in enumerate(pieces)]
+        tasks = [InputPartition((number, piece, ends and number == last)) for number, piece in enumerate(pieces)]
+        self._alone = tasks[0] if len(tasks) == 1 and self._can_read() else None
+        return tasks
+
+    def getCache(self, start: Offset, end: Offset) -> Iterator[Any] | None:  # noqa: N802
+        """Return what was read of the micro-batch that was just planned; None where tasks are to read it."""
+        return None if self._alone is None else self.read(self._alone)
+
+    def _can_read(self) -> bool:
+        """Say whether pieces can be read in this process by now; begins to load what that takes once a few were planned."""
+        if not self._may_read:
+            return False
+        self._planned += 1
+        if self._loading is None and self._planned >= _BEFORE:
+            self._loading = Thread(target=self._load, name="load", daemon=True)
+            self._loading.start()
+        return self._loading is not None and not self._loading.is_alive()
+
+    def _load(self) -> None:
+        """Load all that reading takes, by reading nothing."""
+        preload(*SHARED)
+        with suppress(Exception):  # whoever reads something is told
+            deque(self.read(InputPartition((0, None, False))), maxlen=0)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one piece."""
