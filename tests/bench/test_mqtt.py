@@ -38,6 +38,14 @@ def test_every_message_is_answered_once(task, qos):
     assert (step.lost, step.twice, step.share) == (0, 0, 1.0)
 
 
+def test_every_message_is_answered_that_is_acknowledged_when_it_is_safe_on_disk():
+    load = Load(lines_for("filter"), qos=1)
+    with running("filter", load.port, 1, durable=True):
+        load.wait_for(1)
+        load.await_answer()  # of all messages of a while, however long a disk may take now and then
+    load.close()
+
+
 def test_a_rate_counts_only_when_all_below_it_are_kept():
     def step(rate, lost=0, p99_ms=5.0):
         return Step(rate, 1.0, lost, 0, 1.0, p99_ms, 0.1, 0.0)

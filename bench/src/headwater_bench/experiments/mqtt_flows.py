@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import DEVNULL, Popen
@@ -64,16 +65,19 @@ def flow_of(task: str, url: str, qos: int) -> Flow:
 
 
 @contextmanager
-def running(task: str, port: int, qos: int = 0) -> Iterator[Popen[bytes]]:
-    """Run a task, or `echo`, as a process that connects to a broker."""
-    process = Popen(
-        [sys.executable, "-m", "headwater_bench.experiments.mqtt_flows", task, str(port), str(qos)], stderr=DEVNULL
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(20)
+def running(task: str, port: int, qos: int = 0, *, durable: bool = False) -> Iterator[Popen[bytes]]:
+    """Run a task, or `echo`, as a process that connects to a broker.
+
+    A `durable` one keeps a checkpoint: messages are acknowledged when they are safe in a log, and results leave by another.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        words = [task, str(port), str(qos), *([f"{folder}/state"] if durable else [])]
+        process = Popen([sys.executable, "-m", "headwater_bench.experiments.mqtt_flows", *words], stderr=DEVNULL)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 def _echo(port: int) -> None:
@@ -102,4 +106,5 @@ if __name__ == "__main__":
     if name == "echo":
         _echo(place)
     else:
-        engine.run(flow_of(name, f"mqtt://127.0.0.1:{place}", level))
+        state = sys.argv[4] if len(sys.argv) > 4 else None
+        engine.run(flow_of(name, f"mqtt://127.0.0.1:{place}", level), checkpoint=state)
