@@ -202,11 +202,15 @@ def pieces_in_order(message, text):
 @cache
 def texts_of_the_source():
     """Return all texts of the program, with … for what is put in when they are used."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "src" / "headwater").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    plain = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    mixed = ["".join(map(part, node.values)) for node in nodes if isinstance(node, ast.JoinedStr)]
-    return [re.sub(r"%\.?\d*[sdf]", "…", text) for text in plain] + mixed
+    return [text for path in (ROOT / "src" / "headwater").rglob("*.py") for text in texts_of(path.read_text())]
+
+
+def texts_of(source):
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(map(part, node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"%\.?\d*[sdf]", "…", node.value)
 
 
 def part(node):
