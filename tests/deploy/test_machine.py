@@ -493,3 +493,29 @@ def test_a_disk_that_is_full_is_told():
     whys = {site["name"]: site["why"] for site in machine.describe()["sites"]}
     told = "its disk is full: less than 50 MB are left, and records wait for room"
     assert whys == {"barn": "", "cloud": told, "office": ""}
+
+
+def test_a_part_that_spark_cannot_run_is_refused_where_spark_runs_parts():
+    why = {"means": "step 'means' closes its windows by a machine's clock"}
+    machine = Coordinator(Kept())
+    machine.handle(Deploy(deployed(engine_only=why)))
+    for name in ("barn", "cloud", "office"):
+        machine.handle(
+            Joined(name, msgspec.structs.replace(hello(name), kind="spark" if name == "cloud" else "engine"))
+        )
+        commands = machine.handle(Heard(name, report()))
+    assert (
+        machine.trouble()
+        == "site 'cloud' runs its parts on Spark: step 'means' closes its windows by a machine's clock"
+    )
+    assert not any(isinstance(each, Hand) for each in commands)
+
+
+def test_a_move_to_where_spark_runs_parts_is_refused_for_what_it_cannot_run():
+    machine = at_three_sites()
+    machine.kept.deployed.engine_only = {"levels": "source 'levels' has 2 instances"}
+    machine.sites["cloud"].hello = msgspec.structs.replace(hello("cloud"), kind="spark")
+    sites = {"levels": "cloud", "means": "barn", "archive": "office"}
+    with pytest.raises(RunError, match="site 'cloud' runs its parts on Spark: source 'levels' has 2 instances"):
+        machine.handle(Begin(Move(id="tanks-2", sites=sites, joined=[], listens=[])))
+    assert machine.kept.deployed.moving is None

@@ -14,10 +14,12 @@ from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.bridge.outlet import Way
 from headwater.deploy.luggage import bring_notes, lay_bridges, made_in, packed, unpacked
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
+from headwater.deploy.site import on_spark
 from headwater.engine.checkpoint.checkpointer import Checkpointer
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import PlacementError
 from headwater.flow.flow import DEAD_LETTERS
+from headwater.serve.home import FlowHome
 
 SITES = ("barn", "cloud", "office")
 ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(6000)]
@@ -28,9 +30,10 @@ MOVE = ("picky", "sound", "count", "some", "many")
 class Slow(io.Items):
     """Does not come to its end before a file is there."""
 
-    def __init__(self, hurry, *given):
+    def __init__(self, hurry, pause_s, *given):
         super().__init__(*given)
-        self.hurry = hurry
+        self.hurry, self.pause_s = hurry, pause_s
+        self.waits = False  #: for the file, with all else read
 
     def open(self, reject, position=None):
         reader = super().open(reject, position)
@@ -39,21 +42,22 @@ class Slow(io.Items):
         def slowly(limit, timeout_s):
             if self.hurry.exists():
                 return read(limit, timeout_s)
-            time.sleep(0.005)
-            return Batch.of_watermark(NO_WATERMARK) if reader.position > 5000 else read(20, timeout_s)
+            time.sleep(self.pause_s)
+            self.waits = reader.position > 5000
+            return Batch.of_watermark(NO_WATERMARK) if self.waits else read(20, timeout_s)
 
         reader.read = slowly
         return reader
 
 
-def flow_of(folder, hurry, *, letters=True):
+def flow_of(folder, hurry, *, letters=True, pause_s=0.005):
     def picky(record):
         if letters and record["n"] % 1000 == 999:
             raise ValueError("broken")
         return record
 
     flow = Flow("counted")
-    read = flow.read("r", Slow(hurry, ROWS, {"n": int, "key": str, "at": "time"})).event_time("t", "at")
+    read = flow.read("r", Slow(hurry, pause_s, ROWS, {"n": int, "key": str, "at": "time"})).event_time("t", "at")
     sound = read.map("picky", picky).filter("sound", col.n % 3 != 0)
     counted = sound.key_by("key").window("count", Tumbling("5 s"), n=agg.count(), most=agg.max("n"))
     counted.filter("some", col.n > 0).write("out", io.JsonLines(folder / "out.jsonl"))
@@ -306,3 +310,67 @@ def test_what_waited_before_a_bridge_when_a_checkpoint_was_hurried_comes_to_who_
         (late.rows(), NO_WATERMARK),
         (None, 60_000),
     ]
+
+
+def there_and_back(folder, begun, pause_s=0.005):
+    """Move steps from the office to the cloud and back, with parts that are `begun` so; hold it against one engine."""
+    hurry, links = folder / "hurry", {site: Links(("127.0.0.1", 0)) for site in SITES}
+    for name in ("one", "many"):
+        (folder / name).mkdir()
+    hurry.touch()
+    engine.run(flow_of(folder / "one", hurry))
+    hurry.unlink()
+    flow, before = flow_of(folder / "many", hurry, pause_s=pause_s), None
+    try:
+        for generation, place in enumerate(("office", "cloud", "office")):
+            sites = {name: {**STAY, "out": "barn"}.get(name, place) for name in flow.steps} | {"letters": "office"}
+            homes = {site: FlowHome(folder / f"{generation}" / site) for site in SITES}
+            kept = {site: home.checkpoint for site, home in homes.items()}
+            if before is not None:
+                move(flow, before, sites, folder / "taken" / str(generation), kept, ())
+            before, cut = (sites, kept), Cut(flow, sites)
+            ends = Ends(links, cut.streams)
+            runs = {site: begun(site, cut.part(site, ends), homes[site]) for site in cut.sites}
+            source = flow.steps["r"].kind.source  # on Spark all may have come before
+            wait_until(lambda run=runs[place], of=source: run.sample().records_in > 50 or of.waits)
+            if generation == 2:
+                hurry.touch()
+                with ThreadPoolExecutor(len(runs)) as pool:
+                    assert all(pool.map(lambda run: run.wait(180), runs.values()))
+            else:
+                for run in runs.values():
+                    run.stop()
+                    assert run.wait(180) is not None
+                assert not any((home.path / "spark").exists() for home in homes.values())  # all are kept alike
+    finally:
+        for each in links.values():
+            each.close()
+    assert lines(folder / "many") == lines(folder / "one")
+
+
+def on_engine(site, part, home):
+    return engine.start(part, checkpoint=home.checkpoint, every="50 ms", chunk=20)
+
+
+def wait_until(met):
+    until = time.monotonic() + 180  # Spark may take a minute for what it does in a second, where all cores are wanted
+    while not met():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_dead_letters_are_gathered_from_a_site_that_had_no_part_before(tmp_path):
+    there_and_back(tmp_path, on_engine)
+
+
+def test_steps_go_to_spark_and_back_and_a_run_that_is_cut_off_there_goes_on(spark, tmp_path):
+    def begun(site, part, home):
+        if site != "cloud":
+            return on_engine(site, part, home)
+        first = on_spark.start(part, home, None)
+        wait_until(lambda: first.sample().records_in > 50)
+        first._run.abort()  # as where its process is killed
+        first._run.wait(180)
+        return on_spark.start(part, home, None)
+
+    there_and_back(tmp_path, begun, pause_s=0.2)

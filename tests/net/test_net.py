@@ -301,3 +301,18 @@ def test_json_says_null_where_there_is_no_way_and_never_infinity(tmp_path):
     (tmp_path / "bad.json").write_text(text.replace("null", "Infinity"))
     with pytest.raises(NetError, match="JSON has no Infinity; leave out a limit"):
         nets.read(tmp_path / "bad.json")
+
+
+def test_zones_whose_parts_run_on_spark_say_so_in_every_file(tmp_path):
+    zones = [{"name": name, "up_s": 0.01, "devices": [{"class": "pi-2"}]} for name in ("barn", "cloud", "lake")]
+    zones[1] |= {"kind": "spark", "master": "local[2]"}
+    zones[2] |= {"kind": "spark"}
+    net = net_from_table({"zones": zones, "wan": {"kind": "gateways"}}, "farm")
+    assert net.spark == (("cloud", "local[2]"), ("lake", "local[*]"))
+    for name in ("net.toml", "net.json", "net.npz"):
+        nets.write(net, tmp_path / name)
+        assert nets.read(tmp_path / name).spark == net.spark
+    with pytest.raises(NetError, match="the kind of zone 'barn' is 'engine' or 'spark'; got 'sparc'"):
+        net_from_table({"zones": [zones[0] | {"kind": "sparc"}]}, "farm")
+    with pytest.raises(NetError, match="zone 'barn' has a master, which is Spark's"):
+        net_from_table({"zones": [zones[0] | {"master": "local[2]"}]}, "farm")

@@ -50,7 +50,7 @@ def main() -> None:
         code = Lane(to_server, task).live(_made if made is None else lambda _: made, _begin)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
-    answer = {"check": _checked, "replay": _replayed}.get(task.what)
+    answer = {"check": _checked, "replay": _replayed, "rest": _rested}.get(task.what)
     try:
         if answer is None:
             _try_all(to_server, task)
@@ -148,6 +148,11 @@ def _prepared(task: Assignment) -> Flow:
     from headwater.engine.warm import load_ahead
 
     flow = _made(task)
+    if task.settings.on == _SPARK:
+        from headwater.spark.session import session
+
+        session(task.settings.master)  # Java takes its time
+        return flow
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
     gc.collect()
     gc.freeze()  # no record waits for a look at all that was imported
@@ -160,6 +165,10 @@ def _begin(task: Assignment, flow: Flow) -> Any:
     options = _options(task)
     take_files(files_of(flow), Path(task.file).absolute(), home.path)
     checkpoint = home.checkpoint if settings.checkpoint else None
+    if settings.on == _SPARK and settings.portable:
+        from headwater.deploy.site.on_spark import start as start_part
+
+        return start_part(flow, home, settings.master)
     if settings.on == _SPARK:
         from headwater import spark
 
@@ -252,6 +261,14 @@ def _tried(task: Assignment) -> Answer:
     except HeadwaterError as error:
         return Answer(why=shown(str(error)))
     return Answer(found=raw(found))
+
+
+def _rested(task: Assignment, flow: Flow) -> Answer:
+    """Have what Spark has of a part kept as the engine does, after a process that could not do so itself."""
+    from headwater.deploy.site.on_spark import rest
+
+    rest(flow, FlowHome(Path(task.home)), task.settings.master)
+    return Answer()
 
 
 def _replayed(task: Assignment, flow: Flow) -> Answer:

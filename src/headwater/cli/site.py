@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from headwater.deploy.site.quote import Quote
 from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
 from headwater.deploy.token import make_token, use_token
-from headwater.errors import RunError
+from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
 from headwater.serve.folder import Folder
 from headwater.serve.home import Home
@@ -32,6 +33,7 @@ from headwater.serve.service import Service
 log = logging.getLogger("headwater.site")
 
 _FIGURE = "NUMBER|FILE|COMMAND"
+_KINDS = ("engine", "spark")
 
 app = typer.Typer(help="Run the parts of flows that a coordinator hands to this machine, until stopped.")
 
@@ -73,6 +75,10 @@ def site(
             "room=1 GB, full=hold|drop oldest|drop lowest",
         ),
     ] = "",
+    kind: Annotated[str, typer.Option(help="what runs the parts of this site: engine or spark")] = "engine",
+    master: Annotated[
+        str | None, typer.Option(help="of --kind spark: where Spark runs, such as local[2] [default: local[*]]")
+    ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
     leash: Annotated[bool, typer.Option(hidden=True, help="stop when standard input ends")] = False,
 ) -> None:
@@ -90,9 +96,10 @@ def site(
     listening = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
     said = {"--price": price, "--carbon": carbon, "--cores": cores}
     quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in said.items()))
+    on_spark = _master(kind, master)
     folder = _folder(name, token, state)
     Uplink.read(uplink)
-    folder.settle(_name(folder, name, token), listening, uplink)
+    folder.settle(_name(folder, name, token), listening, uplink, on_spark)
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
         logging.getLogger("headwater.serve").setLevel(logging.INFO)
@@ -121,6 +128,19 @@ def _token(
     folder = StateFolder(state)
     folder.identity()
     typer.echo(make_token(folder.certificates, name))
+
+
+def _master(kind: str, master: str | None) -> str | None:
+    """Return where Spark runs the parts; None where the engine does."""
+    if kind not in _KINDS:
+        raise RunError(f"--kind is one of {listed(_KINDS)}; got {kind!r}{suggestion(kind, _KINDS)}")
+    if kind == "engine":
+        if master is not None:
+            raise RunError("--master is Spark's; say --kind spark too")
+        return None
+    if find_spec("pyspark") is None:
+        raise RunError("Spark is not installed at this site: pip install 'headwater[spark]'")
+    return master or "local[*]"
 
 
 def _leash() -> threading.Event:

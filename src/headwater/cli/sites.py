@@ -38,7 +38,8 @@ def print_sites(document: dict[str, Any]) -> None:
     for site in sites:
         counts = [f"{site.get(name, 0):,}" for name in ("records_in", "records_out", "restarts")]
         figured = [figure(site) for figure in figures.values()]
-        cells = (site["name"], site["state"], ", ".join(site["steps"]), *counts, *figured, one_line(site["why"]))
+        name = f"{site['name']} (Spark)" if site.get("kind") == "spark" else site["name"]
+        cells = (name, site["state"], ", ".join(site["steps"]), *counts, *figured, one_line(site["why"]))
         table.add_row(*map(escape, cells))
     console.print(table)
     if flow is not None and flow.get("policy"):

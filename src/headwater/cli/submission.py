@@ -17,6 +17,7 @@ from headwater.deploy.bundle import sources_of
 from headwater.deploy.chart import Chart
 from headwater.deploy.coordinator.state import Deployed
 from headwater.deploy.cut import Cut
+from headwater.deploy.engine_only import engine_only
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.asked import Asked, Policed
 from headwater.deploy.policies.planning import Planner
@@ -99,6 +100,7 @@ class Submission:
             made.sites = dict(cut.site_of)
             made.joined, made.streams = cut.joined, cut.streams
             made.promises = {} if self.policed is None else promises_of(cut, self.policed)
+            made.engine_only = engine_only(self.flow)
         return made
 
 

@@ -102,7 +102,7 @@ def up(
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(window(web, web_listen, folder, where, lambda: plans))
-                _run(sites, folder, ground, at)
+                _run(sites, folder, ground, at, dict(where.spark))
         finally:
             ground.close()
     finally:
@@ -120,19 +120,23 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address) -> None:
+def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, masters: dict[str, str]) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def started(name: str) -> subprocess.Popen[bytes]:
+        return _started(name, folder.path / SITES / name, ground, at, masters.get(name))
+
     try:
         for name in sites:
             place = folder.path / SITES / name
             use_token(make_token(folder.certificates, name), place / "identity", name)
-            running[name] = _started(name, place, ground, at)
+            running[name] = started(name)
         log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), *at, ", ".join(sites))
-        _watch(running, leaving, lambda name: _started(name, folder.path / SITES / name, ground, at))
+        _watch(running, leaving, started)
     finally:
         _end(running)
         for number, handler in before.items():
@@ -152,8 +156,9 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, ground: Ground, at: Address) -> subprocess.Popen[bytes]:
+def _started(name: str, place: Path, ground: Ground, at: Address, master: str | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
+    command += [] if master is None else ["--kind", "spark", "--master", master]
     host, port = ground.way_to(at)
     # Ctrl-C is for us, who tell each once
     return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])

@@ -19,13 +19,13 @@ from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.frames import pack, unpack_frame
 from headwater.deploy.cut import Crossing, Cut
 from headwater.deploy.luggage import PassingDisk, Waiting, note_waiting, waiting
+from headwater.engine.checkpoint.queued import enqueue
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.endpoints import may_move, resume_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.steps import Input, Read, Step
-from headwater.operators.operator import spread
+from headwater.flow.steps import Read, Step
 
 _MOVED = "moved"  #: stands for the life of a sender that has not begun yet
 
@@ -168,26 +168,10 @@ def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], found: Mapping
             f"the part at site '{crossing.target}' has made no checkpoint yet, and records are on their way to it; "
             "try again in a moment"
         )
-    for step in old.flow.steps.values():
-        if old.site_of[step.name] != crossing.target:
-            continue
-        for port, given in enumerate(step.inputs):
-            if (given.step, given.port) == (crossing.step, crossing.port):
-                for message in messages:
-                    _queue(receiver.content["tasks"][step.name], port, given, message)
-
-
-def _queue(tasks: list[dict[str, Any]], port: int, given: Input, message: Batch) -> None:
-    """Put a message behind what waits at the instances of a step."""
-    parts: list[Batch | None] = [message, *[None] * (len(tasks) - 1)]
-    if message.watermark > NO_WATERMARK or given.grouping == "all":
-        parts = [message] * len(tasks)
-    elif given.keys:
-        parts = spread(message, given.keys, len(tasks))
-    for task, part in zip(tasks, parts, strict=True):
-        if part is not None:
-            batch = part if part.length else None
-            task["queue"].append([task["ports"].index(port), batch, part.watermark])
+    there = {
+        name: tasks for name, tasks in receiver.content["tasks"].items() if old.site_of.get(name) == crossing.target
+    }
+    enqueue(old.flow, there, crossing.step, crossing.port, messages)
 
 
 # -- the new parts --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ opened, except to bring there what lanes had ready for it. All that could be wro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,8 @@ def take_over(
     was: Flow | None = None,
     renamed: Mapping[str, str] | None = None,
     allow_dropped_state: bool = False,
+    fresh: Collection[str] = (),
+    ended: bool = False,
 ) -> Takeover:
     """Turn a checkpoint into one that the other runner goes on from; raises RunError, and has written nothing then.
 
@@ -59,6 +61,9 @@ def take_over(
     Where steps were added, removed or renamed since, `was` is the flow as it was when the checkpoint was made, and `renamed`
     says what steps are called now; Spark then also goes on from a checkpoint of its own. State that no step has any more is
     lost only with `allow_dropped_state`.
+
+    `fresh` are steps that the flow had not then and begins with, as bridges to other sites are after a move. A run of
+    Spark's that has come to its end is taken over only where it may have `ended`.
     """
     before, after = Path(origin).absolute(), Path(target).absolute()
     flow.check()
@@ -73,17 +78,17 @@ def take_over(
     lock = Lock(before, "checkpoint")
     try:
         _refuse_moved_elsewhere(before, after)
-        moment = _read(was or flow, before, is_from, chosen)
-        new_sinks: list[str] = []
+        moment = _read(was or flow, before, is_from, chosen, fresh=fresh, ended=ended)
+        new_sinks = [name for name in fresh if flow.steps[name].is_sink]
         if was is not None:
             moment = fitted(moment, was, flow, renamed=renamed, allow_dropped=allow_dropped_state)
-            new_sinks = [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
-        with _new(after) as fresh:
-            _write(moment, flow, fresh, chosen, before, buckets or len(os.sched_getaffinity(0)), new_sinks)
-            for path in [fresh, *fresh.rglob("*")]:
+            new_sinks += [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
+        with _new(after) as made:
+            _write(moment, flow, made, chosen, before, buckets or len(os.sched_getaffinity(0)), new_sinks)
+            for path in [made, *made.rglob("*")]:
                 sync(path)
             note_moved(before, after, chosen)  # first: two checkpoints to go on from are worse than none
-            fresh.replace(after)
+            made.replace(after)
     except OSError as error:
         raise explained(error, error.filename or after, "move a checkpoint to") from error
     finally:
@@ -134,17 +139,17 @@ def _refuse_moved_elsewhere(before: Path, after: Path) -> None:
         refuse_moved(before)
 
 
-def _read(flow: Flow, folder: Path, runner: Runner, to: Runner) -> Moment:
+def _read(flow: Flow, folder: Path, runner: Runner, to: Runner, *, fresh: Collection[str], ended: bool) -> Moment:
     try:
         if runner == "engine":
             from headwater.engine.checkpoint import moment as engines
 
-            return engines.moment_of(folder, flow)
+            return engines.moment_of(folder, flow, fresh=fresh)
         from headwater.spark import moment as sparks
 
         if to != "spark":
             sparks.check_elsewhere(flow)
-        return sparks.moment_of(folder, flow)
+        return sparks.moment_of(folder, flow, ended=ended)
     except HeadwaterError as error:
         raise RunError(f"cannot move checkpoint {folder}: {error}") from error
 

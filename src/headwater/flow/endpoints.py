@@ -12,6 +12,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `from_file(path)` | that the same kind of records can be read from a file, in a form of their own |
 | `check_read()` | what is wrong with it, before anything is started |
 | `tells_time` | true where event time comes with its records: what waits is never shed or spilled, or the rest were late |
+| `once` | true where what was committed is gone with its sender: a position alone does not bring it back |
 | `identity` | plain values that tell it from others of its kind, see `headwater.flow.identity` |
 | `other_than(before)` | how it differs from what it was, where more of it may have come since |
 | `inner` | true where it reads what another part of the same run makes: it ends by itself, and is never shed or spilled |
@@ -433,6 +434,11 @@ def in_order(sink: Sink) -> bool:
 def tells_time(source: Source) -> bool:
     """Return whether event time comes with a source's records, as the watermarks of its batches."""
     return getattr(source, "tells_time", False) is True
+
+
+def comes_once(source: Source) -> bool:
+    """Return whether what was committed cannot be read again, though a position says where to go on."""
+    return getattr(source, "once", False) is True
 
 
 def hears_time(sink: Sink) -> bool:

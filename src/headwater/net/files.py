@@ -99,6 +99,7 @@ def _write_npz(net: Net, path: Path) -> None:
         "trust": net.trust,
         "names": net.names,
         "sensors": net.sensors,
+        "spark": net.spark,
         "wan": type(net.wan).__name__,
     }
     np.savez(
@@ -142,6 +143,7 @@ def _read_npz(path: Path) -> Net:
                 trust=tuple(header["trust"]),
                 names=None if header["names"] is None else tuple(header["names"]),
                 sensors=tuple((str(source), int(device)) for source, device in header.get("sensors", ())),
+                spark=tuple((str(zone), str(master)) for zone, master in header.get("spark", ())),
             )
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as slip:
         raise NetError(f"net file '{path}' is not a net of ours: {slip}") from slip

@@ -38,6 +38,8 @@ class Net:
     """Device names; without them a device is called after its zone and place in it."""
     sensors: tuple[tuple[str, int], ...] = ()
     """Where records come from: the name of a flow's source, and the device that it stands at."""
+    spark: tuple[tuple[str, str], ...] = ()
+    """Zones whose parts run on Spark, when their flow is deployed: the name, and Spark's master."""
 
     def __post_init__(self) -> None:
         if not self.trust:
@@ -60,6 +62,9 @@ class Net:
             raise NetError(f"{where} has {len(self.zones)} zones; its WAN describes {len(self.wan)}")
         if len(self.trust) != len(self.zones):
             raise NetError(f"{where} has {len(self.zones)} zones and {len(self.trust)} trust zones")
+        for zone, _ in self.spark:
+            if zone not in self.zones:
+                raise NetError(f"{where} has no zone '{zone}', which is said to run on Spark")
 
     def _check_devices(self) -> None:
         where, count = f"net '{self.name}'", int(self.first[-1])

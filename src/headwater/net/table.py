@@ -9,6 +9,7 @@ kind = "gateways"            # or "matrix" with latency_s, or "coordinates" with
 name = "barn"
 trust = "farm"               # optional
 up_s = 0.02                  # its half of the way; x and y under "coordinates"
+kind = "spark"               # optional: what is deployed there runs on Spark, with a master such as "local[2]"
 devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…", sensors = ["…"] where count is 1
 """
 
@@ -45,7 +46,7 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
     for zone in zones:
         if not isinstance(zone, Mapping) or not isinstance(zone.get("name"), str):
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
-        _check_keys(f"zone '{zone['name']}'", zone, {"name", "trust", "devices", "up_s", "x", "y"})
+        _check_keys(f"zone '{zone['name']}'", zone, {"name", "trust", "devices", "up_s", "x", "y", "kind", "master"})
         devices = _devices(zone, classes)
         names.append(zone["name"])
         trust.append(str(zone.get("trust", "open")))
@@ -65,6 +66,7 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
         wan=_wan(given.get("wan", {"kind": "gateways"}), zones),
         trust=tuple(trust),
         sensors=tuple(sensors),
+        spark=_on_spark(zones),
     )
     if not any(called):
         return net
@@ -75,6 +77,7 @@ def net_to_table(net: Net) -> dict[str, Any]:
     """The tables that `net_from_table` reads back as the same net."""
     zones: list[dict[str, Any]] = []
     standing: dict[int, list[str]] = {}
+    masters = dict(net.spark)
     for source, device in net.sensors:
         standing.setdefault(device, []).append(source)
     for number, name in enumerate(net.zones):
@@ -86,6 +89,8 @@ def net_to_table(net: Net) -> dict[str, Any]:
                 zone["up_s"] = float(net.wan.up_s[number])
             case Coordinates():
                 zone["x"], zone["y"] = float(net.wan.x[number]), float(net.wan.y[number])
+        if name in masters:
+            zone["kind"], zone["master"] = "spark", masters[name]
         zone["devices"] = [_device_table(net, d, standing.get(d, [])) for d in net.devices_of(number)]
         zones.append(zone)
     return {
@@ -94,6 +99,20 @@ def net_to_table(net: Net) -> dict[str, Any]:
         "wan": _wan_table(net.wan),
         "zones": zones,
     }
+
+
+def _on_spark(zones: list[Any]) -> tuple[tuple[str, str], ...]:
+    """Return the zones whose parts run on Spark, each with its master."""
+    found: list[tuple[str, str]] = []
+    for zone in zones:
+        kind, master = zone.get("kind", "engine"), zone.get("master")
+        if kind not in ("engine", "spark"):
+            raise NetError(f"the kind of zone '{zone['name']}' is 'engine' or 'spark'; got {kind!r}")
+        if kind == "engine" and master is not None:
+            raise NetError(f"zone '{zone['name']}' has a master, which is Spark's; say kind = 'spark' too")
+        if kind == "spark":
+            found.append((zone["name"], str(master or "local[*]")))
+    return tuple(found)
 
 
 def _device_table(net: Net, device: int, sensors: list[str]) -> dict[str, Any]:

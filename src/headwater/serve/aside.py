@@ -7,6 +7,8 @@ import sys
 import threading
 from contextlib import suppress
 
+from headwater.processes import family
+
 _NICER = 5  #: about a third of what others get of a processor that is wanted by more
 
 
@@ -21,13 +23,21 @@ def put_aside(pid: int) -> None:
 
 
 def come_back() -> None:
-    """Have the priority of the process that has started this one, with all threads."""
+    """Have the priority of the process that has started this one, with all threads, and all that was started meanwhile."""
     with suppress(OSError):
         usual = os.getpriority(os.PRIO_PROCESS, os.getppid())
-        for thread in map(int, os.listdir("/proc/self/task")):
-            with suppress(ProcessLookupError):  # one that has ended since
-                if os.getpriority(os.PRIO_PROCESS, thread) > usual:
-                    os.setpriority(os.PRIO_PROCESS, thread, usual)
+        for process in family(os.getpid()):
+            for thread in _threads(process):
+                with suppress(ProcessLookupError):  # one that has ended since
+                    if os.getpriority(os.PRIO_PROCESS, thread) > usual:
+                        os.setpriority(os.PRIO_PROCESS, thread, usual)
+
+
+def _threads(process: int) -> list[int]:
+    try:
+        return list(map(int, os.listdir(f"/proc/{process}/task")))
+    except FileNotFoundError:  # it has ended since
+        return []
 
 
 def _may_come_back() -> bool:

@@ -24,7 +24,7 @@ class Trial(msgspec.Struct):
 class Assignment(msgspec.Struct, tag="assignment"):
     """What a process is for; the first that it is told."""
 
-    what: Literal["run", "warm", "check", "replay", "query"]
+    what: Literal["run", "warm", "check", "replay", "query", "rest"]
     file: str
     home: str  #: the folder of what is kept of the flow
     settings: Settings

@@ -52,6 +52,7 @@ _TURN_S, _LEAVING_S = 0.1, 0.002  #: between two looks at all processes, and whi
 _HUNG_S = 30.0  #: a loop that has not turned for so long hangs
 _READY_S = 30.0  #: whoever waits for all flows to have begun waits no longer than this: one may hang
 CHECK_S = 60.0
+REST_S = 90.0  #: Java is started for it
 _CHECKS = 2  #: at a time
 
 
@@ -119,6 +120,13 @@ class Supervision:
         """Have a process ready that has made the flow of a file, for when a flow of that name is started."""
         home = str(self.home.of_flow(name).path)
         self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
+
+    def rest(self, name: str, file: Path) -> None:
+        """Have what Spark has of a flow that stands still kept as the engine does; RunError where that cannot be."""
+        home = str(self.home.of_flow(name).path)
+        answer = asked(name, Assignment("rest", str(file), home, read_settings(settings_beside(file))), REST_S)
+        if answer.why is not None:
+            raise RunError(answer.why)
 
     def wait_stopped(self, name: str, within_s: float) -> bool:
         """Wait until nothing is at work for a flow, or its process has said its last word; say whether that came in time."""

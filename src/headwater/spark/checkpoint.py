@@ -79,8 +79,11 @@ class Checkpoint:
         known = self._read()
         return None if known is None else int(known["buckets"])
 
-    def check(self, flow: Flow, buckets: int | None) -> None:
-        """Check that the checkpoint is new or this flow's own, and its inputs the same; say what differs if not."""
+    def check(self, flow: Flow, buckets: int | None, *, ended: bool = False) -> None:
+        """Check that the checkpoint is new or this flow's own, and its inputs the same; say what differs if not.
+
+        One of a run that has come to its end is refused, unless it may have `ended`.
+        """
         known = self._read()
         if known is None:
             return
@@ -88,7 +91,7 @@ class Checkpoint:
         difference = _difference(known, mine) or _other_ends(known, mine, flow)
         if difference:
             raise RunError(f"checkpoint {self} does not fit: {difference}; {_ANEW}")
-        if known.get("ended"):
+        if known.get("ended") and not ended:
             raise RunError(
                 f"checkpoint {self} is of a run that has come to its end; remove it, or give another, to run again"
             )
@@ -142,6 +145,10 @@ class Checkpoint:
     def committed(self) -> int:
         """Return the last micro-batch that is done, -1 before the first."""
         return max(self._numbers("commits"), default=-1)
+
+    def begun(self) -> int:
+        """Return the last micro-batch that has begun, -1 before the first; sinks may have it though it is not done."""
+        return max(self._begun(), default=-1)
 
     def is_committed(self, batch: int) -> bool:
         """Say whether a micro-batch is done."""

@@ -26,7 +26,14 @@ def collected(rows: Any, layout: Layout, tally: Tally) -> Collected:
                 states[seqs[at].as_py()] = data.to_pybytes()
             else:
                 envelopes[layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(data))
-    return {sink: _ordered(found) for sink, found in envelopes.items()}, states
+    timed = {sink for sink in envelopes if layout.partitionings[sink].timed}
+    return {s: (_by_sender if s in timed else _ordered)(found) for s, found in envelopes.items()}, states
+
+
+def _by_sender(envelopes: list[Envelope]) -> list[Envelope]:
+    """Return what goes to a sink that wants to know of event time, which each stage tells by itself."""
+    senders = sorted({envelope.sender for envelope in envelopes})
+    return [in_order([each for each in envelopes if each.sender == sender]) for sender in senders]
 
 
 def _ordered(envelopes: list[Envelope]) -> list[Envelope]:

@@ -76,7 +76,10 @@ class Executor:
         self._exits.begin(place)
 
     def emit(self, batch: Batch, port: int) -> None:
-        """Take what the source has read: records, or dead letters; an empty batch with the watermark END is its last."""
+        """Take what the source has read: records or dead letters, and how far event time has come behind them, if it tells.
+
+        An empty batch with the watermark END is its last.
+        """
         task = self.tasks[self.stage.steps[0]]
         if batch.length:
             if not self._emitted_ns:
@@ -90,10 +93,11 @@ class Executor:
             else:
                 task.took(placed.length)
                 self._run(task.emit(placed))
-        if batch.watermark == END:
-            self.ended = True
+        if batch.watermark > NO_WATERMARK:
+            self.ended = batch.watermark == END
+            self._at = self._given | self._subs
             deliveries: list[Delivery] = []
-            task.send_watermark(END, deliveries)
+            task.send_watermark(batch.watermark, deliveries)
             self._run(deliveries)
 
     def take(self, frames: Iterable[tuple[int, bytes]]) -> Iterator[Row]:

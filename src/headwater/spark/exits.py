@@ -26,11 +26,12 @@ class Exits:
 
     def to_entry(self, entry: StageEntry) -> int:
         """Return the number of the way to an entry of another stage."""
-        return self._numbered(_Way(entry, entry.number))
+        return self._numbered(_Way(entry, entry.number, entry.timed))
 
     def to_sink(self, name: str) -> int:
         """Return the number of the way to a sink."""
-        return self._numbered(_Way(None, FIRST_SINK + self._layout.sinks.index(name)))
+        timed = self._layout.partitionings[name].timed
+        return self._numbered(_Way(None, FIRST_SINK + self._layout.sinks.index(name), timed))
 
     def _numbered(self, made: _Way) -> int:
         for number, known in enumerate(self._ways):
@@ -49,7 +50,7 @@ class Exits:
         way = self._ways[number]
         if batch is not None:
             way.add(batch, None if self._stage.kind == "source" else at)
-        if watermark != NO_WATERMARK and way.entry is not None and way.entry.timed:
+        if watermark != NO_WATERMARK and way.timed:
             way.watermarks.append((LAST if watermark == END else at, watermark))
 
     def flush(self, emitted_ns: int) -> Iterator[Row]:
@@ -57,10 +58,11 @@ class Exits:
         for way in self._ways:
             batches, watermarks = way.taken()
             batch = concat_batches(batches) if batches else None
+            if batch is None and not watermarks:
+                continue
             if way.entry is None:
-                if batch is not None:
-                    yield from self._to_sink(way.target, batch, emitted_ns)
-            elif batch is not None or watermarks:
+                yield from self._to_sink(way.target, batch, watermarks, emitted_ns)
+            else:
                 for bucket, part in self._by_bucket(way.entry, batch):
                     yield from self._to_bucket(bucket, way.target, part, watermarks, emitted_ns)
 
@@ -73,10 +75,12 @@ class Exits:
         if watermarks:
             yield bucket, target, watermarks[0][0], Envelope(self._stage.number, emitted_ns, None, watermarks).pack()
 
-    def _to_sink(self, target: int, batch: Batch, emitted_ns: int) -> Iterator[Row]:
+    def _to_sink(
+        self, target: int, batch: Batch | None, watermarks: list[_Watermark], emitted_ns: int
+    ) -> Iterator[Row]:
         staging = self._layout.stagings.get(self._layout.sinks[target - FIRST_SINK])
-        if staging is None:
-            yield from self._to_bucket(-1 - target % 2, target, batch, [], emitted_ns)
+        if staging is None or batch is None:
+            yield from self._to_bucket(-1 - target % 2, target, batch, watermarks, emitted_ns)
             return
         kept, refused = staging.parted(batch)
         if refused:  # which the driver will be told too, and makes dead letters of
@@ -109,6 +113,7 @@ class _Way:
 
     entry: StageEntry | None
     target: int
+    timed: bool  #: whether who is there wants to know how far event time has come
     batches: list[Batch] = field(default_factory=list)
     watermarks: list[_Watermark] = field(default_factory=list)
     last: int = -1  #: the place of the last record that went this way

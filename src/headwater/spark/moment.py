@@ -10,20 +10,20 @@ import msgspec
 
 from headwater.data.batch import END, NO_WATERMARK
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Source, resume_of, writes_in_parts
-from headwater.flow.flow import Flow
+from headwater.flow.endpoints import Source, comes_once, resume_of, writes_in_parts
+from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
 from headwater.flow.steps import EventTime, Read, Step, Write
 from headwater.io.jdbc import Jdbc
 from headwater.io.log import Log
-from headwater.io.receiving.rounds import entries, last_of, packed
+from headwater.io.receiving.rounds import batches_of, entries, last_of, packed
 from headwater.io.spark_table import SparkTable
 from headwater.io.transactions import ledger_of
 from headwater.io.transactions.journal import Journal
 from headwater.io.transactions.outbox import deliver_after, undelivered
 from headwater.operators import Operator, build
 from headwater.operators.moment import Moment, StepMoment
-from headwater.operators.operator import Select
+from headwater.operators.operator import DEAD, Select
 from headwater.operators.snapshot import packed as packed_state
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.executor import Executor
@@ -36,15 +36,16 @@ from headwater.spark.times import Times, known_times
 _AT_ONCE = Wanted(Sizes(1))
 
 
-def moment_of(folder: Path, flow: Flow) -> Moment:
+def moment_of(folder: Path, flow: Flow, *, ended: bool = False) -> Moment:
     """Return what a flow was behind the last micro-batch that is done; nothing is changed in the folder.
 
-    Spark is started where it has kept state, which only it can read. Raises RunError where the flow cannot go on from it.
+    Spark is started where it has kept state, which only it can read. Raises RunError where the flow cannot go on from it, as
+    where it has come to its end, unless that may have `ended`.
     """
     checkpoint = Checkpoint(folder)
     buckets = checkpoint.buckets()
     layout = cut(flow, buckets or 1)
-    checkpoint.check(flow, buckets)
+    checkpoint.check(flow, buckets, ended=ended)
     batch, taken = checkpoint.committed(), checkpoint.taken()
     if batch < 0 and taken is None:
         raise RunError(f"no micro-batch of checkpoint {folder} is done yet: there is nothing to go on from")
@@ -57,6 +58,7 @@ def moment_of(folder: Path, flow: Flow) -> Moment:
             _open_source(moment, checkpoint, flow, step.name, index, batch)
     saved = {at: msgspec.msgpack.decode(data) for at, data in states_of(checkpoint, layout, batch).items()}
     times = known_times(layout, saved)
+    moment.told = {name: at for name, at in times.items() if flow.steps[name].is_source}
     for step in flow.steps.values():
         if not (step.is_source or step.is_sink):
             moment.steps[step.name] = _together(layout, step, saved, times.get(step.name, NO_WATERMARK))
@@ -78,7 +80,27 @@ def write_moment(
     for index, step in enumerate(flow.steps.values()):
         if isinstance(step.kind, Read) and _is_logged(step.kind.source) and step.name not in moment.logs:
             _begin_log(log_folder(folder, index), moment.positions.get(step.name))
-    checkpoint.take_over(flow, buckets, Taken.of(origin, offsets, moment.part, moment.waiting, new_sinks))
+    times = _before_sinks(layout, moment)
+    checkpoint.take_over(flow, buckets, Taken.of(origin, offsets, moment.part, moment.waiting, new_sinks, times))
+
+
+def _before_sinks(layout: Layout, moment: Moment) -> dict[str, dict[str, int]]:
+    """Return how far time has come before each sink that wants to know, by the stage that sends to it."""
+    steps = [layout.flow.steps[name] for name in layout.sinks if layout.partitionings[name].timed]
+    return {
+        step.name: {
+            str(at): _behind(layout.stages[at], step.inputs[0].step, moment) for at in layout.senders_to(step.name)
+        }
+        for step in steps
+    }
+
+
+def _behind(stage: Stage, step: str, moment: Moment) -> int:
+    """Return how far time has come at least behind a step's copy in a stage; dead letters know of nothing but the end."""
+    if step != DEAD_LETTERS:
+        return moment.watermarks().get(step, NO_WATERMARK)
+    others = [moment.steps[name] for name in stage.steps if name in moment.steps and name != DEAD_LETTERS]
+    return END if stage.level and all(each.ended for each in others) else NO_WATERMARK
 
 
 def log_folder(folder: Path, index: int) -> Path:
@@ -211,6 +233,9 @@ def _open_source(moment: Moment, checkpoint: Checkpoint, flow: Flow, name: str, 
         moment.logs[name], moment.positions[name] = folder, entry
     elif resume_of(source) == "never":
         _check_all_read(name, folder, entry)
+    elif comes_once(source) and (rounds := entries(folder, entry) if folder.is_dir() else []):
+        moment.positions[name] = last_of(rounds[-1].data).position
+        moment.arrived[name] = [batch for each in rounds for port, batch in batches_of(each.data) if port != DEAD]
     else:
         moment.positions[name] = last_of(entries(folder, entry - 1, entry)[-1].data).position if entry else None
 

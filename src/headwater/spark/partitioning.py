@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.flow.partitioning import Partitioning, partitioning_of
@@ -57,4 +59,5 @@ def spark_partitioning(step: Step) -> Partitioning:
             "instances, and Spark has no such instances; let it have one",
             step=step.name,
         )
-    return partitioning_of(step)
+    found = partitioning_of(step)
+    return replace(found, timed=step.kind.timed) if step.is_sink else found

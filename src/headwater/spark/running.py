@@ -19,6 +19,7 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
+from headwater.io.transactions import notes_of
 from headwater.metrics import Report, Sample
 from headwater.run import outcome
 from headwater.spark import sinks, sources
@@ -27,6 +28,7 @@ from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.collecting import collected
 from headwater.spark.envelope import Envelope
 from headwater.spark.gateway import java_side
+from headwater.spark.hearing import Hearing
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import SparkOptions
 from headwater.spark.progress import cause_in, progress
@@ -70,6 +72,7 @@ class SparkRun:
         self._restored: dict[str, int] = {}  #: records that waited for sinks when the run was taken over
         self._last_batch = -1  #: the micro-batch after which nothing follows
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
+        self._is_through = False  #: all sources have ended, and what came of them is written
         self._aborted = False
         self._starts_left = 5  #: how often the query may still be started again
 
@@ -106,6 +109,7 @@ class SparkRun:
             self.layout = cut(self.flow, cores)
         self.checkpoint.claim(self.flow, cores)
         self.tally = Tally(self.flow, self.options.on_written)
+        self.tally.ended |= self._have_ended()  # which nobody says again
         taken = self.checkpoint.taken()
         self._sinks = self._opened_sinks(taken)
         self.layout.stagings = self._sinks.stagings()
@@ -140,7 +144,9 @@ class SparkRun:
         folder = self.checkpoint.folder
         if taken is not None:
             self._first_part = taken.first
-            if taken.waiting:
+            if self.checkpoint.after() is not None and (
+                taken.waiting or taken.new_sinks
+            ):  # which begin behind that part
                 self._sinks = Sinks(
                     self.flow, folder, taken.after, taken.new_sinks
                 )  # closed by whoever closes all, should this break
@@ -151,7 +157,15 @@ class SparkRun:
                 self._sinks.close()
                 self._sinks = None
         new = () if taken is None else taken.new_sinks
-        return Sinks(self.flow, folder, self.checkpoint.after(), new)
+        return Sinks(
+            self.flow, folder, self.checkpoint.after(), new, lambda name, part: self._hearing(name, part, taken)
+        )
+
+    def _hearing(self, sink: str, part: int, taken: Taken | None) -> Hearing:
+        """Return what a sink is told of event time, behind the last part that it has."""
+        begin = None if taken is None else (taken.first - 1, taken.heard(sink))
+        notes = notes_of(self.checkpoint.folder, sink) / "times"
+        return Hearing(notes, self.layout.senders_to(sink), part, begin)
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
@@ -174,6 +188,7 @@ class SparkRun:
         """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
         envelopes, _ = collected(rows.toArrow(), self.layout, self.tally)
         assert self._sinks is not None
+        self._sinks.wait_for_room(self.stopping)
         self._sinks.write(self._first_part + batch_id, envelopes, self.tally)
         self.checkpoint.save()
         self._batches = batch_id + 1
@@ -286,7 +301,7 @@ class SparkRun:
                 for source in self._sources.values():
                     source.finish(self._until_ns if self._is_time_up() else None)
             if self._last_batch >= 0 and self.checkpoint.is_committed(self._last_batch):
-                self.checkpoint.end()
+                self._is_through = True
                 return
         if self._aborted:
             return
@@ -311,9 +326,12 @@ class SparkRun:
 
     def _last_if_ended(self) -> int:
         """Return the last micro-batch of earlier runs if all sources ended with it, which they could not note; else -1."""
-        done = self.checkpoint.committed()
-        ended = sum(offset["ended"] for offset in self.checkpoint.offsets(self.flow, done).values())
-        return done if ended == len(self._sources) else -1
+        return self.checkpoint.committed() if self._have_ended() == set(self._sources) else -1
+
+    def _have_ended(self) -> set[str]:
+        """Return the sources that have come to their end in earlier runs."""
+        offsets = self.checkpoint.offsets(self.flow, self.checkpoint.committed())
+        return {name for name, offset in offsets.items() if offset["ended"]}
 
     def _pause(self) -> None:
         """Read no more, and let the micro-batch that is under way come to its end."""
@@ -340,12 +358,18 @@ class SparkRun:
             if self._temporary is not None:
                 stack.callback(rmtree, self._temporary, ignore_errors=True)
             if self._sinks is not None:
-                stack.callback(self._sinks.close)
+                stack.callback(self._close_sinks, self._sinks)
             for source in self._sources.values():
                 stack.callback(source.close)
             query = getattr(self, "_query", None)
             if query is not None:
                 stack.callback(query.stop)
+
+    def _close_sinks(self, sinks: Sinks) -> None:
+        """Have sinks finish what is written; a run has come to its end only then, since a bridge waits for who listens."""
+        sinks.close()
+        if self._is_through:
+            self.checkpoint.end()
 
     # -- measurements -------------------------------------------------------------------------------------------------
 

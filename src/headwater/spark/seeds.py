@@ -7,7 +7,7 @@ not come to the sinks yet is written by the first run, as a part of its own, bef
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,6 +35,8 @@ class Taken:
     new_sinks: tuple[
         str, ...
     ] = ()  #: which the flow did not have then: all that they get is behind what was taken over
+    #: how far event time had come before each sink that wants to know, by the number of the stage that sends
+    times: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -44,10 +46,15 @@ class Taken:
         part: int,
         waiting: Iterable[str],
         new_sinks: Iterable[str] = (),
+        times: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Taken:
         """Describe what begins behind a part of sinks."""
         sinks = tuple(waiting)
-        return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks, tuple(new_sinks))
+        return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks, tuple(new_sinks), times or {})
+
+    def heard(self, sink: str) -> dict[int, int]:
+        """Return how far event time had come before a sink, by stage."""
+        return {int(stage): at for stage, at in self.times.get(sink, {}).items()}
 
 
 def write_seeds(folder: Path, states: Mapping[int, bytes], waiting: Mapping[str, list[Batch]]) -> None:

@@ -93,6 +93,10 @@ class Layout:
         """Return what the buckets of one level are called in rows."""
         return [number for stage in self.stages if stage.level == level for number in stage.numbers]
 
+    def senders_to(self, sink: str) -> list[int]:
+        """Return the numbers of the stages that a sink gets its records from."""
+        return [stage.number for stage in self.stages if sink in stage.steps]
+
     def source_stage(self, step: str) -> Stage:
         """Return the stage that begins at a source."""
         return next(stage for stage in self.stages if stage.kind == "source" and stage.steps[0] == step)
@@ -255,9 +259,14 @@ class _Cutter:
         return found.pop() if len(found) == 1 else None
 
     def _mark_timed(self) -> None:
-        """Find out which entries lead to a step for which event time matters, the last levels first."""
+        """Find out which entries lead to a step for which event time matters, the last levels first.
+
+        Who sends dead letters on has to know of the end of every step.
+        """
+        letters = self.flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in self.flow.steps else ()
+        told = any(self.partitionings[name].timed for name in letters)
         for entry in sorted(self.entries, key=lambda entry: -self.stages[entry.stage].level):
-            entry.timed = any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
+            entry.timed = told or any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
 
     def _leads_to_timed(self, name: str, stage: int) -> bool:
         if self.partitionings[name].timed:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwater.data.batch import NO_WATERMARK
-from headwater.flow.steps import EventTime
+from headwater.flow.endpoints import tells_time
+from headwater.flow.steps import EventTime, Read
 from headwater.spark.executor import Executor
 from headwater.spark.stages import Layout, Stage
 
@@ -23,9 +24,9 @@ class Times:
 
     def behind(self, stage: Stage, step: str) -> int:
         """Return how far time has come behind a step, or behind its copy in a stage."""
-        if step not in self._known:  # a source
+        if step not in self._known:  # a source that tells none
             return NO_WATERMARK
-        if not _is_copy(self._layout, stage, step):
+        if self._layout.flow.steps[step].is_source or not _is_copy(self._layout, stage, step):
             return self._known[step]
         inputs = (given.step for given in self._layout.flow.steps[step].inputs if given.step in stage.steps)
         return min((self.behind(stage, name) for name in inputs), default=NO_WATERMARK)
@@ -83,12 +84,14 @@ def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -
 
 
 def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
-    """Return the steps of a source's stage that tell the time of a stream made there."""
+    """Return the steps of a source's stage that tell the time of a stream made there; the source itself may."""
     if stage.level or step not in stage.steps:
         return set()
     described = layout.flow.steps[step]
     if isinstance(described.kind, EventTime):
         return {step}
+    if isinstance(described.kind, Read):
+        return {step} if tells_time(described.kind.source) else set()
     return {name for given in described.inputs for name in _time_steps(layout, stage, given.step)}
 
 

@@ -1,7 +1,8 @@
 """Steps of a flow that move from site to site under load, while sites and the coordinator are killed: is anything lost?
 
-Three sites and a coordinator are processes of this machine. Records fall due by the clock, whatever happens, so that a
-record that has to wait shows it. In the end what the sinks have is held against an undisturbed run on one engine.
+Three sites and a coordinator are processes of this machine, and where Spark is installed a fourth site, to which steps
+go now and then, and come back. Records fall due by the clock, whatever happens, so that a record that has to wait
+shows it. In the end what the sinks have is held against an undisturbed run on one engine.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,13 +20,14 @@ from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.moves.faults import FAULTS, strike
-from headwater_bench.moves.sites import MOVABLE, SITES, Farm
+from headwater_bench.moves.sites import MOVABLE, SITES, SPARK, Farm
 from headwater_bench.moves.verdict import compared, different, longest_s, waits_s
 
 _RATE = 2000  #: records/s
 _EVERY = "50 ms"  #: between checkpoints: what a record waits at each bridge
 _PAUSE_S = 1.0  #: after a move, at most
 _AROUND_S = 0.5  #: of records that fell due shortly before or after a move
+_TRIP, _TRIP_AT = 15, 4  #: of so many moves one is to Spark, and the next one back; each second time with a fault there
 
 
 def run(
@@ -36,12 +39,12 @@ def run(
 ) -> dict[str, Any]:
     """Move steps at random moments, half of the time with a fault; `calm` leaves the faults out."""
     wanted = moves or (8 if quick else 200)
-    chance = Random(seed)
+    chance, has_spark = Random(seed), find_spec("pyspark") is not None
     with tempfile.TemporaryDirectory(prefix="headwater-moves-", dir=Path.cwd()) as name:
         folder = Path(name)
-        farm = Farm(folder, _RATE, _EVERY)
+        farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
         try:
-            rows = [_moved(farm, chance, number, calm=calm) for number in range(wanted)]
+            rows = [_moved(farm, chance, number, calm=calm, has_spark=has_spark) for number in range(wanted)]
             records = farm.finish(2.0)
         except BaseException:
             if output is not None:
@@ -59,7 +62,9 @@ def run(
     for row in rows:
         between = row.pop("between")
         row["gap_ms"] = round(1000 * max(0.0, longest_s(waits, between) - usual_s), 1)
-    calm_gaps = sorted(row["gap_ms"] for row in rows if not row["fault"] and not row["undone"])
+    calm_rows = [row for row in rows if not row["fault"] and not row["undone"]]
+    calm_gaps = sorted(row["gap_ms"] for row in calm_rows if not row["spark"])
+    spark_gaps = sorted(row["gap_ms"] for row in calm_rows if row["spark"])
     answer = {
         "moves": len(rows),
         "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
@@ -71,6 +76,8 @@ def run(
         "different": told,
         "usual_ms": round(1000 * usual_s, 1),
         "gap_ms": {"p50": statistics.median(calm_gaps), "max": calm_gaps[-1]} if calm_gaps else {},
+        "spark": sum(bool(row["spark"]) for row in rows),
+        "spark_gap_ms": {"p50": statistics.median(spark_gaps), "max": spark_gaps[-1]} if spark_gaps else {},
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -86,12 +93,17 @@ def _keep(folder: Path, output: Path) -> None:
         shutil.copytree(folder / name, output / name, dirs_exist_ok=True)
 
 
-def _moved(farm: Farm, chance: Random, number: int, *, calm: bool) -> dict[str, Any]:
+def _moved(farm: Farm, chance: Random, number: int, *, calm: bool, has_spark: bool) -> dict[str, Any]:
     """Move some steps, and wait until all run again; what was begun comes to its end, or was undone."""
     time.sleep(chance.random() * _PAUSE_S)
     before = farm.sites_of(MOVABLE)
     steps = chance.sample(MOVABLE, chance.choice((1, 1, 2)))
     target = chance.choice([site for site in SITES if site != before[steps[0]]])
+    away = [step for step, site in before.items() if site == SPARK]
+    if away:
+        steps = away
+    elif has_spark and number % _TRIP == _TRIP_AT:
+        target = SPARK
     fault = "" if calm or number % 2 == 0 else chance.choice(FAULTS)
     began_s = time.time()
     farm.move(list(steps), target)
@@ -102,6 +114,7 @@ def _moved(farm: Farm, chance: Random, number: int, *, calm: bool) -> dict[str, 
     return {
         "steps": " ".join(steps),
         "to": target,
+        "spark": "back" if away else "there" if target == SPARK else "",
         "fault": fault,
         "undone": moved["why"],
         "stopped_ms": round(1000 * (moved["gap_s"] or 0.0), 1),
@@ -125,4 +138,8 @@ def table(answer: dict[str, Any]) -> str:
             f"a record waited longer by {gap['p50']:g} ms in the middle move without a fault, by {gap['max']:g} ms at "
             f"most; usual are {answer['usual_ms']:g} ms"
         )
+    if answer["spark"]:
+        told = answer["spark_gap_ms"]
+        waited = f"; a record waited longer by {told['p50']:g} ms in the middle, without a fault" if told else ""
+        lines.append(f"{answer['spark']} of them were to Spark, or back{waited}")
     return "\n".join(lines)

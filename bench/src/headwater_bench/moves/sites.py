@@ -21,6 +21,7 @@ from headwater.processes import children
 from headwater_bench.processes import end
 
 SITES = ("edge-1", "edge-2", "cloud")
+SPARK = "lake"  #: a further site, whose parts run on Spark; nothing is there at first
 #: the source and the sink stay; between them is a step without state, one with state by key, and windows
 PLACED = {
     "readings": "edge-1",
@@ -33,7 +34,7 @@ PLACED = {
     "daily": "cloud",
 }
 MOVABLE = ("sound", "seen", "sums")
-_WAIT_S = 120.0
+_WAIT_S = 240.0
 _LOOK_S = 0.1  #: between two looks: each is a connection of its own, and takes of the machine what a move needs
 
 _FLOW = '''
@@ -124,26 +125,30 @@ access_bps = 1e8
 kind = "matrix"
 latency_s = {latency_s}
 """
-_ZONE = '[[zones]]\nname = "{0}"\ndevices = [{{class = "box", name = "{0} box"}}]\n'
+_ZONE = '[[zones]]\nname = "{0}"\n{1}devices = [{{class = "box", name = "{0} box"}}]\n'
+_ON_SPARK = 'kind = "spark"\nmaster = "local[2]"\n'
 
 
-def net_of(sites: Sequence[str]) -> str:
-    """Return the text of a net file: a box at each site, 10 ms from all others."""
+def net_of(sites: Sequence[str], spark: Sequence[str] = ()) -> str:
+    """Return the text of a net file: a box at each site, 10 ms from all others; parts at some of them run on `spark`."""
     latency_s = [[0.0 if one == other else 0.01 for other in sites] for one in sites]
-    return _NET.format(latency_s=latency_s) + "".join(map(_ZONE.format, sites))
+    zones = (_ZONE.format(site, _ON_SPARK if site in spark else "") for site in sites)
+    return _NET.format(latency_s=latency_s) + "".join(zones)
 
 
 class Farm:
     """The sites and the coordinator, in a folder; `close` ends all of them."""
 
-    def __init__(self, folder: Path, rate: int, every: str) -> None:
+    def __init__(self, folder: Path, rate: int, every: str, *, spark: bool = False) -> None:
+        """Start them; with `spark`, a fourth site runs its parts there."""
         self.folder, self.rate = folder, rate
         self.began_s = time.time() + 1.0
         for out in ("moved", "undisturbed"):
             (folder / out).mkdir()
         text = _FLOW.format(folder=str(folder), began_s=self.began_s, rate=rate)
         (folder / "readings.py").write_text(text)
-        (folder / "net.toml").write_text(net_of(SITES))
+        more = (SPARK,) if spark else ()
+        (folder / "net.toml").write_text(net_of((*SITES, *more), more))
         plan = {"flow": "readings.py:moved", "net": "net.toml", "placement": PLACED}
         (folder / "plan.json").write_text(json.dumps(plan))
         self._state = StateFolder(folder / ".headwater" / "deploy")

@@ -98,6 +98,7 @@ SCHEMAS: dict[str, Schema] = {
     "Site": _and_perhaps(
         object_of(name=TEXT, here=TRUTH, steps=list_of(TEXT), state=TEXT, why=TEXT),
         address=TEXT,
+        kind=about(TEXT, "what runs its parts: engine or spark"),
         memory_bytes=WHOLE,
         load=about(perhaps(NUMBER), "processes that want a core"),
         free_bytes=about(perhaps(WHOLE), "on its disk"),

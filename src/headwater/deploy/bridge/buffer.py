@@ -18,6 +18,7 @@ _RECENT_BYTES = 4 * 2**20  #: of the last messages, kept in memory too: those th
 _FRAME, _PART, _VOID, _NOTHING = b"f", b"p", b"v", b"n"
 _NUMBER = Struct("<cq")
 _NEVER_DROPPED = 254  #: the priority of what must stay where a full log drops the least important
+_SHORT = 2**12  #: bytes of an entry that may be a word about event time, which has no records
 
 
 class NumberedFrame(NamedTuple):
@@ -82,6 +83,11 @@ class _Recent:
             size += len(self._frames[at])
         return found, stop
 
+    def cut(self, start: int) -> None:
+        at = bisect_left(self._numbers, start)
+        self.nbytes -= sum(map(len, self._frames[at:]))
+        del self._numbers[at:], self._frames[at:]
+
     def forget(self, before: int) -> None:
         at = bisect_left(self._numbers, before)
         self.nbytes -= sum(map(len, self._frames[:at]))
@@ -136,14 +142,21 @@ class MemoryBuffer:
 class LogBuffer:
     """Keeps messages in the durable log, through a crash too.
 
-    A run with checkpoints writes in parts: `mark` ends one, and a log that is opened `after` a part holds nothing of those
-    behind it: they were never sent, and are made once more. Without parts (`after` is None) all that was kept is there.
+    A run with checkpoints writes in `parts`: `mark` ends one, and a log that is opened `after` a part holds nothing of those
+    behind it: they were never sent, and are made once more. Who ends each part only when it counts, as Spark its
+    micro-batches, says no part: it goes on behind the last one. Without parts all that was kept is there.
     """
 
     def __init__(
-        self, folder: str | Path, bounds: Bounds | None = None, *, after: int | None = None, disk: Disk | None = None
+        self,
+        folder: str | Path,
+        bounds: Bounds | None = None,
+        *,
+        after: int | None = None,
+        parts: bool = False,
+        disk: Disk | None = None,
     ) -> None:
-        self.durable = after is not None
+        self.durable = parts or after is not None
         self._log = Log(folder, bounds, sync_every_s=None if self.durable else 1.0, disk=disk)
         self._consumer = self._log.consumer("bridge")
         self._recent = _Recent()
@@ -151,8 +164,11 @@ class LogBuffer:
         self._folder = str(folder)
         self._reader = self._log.reader(self._consumer.released, unsafe=True)
         self.life = uuid4().hex
-        self.part_end = self._go_on(after)  #: the number behind the part after which it was opened
+        self.part = -1  #: the last that has ended
+        self.last = b""  #: the message before its end, if that is short and kept: a word about event time, perhaps
+        self.part_end = self._go_on(after)  #: the number behind it
         self.began = self._log.end
+        self._clean = self.began  #: what comes from here on is of the part that has not ended
 
     @classmethod
     def laid(cls, folder: str | Path, first: int, end: int, messages: Sequence[NumberedFrame], part: int) -> None:
@@ -206,7 +222,18 @@ class LogBuffer:
         """End a part, safe on disk; return the number behind it."""
         self._log.append(_NUMBER.pack(_PART, part), records=0, priority=_NEVER_DROPPED)
         self._log.sync()
-        return self._log.end
+        self.part, self.part_end = part, self._log.end
+        self._clean = self.part_end
+        return self.part_end
+
+    def void(self) -> None:
+        """Have void what was kept since the last part ended."""
+        end = self._log.end
+        if self._clean < end:
+            self._log.append(_NUMBER.pack(_VOID, self.part_end), records=0, priority=_NEVER_DROPPED)
+            self._void.append((self.part_end, end))
+            self._recent.cut(self.part_end)
+            self._clean = self._log.end
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
@@ -244,17 +271,24 @@ class LogBuffer:
     def _go_on(self, after: int | None) -> int:
         """Find where the part ends that a run goes on after, and have void what came behind it."""
         parts: dict[int, int] = {}
+        last = b""
+        last_of: dict[int, bytes] = {}
         while entries := self._reader.read():
             for entry in entries:
                 if entry.data[:1] == _PART:
-                    parts[_NUMBER.unpack(entry.data)[1]] = entry.position + 1
+                    part = _NUMBER.unpack(entry.data)[1]
+                    parts[part], last_of[part] = entry.position + 1, last
                 elif entry.data[:1] == _VOID:
                     start = _NUMBER.unpack(entry.data)[1]
                     self._void.append((start, entry.position))
-                    parts = {part: end for part, end in parts.items() if end <= start}
+                    parts, last = {part: end for part, end in parts.items() if end <= start}, b""
+                else:
+                    last = entry.data[1:] if len(entry.data) < _SHORT else b""
         end, released = self._log.end, self._consumer.released
-        if after is None:
+        if not self.durable:
             return end
+        if after is None:
+            after = max(parts, default=-1)
         if after in parts:
             found = parts[after]
         elif after < 0 or (released and all(part > after for part in parts)):
@@ -264,6 +298,7 @@ class LogBuffer:
         if found < end:
             self._log.append(_NUMBER.pack(_VOID, found), records=0, priority=_NEVER_DROPPED)
             self._void.append((found, end))
+        self.part, self.last = after, last_of.get(after, b"")
         return found
 
     def _lost(self, after: int, known: int) -> InputError:

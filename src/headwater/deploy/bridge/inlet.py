@@ -22,6 +22,7 @@ class Inlet:
     """
 
     tells_time = True
+    once = True
     resume: Resume = "position"
 
     def __init__(

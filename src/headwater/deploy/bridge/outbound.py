@@ -46,6 +46,7 @@ class Outbound:
         self.end = buffer.part_end if parts and isinstance(buffer, LogBuffer) else buffer.end
         self._senders: list[Sender] = []
         self.taken = 0  #: records that were given to it
+        self._taken_in_parts = 0  #: of which so many are in parts that have ended
         self._warned_s = -_QUIET_S
         self.throttle: Callable[[float], None] = lambda share: None
         self.pause: Callable[[float], None] = time.sleep
@@ -89,6 +90,15 @@ class Outbound:
         with self.lock:
             assert isinstance(self.buffer, LogBuffer)
             self._ends[part] = self.buffer.mark(part)
+            self._taken_in_parts = self.taken
+
+    def rollback(self) -> None:
+        """Forget what was put since the last part ended."""
+        with self.lock:
+            assert isinstance(self.buffer, LogBuffer)
+            self._pending, self._pending_bytes = [], 0
+            self.buffer.void()
+            self.taken = self._taken_in_parts
 
     def commit(self, part: int) -> None:
         """Let all parts up to this one go."""

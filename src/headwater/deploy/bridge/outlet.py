@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from headwater.data.batch import END, Batch
-from headwater.data.frames import pack
+from headwater.data.frames import pack, unpack_frame
 from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
 from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound, Sender
 from headwater.deploy.bridge.room import Room
-from headwater.errors import InputError, RunError
+from headwater.errors import InputError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
 from headwater.io.sifting import sifted
 
@@ -76,12 +76,10 @@ class Outlet:
 
     def transaction(self, schema: Schema, ledger: Ledger) -> OutletTransaction:
         """Start sending parts."""
-        if ledger.after is None:
-            raise InputError(f"bridge '{self.bridge}' is written by runs with checkpoints of the engine")
-        buffer = LogBuffer(ledger.folder / "bridge", self._room.bounds(), after=ledger.after)
-        return OutletTransaction(
-            self, schema, self._fanned(Outbound(buffer, parts=True, **self._given())), ledger.after
-        )
+        buffer = LogBuffer(ledger.folder / "bridge", self._room.bounds(), after=ledger.after, parts=True)
+        fan = self._fanned(Outbound(buffer, parts=True, **self._given()))
+        ended = bool(buffer.last) and unpack_frame(buffer.last).watermark == END
+        return OutletTransaction(self, schema, fan, buffer.part, ended=ended)
 
     @property
     def is_kept(self) -> bool:
@@ -211,11 +209,12 @@ class OutletWriter(_Writing):
 
 
 class OutletTransaction(_Writing, Transaction):
-    """Sends what a checkpoint has."""
+    """Sends what a checkpoint has, or a micro-batch of Spark's."""
 
-    def __init__(self, outlet: Outlet, schema: Schema, fan: Fan, after: int) -> None:
+    def __init__(self, outlet: Outlet, schema: Schema, fan: Fan, after: int, *, ended: bool) -> None:
         super().__init__(outlet, schema, fan)
-        self._committed = after
+        self._committed = self._prepared = after
+        self._ended = self._ended_before = ended  #: with the part before the one that is being written
 
     @property
     def committed(self) -> int:
@@ -225,15 +224,19 @@ class OutletTransaction(_Writing, Transaction):
     def prepare(self, number: int) -> None:
         """End a part, safe on disk."""
         self._outbound.prepare(number)
+        self._prepared, self._ended_before = number, self._ended
 
     def commit(self, number: int) -> None:
         """Send the parts up to this one."""
+        if number > self._prepared:
+            self.prepare(number)
         self._outbound.commit(number)
         self._committed = max(self._committed, number)
 
     def rollback(self) -> None:
-        """Refuse: the engine opens it anew after an earlier part, and no other runner writes to one."""
-        raise RunError(f"bridge {self._outlet.bridge} is written by the engine alone; run this part on the engine")
+        """Forget what was written since the last part ended: another attempt follows."""
+        self._outbound.rollback()
+        self._ended = self._ended_before
 
     def close(self) -> None:
         """Leave; once the stream has ended, wait for the other site to have all of it."""

@@ -13,6 +13,7 @@ from headwater.deploy.part import Sealed
 from headwater.deploy.routes import Routes
 from headwater.errors import RunError
 
+Kind = Literal["engine", "spark"]  #: what runs the parts of a site
 PROTOCOL = 1
 BEAT_S = 0.5  #: how often either says that it is there
 SILENT_S = 1.5  #: after which the other is taken for gone
@@ -76,6 +77,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     host: str | None  #: where other sites reach it; None for one that only dials
     cores: float
     memory_bytes: int
+    kind: Kind = "engine"
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):

@@ -320,6 +320,10 @@ class Coordinator:
         if away:
             raise RunError(f"sites {listed(away)} are not here; a move needs all that run a part, and those that will")
         self._flow.moving, self.undone = move, ""
+        why = self._why_not_on_spark(self._flow.then)
+        if why is not None:
+            self._flow.moving = None
+            raise RunError(why)
         self._forget_luggage()
 
     def _move(self, deployed: Deployed, move: Move) -> list[Command]:
@@ -424,6 +428,8 @@ class Coordinator:
         for name, site in self.sites.items():
             if site.unfit:
                 return f"site '{name}' does not take its part: {site.unfit}"
+        if (why := self._why_not_on_spark(deployed)) is not None:
+            return why
         listens = deployed.listens
         if listens is not None:
             for one, other in deployed.joined:
@@ -432,6 +438,15 @@ class Coordinator:
                         f"a stream crosses between sites '{one}' and '{other}', and neither can be dialed; "
                         "start one of them with --listen HOST"
                     )
+        return None
+
+    def _why_not_on_spark(self, deployed: Deployed) -> str | None:
+        """Say which site has a part that it cannot run on Spark; None where all can."""
+        for name in deployed.needed:
+            site = self.sites.get(name)
+            why = "" if site is None or site.hello.kind != "spark" else deployed.why_not_on_spark(name)
+            if why:
+                return f"site '{name}' runs its parts on Spark: {why}"
         return None
 
     def all_run(self) -> bool:
@@ -496,6 +511,7 @@ class Coordinator:
             words.append(f"its clock is off by {round(site.skew_s, -1):,.0f} s")  # a word that stays is told once
         return {
             "name": name,
+            "kind": site.hello.kind,
             "here": site.here,
             "steps": steps,
             "state": self._phase(name, site, state),

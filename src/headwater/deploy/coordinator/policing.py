@@ -102,6 +102,7 @@ class Policing:
                 pid=None if site is None or deployed is None else _pid(site, deployed),
                 price=planner.price(name),
                 idlest=idlest,
+                kind="engine" if site is None else site.hello.kind,
             )
         return views
 

@@ -59,6 +59,7 @@ class Deployed(msgspec.Struct, kw_only=True):
     ended: list[str] = []  #: sites whose part has come to its end
     moving: Move | None = None
     promises: dict[str, Promise] = {}  #: by site, of a flow with a contract
+    engine_only: dict[str, str] = {}  #: steps that cannot be at a site which runs its part on Spark, and why
     policed: Policed | None = None  #: the policy that decides where steps are; None where people alone do
     chart: Chart | None = None  #: of the net, for who draws it
 
@@ -91,6 +92,13 @@ class Deployed(msgspec.Struct, kw_only=True):
     def steps_at(self) -> dict[str, list[str]]:
         """Return the steps that each site runs."""
         return {name: [step for step, at in self.sites.items() if at == name] for name in self.needed}
+
+    def why_not_on_spark(self, site: str) -> str:
+        """Say why a site cannot run its part on Spark; nothing where it can."""
+        if site in self.promises:
+            return "a rate is promised there, which the engine alone keeps"
+        here = (step for step, at in self.sites.items() if at == site)
+        return next((self.engine_only[step] for step in here if step in self.engine_only), "")
 
     def same_as(self, other: Deployed) -> bool:
         """Say whether it is the same flow, cut and run in the same way."""

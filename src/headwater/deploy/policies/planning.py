@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from headwater.deploy.engine_only import engine_only
 from headwater.deploy.policies.asked import Asked
 from headwater.deploy.policies.policy import Policy
 from headwater.deploy.policies.view import View
@@ -110,7 +111,7 @@ class Planner:
         return self._with_room(self._with_choice(asked, views), views)
 
     def _with_choice(self, asked: Problem, views: Mapping[str, View]) -> Problem:
-        """Leave steps that can move only sites that are here, that nobody drains, and that say what they count."""
+        """Leave steps that can move only sites that are here, that nobody drains, that say what they count, and run them."""
         zones = asked.net.zones
         ones = np.ones((len(asked.steps), len(zones)), bool)
         allowed = ones if asked.zone_allowed is None else asked.zone_allowed.copy()
@@ -119,7 +120,14 @@ class Planner:
             view = views[name]
             if not view.here or view.why or self._policy.counts(view) is None:
                 allowed[free, number] = False
+            elif view.kind == "spark":
+                allowed[free & self._not_on_spark(asked), number] = False
         return dataclasses.replace(asked, zone_allowed=allowed)
+
+    def _not_on_spark(self, asked: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return which steps cannot be where Spark runs them: none of those whose rate is promised can."""
+        refused = engine_only(self._flow)
+        return np.array([self._contract is not None or step in refused for step in asked.steps])
 
     def _with_room(self, asked: Problem, views: Mapping[str, View]) -> Problem:
         """Let each site have as much room as its ledger has, or, without a promise, as others' load leaves."""

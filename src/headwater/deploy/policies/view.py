@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headwater.deploy.control.messages import Lane, Report
+from headwater.deploy.control.messages import Kind, Lane, Report
 from headwater.rate.ledger import LANE
 
 _SLACK = 1e-6  #: sums of cores may pass a limit by rounding
@@ -22,6 +22,7 @@ class View:
     free: float = LANE  #: cores that one part of the flow could have there, what it holds counted in
     load: float = 0.0  #: processes that want a core, for each that there is, beyond those at the idlest site
     why: str = ""  #: why steps of the flow should leave, and none should come
+    kind: Kind = "engine"
 
     def news(self, before: View | None) -> list[str]:
         """Say what has changed since."""
@@ -45,12 +46,19 @@ def _told(figure: float | None) -> str:
 
 
 def view_of(
-    name: str, report: Report | None, *, here: bool, pid: int | None, price: float | None, idlest: float
+    name: str,
+    report: Report | None,
+    *,
+    here: bool,
+    pid: int | None,
+    price: float | None,
+    idlest: float,
+    kind: Kind = "engine",
 ) -> View:
     """Return a site as it was last reported; `pid` is the flow's own process there, `price` what the net says of it."""
     found = None if report is None else report.resources
     if report is None or found is None:
-        return View(name, here=here, price=price)
+        return View(name, here=here, price=price, kind=kind)
     own = found.lane_of(pid) if pid is not None else None
     held = 0.0 if own is None else own.cores
     free = found.capacity - found.promised + held
@@ -74,6 +82,7 @@ def view_of(
         free=round(min(LANE, max(0.0, free)), 3),
         load=round(4 * load) / 4,
         why=why,
+        kind=kind,
     )
 
 

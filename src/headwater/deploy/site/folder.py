@@ -23,13 +23,16 @@ _PROGRAM = """from headwater.cli.part import flow_of
 flow = flow_of(__file__)
 """
 #: a part whose bridges wait for another site does not drain: it is given up soon, and its checkpoint has all
-_SETTINGS = 'every = "{every}"\nstop_within = 5.0\n'
+_ON_ENGINE = "every = {every}\nstop_within = 5.0\n"
+#: a micro-batch comes to its end, and what Spark has is read back
+_ON_SPARK = 'on = "spark"\nmaster = {master}\nportable = true\nstop_within = 60.0\n'
 
 
 class _Site(msgspec.Struct, frozen=True):
     name: str
     listen: tuple[str, int] | None
     uplink: str = ""
+    master: str | None = None  #: of Spark, where that runs the parts
 
 
 class SiteFolder:
@@ -44,15 +47,15 @@ class SiteFolder:
         """Return the folder that a part's file is in."""
         return cls(part.absolute().parent.parent)
 
-    def settle(self, name: str, listen: Address | None, uplink: str = "") -> None:
-        """Note who this site is; a folder of another site is refused."""
+    def settle(self, name: str, listen: Address | None, uplink: str = "", master: str | None = None) -> None:
+        """Note who this site is; a folder of another site is refused. With a `master`, its parts run on Spark."""
         try:
             self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (self.path / _SITE).exists() and self.name != name:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink)))
+            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink, master)))
         except OSError as error:
             raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
         self._read = None
@@ -71,6 +74,11 @@ class SiteFolder:
     def uplink(self) -> Uplink:
         """How bridges may use the way to other sites."""
         return Uplink.read(self._site.uplink)
+
+    @property
+    def master(self) -> str | None:
+        """Where Spark runs the parts of this site; None where the engine does."""
+        return self._site.master
 
     @property
     def _site(self) -> _Site:
@@ -110,14 +118,19 @@ class SiteFolder:
     def add(self, id: str, every: str, promise: Promise | None = None) -> None:
         """Have the part served whose sources are here; it is not started by itself."""
         self.home(id).note_stopped(True)
-        _put(self._file(id), _SETTINGS.format(every=every) + self._promised(id, promise))
+        _put(self.file(id), self._settings(every) + self._promised(id, promise))
 
     def prepare(self, id: str, every: str) -> Path:
         """Return a file that makes the flow of a part whose sources are here; it is not served."""
         file = self.path / _WARM / f"{id}.py"
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        _put(file, _SETTINGS.format(every=every))
+        _put(file, self._settings(every))
         return file
+
+    def _settings(self, every: str) -> str:
+        if self.master is None:
+            return _ON_ENGINE.format(every=json.dumps(every))
+        return _ON_SPARK.format(master=json.dumps(self.master))
 
     def _promised(self, id: str, promise: Promise | None) -> str:
         """Return the settings by which a part's process asks for its promise; what its steps need is in a file."""
@@ -139,8 +152,8 @@ class SiteFolder:
 
     def drop(self, id: str) -> None:
         """Have a part served no more; what is kept of it stays until it has stopped."""
-        self._file(id).unlink(missing_ok=True)
-        settings_beside(self._file(id)).unlink(missing_ok=True)
+        self.file(id).unlink(missing_ok=True)
+        settings_beside(self.file(id)).unlink(missing_ok=True)
 
     def drop_prepared(self, id: str) -> None:
         """Remove the file by which a part was made ready."""
@@ -152,10 +165,11 @@ class SiteFolder:
         """Remove what is left of parts that are neither here nor at work any more."""
         for folder in (self.path / _SOURCES, self.path / "flows"):
             for path in folder.glob("*") if folder.is_dir() else ():
-                if path.is_dir() and path.name not in served and not self._file(path.name).exists():
+                if path.is_dir() and path.name not in served and not self.file(path.name).exists():
                     shutil.rmtree(path, ignore_errors=True)
 
-    def _file(self, id: str) -> Path:
+    def file(self, id: str) -> Path:
+        """Return the file that stands for a part."""
         return self.parts / f"{id}.py"
 
 

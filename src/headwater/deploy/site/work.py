@@ -14,12 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Message, PartState, Report, Unfit
+from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
 from headwater.deploy.joined import note_addresses, note_ended, note_routes, read_port, read_routed
 from headwater.deploy.luggage import bring_notes, lay_bridges, packed, unpacked
 from headwater.deploy.part import Part, Sealed, unpack
 from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
+from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
@@ -29,6 +30,7 @@ from headwater.serve.service import Service, UnknownFlowError
 log = logging.getLogger("headwater.site")
 
 _LEAVE_S = 20.0  #: for a process to leave whose agent is gone
+_SPARK_LEAVES_S = 60.0  #: and for Spark: a micro-batch comes to its end, and its state is read back
 
 
 class _Sampled(msgspec.Struct):
@@ -68,7 +70,9 @@ class Work:
         listen = self.folder.listen
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         cores = float(len(os.sched_getaffinity(0)))
-        return Hello(self.folder.name, __version__, PROTOCOL, None if listen is None else listen[0], cores, memory)
+        host, is_spark = None if listen is None else listen[0], self.folder.master is not None
+        kind: Kind = "spark" if is_spark else "engine"
+        return Hello(self.folder.name, __version__, PROTOCOL, host, cores, memory, kind)
 
     def report(self, heard: int) -> Report:
         """Return how the site fares; `heard` is the last word of the coordinator that is done."""
@@ -192,6 +196,8 @@ class Work:
         """Refuse a part whose promise this site cannot keep, before it is asked to: the ledger of the machine decides."""
         if part.promise is None:
             return
+        if self.folder.master is not None:
+            raise RateError(f"site '{part.site}' runs its parts on Spark, and a rate is promised by the engine alone")
         refusal = self._site.refusal(part.promise, pid)
         if refusal is not None:
             raise RateError(f"site '{part.site}' cannot promise {part.promise.contract} to '{part.flow}': {refusal}")
@@ -212,8 +218,9 @@ class Work:
     def _hand_over(self, id: str, move: str) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
         home = self.folder.home(id)
-        until_s = time.monotonic() + _LEAVE_S
-        self._service.wait_stopped(id, _LEAVE_S)
+        leave_s = _LEAVE_S if self.folder.master is None else _SPARK_LEAVES_S
+        until_s = time.monotonic() + leave_s
+        self._service.wait_stopped(id, leave_s)
         while True:
             try:
                 lock = Lock(home.path, "what is kept of the part,")
@@ -223,6 +230,8 @@ class Work:
                     return [Unfit(id, str(error))]
                 time.sleep(0.01)
         try:
+            if spark_folder(home).exists():  # its process could not have it kept as all others do
+                self._service.rest(id, self.folder.file(id))
             return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {}, move)]
         except (HeadwaterError, OSError) as error:
             log.error("the checkpoint of part '%s' cannot be taken: %s", id, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,10 +10,11 @@ from urllib.parse import quote
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writers_of
+from headwater.engine.checkpoint.queued import enqueue
 from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import RunError, listed
-from headwater.flow.endpoints import resume_of
+from headwater.flow.endpoints import resume_of, tells_time
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read, Step
 from headwater.io.receiving.rounds import batches_of, entries
@@ -23,16 +25,17 @@ from headwater.operators.operator import Operator, Select
 from headwater.operators.task import Task
 
 
-def moment_of(folder: Path, flow: Flow) -> Moment:
+def moment_of(folder: Path, flow: Flow, *, fresh: Collection[str] = ()) -> Moment:
     """Return what a flow was at the last checkpoint in a folder, which stays as it is.
 
     What was on its way then is processed here, up to the sinks; of a run in lanes, what other lanes than the first had ready
-    for their sinks is brought there, as a run in one lane would do. Raises RunError where the flow cannot go on from it.
+    for their sinks is brought there, as a run in one lane would do. `fresh` are steps that the flow may not have had then.
+    Raises RunError where the flow cannot go on from it.
     """
     found = Store(folder).latest()
     if found is None:
         raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
-    _check_steps(found, flow)
+    _check_steps(found, flow, fresh)
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
     fitting = Fitting(found, flow)
@@ -40,7 +43,9 @@ def moment_of(folder: Path, flow: Flow) -> Moment:
     before = Recovery(found, graph)
     sources = [each for each in graph.instances if each.step.is_source]
     unsent = {each.step.name: _open_source(moment, each.step, before.position(each), folder) for each in sources}
-    recovery = Recovery(fitting.at_rest(unsent), graph, fitting.then, fitting.now)
+    at_rest = fitting.at_rest(unsent)
+    moment.told = _told_by_sources(flow, at_rest.content["tasks"])
+    recovery = Recovery(at_rest, graph, fitting.then, fitting.now)
     _settle_sinks(found, flow, folder)
     for delivery in recovery.queues():
         if delivery.batch is not None:
@@ -63,6 +68,8 @@ def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
             saved = _saved(instance, moment, watermarks[instance.index])
             states.append(saved["state"])
             tasks.setdefault(instance.step.name, []).append({**saved, "state": len(states) - 1, "whole": True})
+    for source, batches in moment.arrived.items():
+        enqueue(flow, tasks, source, "out", batches)
     positions = {name: [_told(moment, name, at)] for name, at in moment.positions.items()}
     content = heading(flow, identities(flow)) | {"positions": positions, "tasks": tasks}
     Store(folder).write(moment.part, content, states)
@@ -126,11 +133,25 @@ def _settle_sinks(found: Checkpoint, flow: Flow, folder: Path) -> None:
         )
 
 
-def _check_steps(found: Checkpoint, flow: Flow) -> None:
-    fresh = [name for name in described(flow) if name not in found.content["steps"]]
-    if fresh:
+def _told_by_sources(flow: Flow, tasks: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+    """Return how far time has come at sources that tell it, as those know who read them."""
+    told: dict[str, list[int]] = {}
+    for step in flow.steps.values():
+        for port, given in enumerate(step.inputs):
+            kind = flow.steps[given.step].kind
+            if isinstance(kind, Read) and tells_time(kind.source):
+                for saved in tasks.get(step.name, ()):
+                    ways = zip(saved["ports"], saved["watermarks"], strict=True)
+                    told.setdefault(given.step, []).extend(at for number, at in ways if number == port)
+    return {name: min(times) for name, times in told.items() if times}
+
+
+def _check_steps(found: Checkpoint, flow: Flow, fresh: Collection[str]) -> None:
+    unknown = [name for name in described(flow) if name not in found.content["steps"] and name not in fresh]
+    if unknown:
         raise RunError(
-            f"flow {flow.name!r} had no step {listed(fresh)} then; run it once more where it ran, stop it, and move it then"
+            f"flow {flow.name!r} had no step {listed(unknown)} then; run it once more where it ran, stop it, and "
+            "move it then"
         )
 
 

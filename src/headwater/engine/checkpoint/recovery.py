@@ -132,7 +132,8 @@ class Recovery:
                         at = NO_WATERMARK if watermark == END else watermark
                         found.append(Delivery.of(instance.index, channel, batch, at))
                     elif batch is not None:  # without its watermark, which is that of one sender among others
-                        to = instance.channel_ports.index(each["ports"][channel])
+                        port = each["ports"][channel]  # of dead letters, one of a site may be gone since
+                        to = instance.channel_ports.index(port) if port in instance.channel_ports else 0
                         found.append(Delivery.of(instance.index, to, batch, NO_WATERMARK))
         return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from headwater.data.batch import Batch
+from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
@@ -106,7 +106,7 @@ class Receiver:
             position, known = position_of(reader), self._known(reader)
             found = [(DEAD, letter) for letter in self._letters]
             self._letters.clear()
-            if batch is not None and batch.length:
+            if batch is not None and (batch.length or batch.watermark > NO_WATERMARK):  # a word about event time, too
                 found.append((0, batch))
             ended = batch is None or (self._until_idle and not found)
             if found or ended or known != self._last:

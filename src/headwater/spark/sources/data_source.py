@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
-from headwater.data.batch import END, Batch, concat_batches
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.frames import pack
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Reject
@@ -175,7 +175,7 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
                 if letters:
                     yield DEAD, concat_batches(letters)
                     letters.clear()
-                if batch.length:
+                if batch.length or batch.watermark > NO_WATERMARK:
                     yield 0, batch
         if letters:
             yield DEAD, concat_batches(letters)
