@@ -42,6 +42,8 @@ class Trials:
     def close(self) -> None:
         """End the processes that nobody asks anything just now."""
         with self._lock:
+            if self._ends is not None:
+                self._ends.cancel()
             idle, self._idle = self._idle, []
         for trier in idle:
             trier.close()
