@@ -12,6 +12,11 @@ from headwater.data.column import Column, parts
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _FORM = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+#: what is read as a moment, as `iso_text` reads it a column at a time
+_READ = re.compile(
+    r"\d{4}-\d\d-\d\d([Tt ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.,]\d+)?)?([Zz]|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?)?",
+    re.ASCII,
+)
 FIRST_US, LAST_US = -62135596800000000, 253402300799999999  #: years 1 to 9999: what ISO text holds
 
 
@@ -27,12 +32,21 @@ def micros(moment: datetime) -> int:
 def micros_of_text(text: str) -> int:
     """Read ISO text, or a whole number of microseconds; raises ValueError for other text.
 
-    >>> micros_of_text("1970-01-01T00:00:01.5Z"), micros_of_text("1500000")
-    (1500000, 1500000)
+    A date, or a date and a time of day to the minute, the second or any part of one, and a zone, or none, which means UTC.
+    Digits after the sixth of a second are left off.
+
+    >>> micros_of_text("1970-01-01T00:00:01.5Z"), micros_of_text("1970-01-01 00:00:01.4999999+01"), micros_of_text("1500000")
+    (1500000, -3598500001, 1500000)
     """
-    if text[4:5] == "-":  # a year's
-        return micros(datetime.fromisoformat(text))
-    return int(text)
+    text = text.strip(" ")
+    if _READ.fullmatch(text):
+        return micros(datetime.fromisoformat(text.upper()))
+    try:
+        if "_" not in text:  # Python alone reads 1_000 as a number
+            return int(text)
+    except ValueError:
+        pass
+    raise ValueError(f"expected a time, such as 2026-11-15T08:00:00Z or whole microseconds since 1970, got {text!r}")
 
 
 def is_moment(text: str) -> bool:

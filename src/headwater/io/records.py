@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -13,20 +12,27 @@ import numpy as np
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Array, Column, Nullable, Text, column_of, parts
 from headwater.data.schema import DTYPES, Schema, Type
-from headwater.data.timestamps import is_moment, micros, moments_as_text
+from headwater.data.timestamps import is_moment, micros_of_text, moments_as_text
 from headwater.errors import InputError
 from headwater.io.memory import guessed_type
 
 Refuse = Callable[[int, bytes, str], None]  #: takes the number of a text, the text and why it is no record
 
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_Int64 = Annotated[int, msgspec.Meta(ge=_LEAST, le=_MOST)]
+
+
+class _Micros(int):
+    """A moment, as text or as a number."""
+
+
 _TYPES: dict[Type, Any] = {
     "bool": bool | None,
     "int": _Int64 | None,
     "float": float | None,
     "float32": float | None,
     "text": str | None,
-    "time": _Int64 | datetime | None,
+    "time": _Micros | None,
     "any": Any,
 }
 _BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -50,7 +56,7 @@ class JsonDecoder:
             for place, (name, kind) in enumerate(schema.fields)
         ]
         try:
-            self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", fields, gc=False)).decode
+            self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", fields, gc=False), dec_hook=_read).decode
         except ValueError as error:
             raise InputError(f"a column cannot be read from JSON by its name: {error}") from None
         self._take = [attrgetter(f"f{place}") for place in range(len(schema))]
@@ -106,7 +112,20 @@ class JsonDecoder:
         """Say 'x: expected float, got str' in the schema's own words."""
         kind = self._schema.get(name, "?")
         got = what.partition("got `")[2].rstrip("`")
-        return f"{name}: expected {kind}, got {got}" if got else f"{name}: {what.replace('`', '').lower()}"
+        return (
+            f"{name}: expected {kind}, got {got}" if got else f"{name}: {what[:1].lower()}{what[1:].replace('`', '')}"
+        )
+
+
+def _read(kind: type, value: Any) -> _Micros:
+    """Read a moment as all other formats do."""
+    if isinstance(value, str):
+        value = micros_of_text(value)
+    if type(value) is not int:
+        raise ValueError(f"expected time, got {type(value).__name__}")
+    if not _LEAST <= value <= _MOST:
+        raise ValueError(f"expected time, got {value}, which is beyond 64 bits")
+    return _Micros(value)
 
 
 def _column(values: list[Any], kind: Type) -> Column:
@@ -121,7 +140,7 @@ def _column(values: list[Any], kind: Type) -> Column:
     if kind == "text":
         made = Text.of(values)
     elif kind == "time":
-        made = np.array([v if type(v) is int else micros(v) for v in values], np.int64)
+        made = np.array(values, np.int64)
     else:
         made = np.array(values, DTYPES[kind])
     return made if valid is None else Nullable(made, valid)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.data.column import Array, Column, Text, concat, nullable
+from headwater.data.iso_text import read_moments
 from headwater.data.schema import DTYPES, Schema
 from headwater.io.json.scan import BOOL, FLOAT, INT, TEXT, scan
 from headwater.io.records import JsonDecoder, Refuse
 from headwater.io.senml.scan import gather_spans
 
-_KINDS = {"bool": BOOL, "int": INT, "float": FLOAT, "float32": FLOAT, "text": TEXT}
+#: moments are read as texts, or as numbers, by what has come last
+_KINDS = {"bool": BOOL, "int": INT, "float": FLOAT, "float32": FLOAT, "text": TEXT, "time": TEXT}
 _REST = 100  # batches that are read one by one after one in which the scan was of little use
 
 
@@ -26,14 +28,18 @@ class JsonColumns:
     def __init__(self, schema: Schema) -> None:
         self._schema, self._decoder = schema, JsonDecoder(schema)
         self._usual = bool(schema.fields) and all(kind in _KINDS for _, kind in schema.fields)
-        self._kinds = np.array([_KINDS.get(kind, TEXT) for _, kind in schema.fields], np.int64)
+        self._times = np.array([kind == "time" for _, kind in schema.fields])
+        self._set_kinds(np.array([_KINDS.get(kind, TEXT) for _, kind in schema.fields], np.int64))
         names = [name.encode() for name in schema]
         self._names = np.frombuffer(bytearray(b"".join(names)), np.uint8)
         self._ends = np.cumsum([0] + [len(name) for name in names])
-        self._groups = np.array([{BOOL: 0, INT: 0, FLOAT: 1, TEXT: 2}[kind] for kind in self._kinds.tolist()], np.int64)
+        self._rest = 0
+
+    def _set_kinds(self, kinds: Array) -> None:
+        self._kinds = kinds
+        self._groups = np.array([{BOOL: 0, INT: 0, FLOAT: 1, TEXT: 2}[kind] for kind in kinds.tolist()], np.int64)
         before = [int(np.sum(self._groups[:field] == group)) for field, group in enumerate(self._groups.tolist())]
         self._places = np.array(before, np.int64)  # of each field among those that share an array
-        self._rest = 0
 
     def of(self, texts: Text, refuse: Refuse) -> tuple[dict[str, Column], Array | None]:
         """Return the columns of the texts that are records, and which those are: None where all are."""
@@ -41,6 +47,9 @@ class JsonColumns:
             self._rest -= 1
             return self._decoder.columns_of(texts, refuse)
         columns, sure = self._scanned(texts)
+        if self._times.any() and np.sum(sure) * 2 <= len(sure):
+            self._set_kinds(np.where(self._times, TEXT + INT - self._kinds, self._kinds))
+            columns, sure = self._scanned(texts)
         if sure.all():
             return columns, None
         rows, others = np.flatnonzero(sure), np.flatnonzero(~sure)
@@ -65,9 +74,19 @@ class JsonColumns:
         for field, (name, kind) in enumerate(self._schema.fields):
             values: Array | Text
             place = int(self._places[field])
-            if kind == "text":
+            if self._kinds[field] == TEXT:
                 values = Text(*gather_spans(texts.data, spans[place]))
+                if kind == "time":
+                    values, read = _moments(values)
+                    sure &= read | ~valid[field]
             else:
-                values = (floats if _KINDS[kind] == FLOAT else whole)[place].astype(DTYPES[kind], copy=False)
+                values = (floats if self._kinds[field] == FLOAT else whole)[place].astype(DTYPES[kind], copy=False)
             columns[name] = nullable(values, valid[field])
         return columns, sure
+
+
+def _moments(texts: Text) -> tuple[Array, Array]:
+    """Return the moments of a column, and which of the texts are some; what they are otherwise, others settle."""
+    out, valid = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    read_moments(texts.data, np.ascontiguousarray(texts.offsets), out, valid)
+    return out, valid
