@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from headwater.errors import RunError
 from headwater_bench.experiments import spark as bench
+from headwater_bench.experiments import spark_start
 from headwater_bench.experiments.spark_flows import Bench, _compare_etl, _compare_pred, _compare_stats
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
@@ -42,8 +45,9 @@ def test_latency_is_told_beside_the_floor(spark, monkeypatch):
     monkeypatch.setattr(bench, "RATES_HZ", (200,))
     monkeypatch.setattr(bench, "LATENCY_S", (4.0, 4.0))
     answer = bench.run(only=["latency"])
-    assert answer["floor_ms"] > 0
+    assert answer["empty_ms"] > 0
     assert answer["latency_ms"]["200"] > 0
+    assert answer["batch_ms_1k"] is None  # which nobody has asked for
     assert "record p99" in bench.table(answer)
 
 
@@ -65,3 +69,21 @@ def test_a_comparison_sees_what_differs():
     found = {"msg": 1, "kind": "DTC", "label": "BAD", "predicted": 3.0}
     assert _compare_pred([found], [{"msg": 1, "predicted": 3.0}], [found]) == []
     assert len(_compare_pred([found], [{"msg": 1, "predicted": 4.0}], [{**found, "label": "GOOD"}])) == 2
+
+
+def test_a_program_is_timed_to_its_first_output(tmp_path):
+    program = (
+        "import pathlib, sys; out = pathlib.Path(sys.argv[1]); out.mkdir(); (out / 'part-0').write_text('a\\nb\\n')"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "out")]
+    assert spark_start._seconds(command, tmp_path / "out") > 0
+    with pytest.raises(RunError, match="had no output"):  # the program breaks, since its folder is there
+        spark_start._seconds(command, tmp_path / "other")
+
+
+def test_what_is_written_to_the_side_is_no_output_yet(tmp_path):
+    (tmp_path / "_temporary").write_text("a\nb\n")
+    (tmp_path / "part-0").write_text("header\n")
+    assert not spark_start._has_output(tmp_path)
+    (tmp_path / "part-0").write_text("header\na\n")
+    assert spark_start._has_output(tmp_path)

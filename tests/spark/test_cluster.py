@@ -47,7 +47,8 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
             file.write(json.dumps({"id": f"s{i % 5}", "x": i * 0.5, "at": i * 33_000}) + "\n")
         file.write("no record\n")
     monkeypatch.setenv("OUT", str(tmp_path / "far"))
-    with standalone(workers=2, cores=1) as cluster:
+    with standalone(workers=1, cores=1) as cluster:
+        cluster.add_worker()
         command = [Path(sys.executable).with_name("headwater"), "run", "spread.py", "--on", "spark", "--json"]
         done = subprocess.run(
             [*command, "--master", cluster.url],
@@ -60,6 +61,8 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
         assert len(table) == 3000
         assert places
         assert all(cluster.folder in place.parents for place in places)  # not in the driver
+        assert cluster.executors() >= 1
+        cluster.kill_worker(0)  # which the master notices, or this does not end
     assert report["records_in"] == 3401
     assert report["dead_letters"] == 1
     monkeypatch.setenv("OUT", str(tmp_path / "near"))

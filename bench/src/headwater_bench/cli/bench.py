@@ -325,7 +325,7 @@ def spark(
     output: Output = None,
     as_json: JSON = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="etl, stats, pred, keyed or latency; several by repeating")
+        list[str] | None, typer.Option(help="etl, stats, pred, keyed, latency or start; several by repeating")
     ] = None,
     messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
@@ -345,6 +345,18 @@ def backfill(
 ) -> None:
     """A flow over a table on Spark, beside the same by hand; its state handed to a stream, on the engine and on Spark."""
     _report("backfill", quick, output, as_json, rows=rows, repeats=repeats)
+
+
+@app.command()
+def cluster(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 300,000]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+) -> None:
+    """STATS on a standalone cluster of two workers beside one core; a worker is killed, and a third joins."""
+    _report("cluster", quick, output, as_json, messages=messages, repeats=repeats)
 
 
 @app.command()

@@ -18,9 +18,9 @@ from typing import Any
 
 from headwater.errors import RunError, listed, suggestion
 from headwater.metrics import Report
-from headwater_bench.experiments import spark_flows, spark_keyed, spark_latency
+from headwater_bench.experiments import spark_flows, spark_keyed, spark_latency, spark_start
 
-PARTS = ("etl", "stats", "pred", "keyed", "latency")
+PARTS = ("etl", "stats", "pred", "keyed", "latency", "start")
 FLOWS = PARTS[:3]
 #: numbers of keys, and for each the records in a micro-batch and how many of these there are: as many as take minutes
 KEYED = {1_000: (50_000, 5), 100_000: (10_000, 3)}
@@ -44,15 +44,17 @@ def run(
     sensors: int = SENSORS,
     repeats: int | None = None,
 ) -> dict[str, Any]:
-    """Compare; `only` chooses among etl, stats, pred, keyed and latency."""
+    """Compare; `only` chooses among etl, stats, pred, keyed, latency and start."""
     for name in only or ():
         if name not in PARTS:
             raise RunError(f"there is no part {name!r} to measure; known are {listed(PARTS)}{suggestion(name, PARTS)}")
+    import pyspark
+
     from headwater.spark.session import session
 
-    spark = session()
     chosen, times = only or PARTS, repeats or (1 if quick else 3)
-    answer: dict[str, Any] = {}
+    answer: dict[str, Any] = spark_start.first_output(times) if "start" in chosen else {}
+    spark: Any = session() if set(chosen) != {"start"} else None
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
         for name in FLOWS:
             if name in chosen:
@@ -63,11 +65,12 @@ def run(
             answer["keyed"] = _keyed(spark, Path(folder), quick, times)
     if "latency" in chosen:
         span = LATENCY_S[quick]
-        answer["floor_ms"] = spark_latency.floor_ms(spark, span / 2)
+        answer["empty_ms"] = spark_latency.empty_ms(spark, span / 2)
         told = {str(rate): spark_latency.of_etl(rate, span) for rate in RATES_HZ}
         answer["latency_ms"] = {rate: each["batch"] for rate, each in told.items()}
         answer["latency"] = told
-    answer["machine"] = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Spark {spark.version}"
+        answer["batch_ms_1k"] = answer["latency_ms"].get("1000")
+    answer["machine"] = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Spark {pyspark.__version__}"
     answer["sensors"], answer["repeats"] = sensors, times
     if output is not None:
         _write(answer, output)
@@ -176,10 +179,17 @@ def table(answer: dict[str, Any]) -> str:
                 equal = "yes" if told["outputs_equal"] else "NO"
                 lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
     if "latency" in answer:
-        lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['floor_ms']:.0f})"]
+        lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['empty_ms']:.0f})"]
         lines += [f"  {'records/s':>10s} {'micro-batch':>12s} {'record p50':>11s} {'record p99':>11s}"]
         for rate, each in answer["latency"].items():
             lines.append(f"  {int(rate):10,d} {each['batch']:12.0f} {each['p50']:11.0f} {each['p99']:11.0f}")
+    if "first_output_s" in answer:
+        lines += [
+            "",
+            f"from the command to the first output of ETL over {spark_start.MESSAGES:,} messages: "
+            f"{answer['first_output_s']} s, {answer['over_bare_spark']} times what one line of PySpark takes "
+            f"({answer['bare_spark_s']} s)",
+        ]
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ def of_etl(rate: float, seconds: float) -> dict[str, float]:
     }
 
 
-def floor_ms(spark: Any, seconds: float) -> float:
+def empty_ms(spark: Any, seconds: float) -> float:
     """Return the median micro-batch of a query that takes a thousand rows a second and drops them."""
     checkpoint = tempfile.mkdtemp(prefix="headwater-bench-")
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1000).option("numPartitions", 1).load()
