@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -250,3 +251,14 @@ def test_a_run_lasts_longer_than_nothing(name, given):
     for options in (engine.Options, SparkOptions):
         with pytest.raises(RunError, match=f"{name} must be a number of seconds above 0"):
             options(**{name: given})
+
+
+def test_a_path_is_neither_source_nor_sink():
+    with pytest.raises(
+        FlowError, match=r"step 'in' takes a source, such as io.JsonLines\('in.jsonl'\); got 'in.jsonl'"
+    ):
+        Flow("f").read("in", "in.jsonl")
+    with pytest.raises(
+        FlowError, match=r"test_building.py:\d+: step 'out' takes a sink, such as io.JsonLines\('o.jsonl'\)"
+    ):
+        Flow("f").read("in", io.Items([{"t": 1}])).write("out", Path("o.jsonl"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ class Flow:
         """Bring records in from a source; `on_error` says what becomes of what cannot be read: "stop" ends the run."""
         from headwater.flow.stream import Stream
 
+        refuse_path(name, source, "source")
         self.add(name, Read(source), outputs={"out": source.schema}, on_error=on_error)
         return Stream(self, name)
 
@@ -215,6 +217,13 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._steps)} steps)"
+
+
+def refuse_path(name: str, given: object, what: str) -> None:
+    """Raise FlowError where a path was given for a source or a sink: it does not say how its records are written."""
+    if isinstance(given, str | PathLike):
+        path = str(given)
+        raise FlowError(f"{_users_line()}: step {name!r} takes a {what}, such as io.JsonLines({path!r}); got {path!r}")
 
 
 def _users_line() -> str:

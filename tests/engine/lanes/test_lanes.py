@@ -367,6 +367,8 @@ def test_what_lanes_refuse():
     flow.read("r", readings(10)).filter("f", col.n > 0).write("w", io.Discard())
     with pytest.raises(RunError, match="lanes is 'auto' or a whole number of at least 1; got 0"):
         engine.run(flow, lanes=0)
+    with pytest.raises(RunError, match=r"lanes is at most \d+ here, 16 for each processor; got 100000"):
+        engine.run(flow, lanes=100_000)
     with pytest.raises(RunError, match="give lanes or workers, not both"):
         engine.run(flow, lanes=2, workers=2)
     with pytest.raises(RunError, match="mean nothing with the runner 'threads'"):

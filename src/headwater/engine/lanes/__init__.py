@@ -26,6 +26,7 @@ __all__ = ["LaneRun", "Lanes", "LanesRun", "lane_count", "lanes_of"]
 log = logging.getLogger(__name__)
 
 Lanes = int | Literal["auto"]
+_LANES_PER_PROCESSOR = 16  #: at most: many more than help, and few enough to start
 
 
 def lane_count(flow: Flow, lanes: Lanes) -> int:
@@ -37,6 +38,9 @@ def lane_count(flow: Flow, lanes: Lanes) -> int:
 def _count(lanes: Lanes) -> int:
     if lanes != "auto" and (not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1):
         raise RunError(f"lanes is 'auto' or a whole number of at least 1; got {lanes!r}")
+    most = _LANES_PER_PROCESSOR * available()
+    if lanes != "auto" and lanes > most:
+        raise RunError(f"lanes is at most {most} here, {_LANES_PER_PROCESSOR} for each processor; got {lanes}")
     return available() if lanes == "auto" else lanes
 
 
