@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Look at the dead letters that a run has kept (--dead), mend and replay them.", no_args_is_help=True
 )
 
-FOLDER = Annotated[Path, typer.Argument(help="the folder that the run was given with --dead")]
+FOLDER = Annotated[Path, typer.Argument(help="the folder that the run was given with --dead, or 'refused' of a sink")]
 STEP = Annotated[str | None, typer.Option(help="only those that broke this step")]
 
 

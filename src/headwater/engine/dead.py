@@ -19,6 +19,7 @@ from headwater.flow.endpoints import DeliverySemantics, Reject, Writer, open_beh
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.steps import DeadLetters, Input, Read, Step, Union, Write
 from headwater.io.dead import DeadLetterFolder, Letter
+from headwater.io.forwarding import Forward
 from headwater.io.memory import Items
 from headwater.io.records import JsonDecoder
 from headwater.metrics import Report
@@ -127,7 +128,7 @@ def _given(
 
 
 def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Entrance, Batch]:
-    step = flow.steps.get(letter.step)
+    step = flow.steps.get(letter.step) or _sink_called(flow, letter.step)
     if step is None:
         raise FlowError(f"flow {flow.name!r} has no step {letter.step!r} (any more)")
     try:
@@ -147,6 +148,16 @@ def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_En
         raise FlowError(reasons[0])
     batch.stamps[:, CREATED] = letter.id  # until it is read, see `_Moments`
     return (step.name, port), batch
+
+
+def _sink_called(flow: Flow, called: str) -> Step | None:
+    """Return the step that writes to a sink, by what the sink is called: it may have refused a record behind its step."""
+    for step in flow.steps.values():
+        if isinstance(step.kind, Write):
+            sink = step.kind.sink
+            if called == str(sink.sink if isinstance(sink, Forward) else sink):
+                return step
+    return None
 
 
 def _input(step: Step, record: Mapping[str, Any]) -> tuple[int, Schema]:

@@ -8,7 +8,7 @@ where such runs keep how far they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from headwater.data.schema import Schema
 from headwater.errors import RunError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Transaction
 from headwater.io.files import replace_whole
-from headwater.io.log import Log, Reader
+from headwater.io.log import Bounds, Log, Reader
 from headwater.io.transactions.journal import Journal
 
 _LETTERS, _RELEASED, _CHECKPOINTS = "letters", "released", "checkpoints"
@@ -31,7 +31,7 @@ _LETTERS, _RELEASED, _CHECKPOINTS = "letters", "released", "checkpoints"
 class Letter(msgspec.Struct, frozen=True):
     """A record that broke a step."""
 
-    step: str
+    step: str  #: or what a sink is called, which refused it when its step was done with it
     error: str
     record: str  #: as JSON, or the text that could not be read
     at_ns: int  #: when it broke the step
@@ -55,14 +55,19 @@ class DeadLetterFolder:
     """A sink of dead letters, and what is in it."""
 
     folder: str | Path
+    bounds: Bounds | None = None  #: of what is kept
 
     delivery: ClassVar[DeliverySemantics] = "transactional"
 
-    def open(self, schema: Schema) -> _Writer:
+    def open(self, schema: Schema) -> LetterWriter:
         """Start keeping dead letters; they are safe when `write` returns."""
-        return _Writer(self)
+        return self.writer()
 
-    def appended(self, schema: Schema) -> _Writer:
+    def writer(self) -> LetterWriter:
+        """Start keeping dead letters, all of which have the same columns."""
+        return LetterWriter(self)
+
+    def appended(self, schema: Schema) -> LetterWriter:
         """Start keeping more of them: those that are there stay anyway."""
         return self.open(schema)
 
@@ -107,11 +112,18 @@ class DeadLetterFolder:
         return str(self.folder)
 
 
-class _Writer:
+class LetterWriter:
+    """Keeps dead letters in a folder."""
+
     def __init__(self, store: DeadLetterFolder, by: str = "") -> None:
         self._store, self._by = store, by
-        self._log = Log(Path(store.folder) / _LETTERS)
+        self._log = Log(Path(store.folder) / _LETTERS, store.bounds)
         self._give_back()
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Letters that the bounds have cost, by reason."""
+        return self._log.dropped
 
     def _give_back(self) -> None:
         """Give the disk back if all letters are released."""
@@ -132,7 +144,7 @@ class _Writer:
         self._log.close()
 
 
-class _Parts(_Writer, Transaction):
+class _Parts(LetterWriter, Transaction):
     """The journal says where each part ended; letters stand in the folder as soon as they are written."""
 
     def __init__(self, store: DeadLetterFolder, ledger: Ledger) -> None:

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections import Counter
 
-import msgspec
 import pytest
 from holding import check_nothing_else_is_held
 
@@ -18,6 +17,7 @@ from headwater.data.batch import Batch
 from headwater.data.frames import pack, unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
+from headwater.io.dead import DeadLetterFolder
 from headwater.io.forwarding import sender
 from headwater.io.log import Log, Reader
 from ports import free_port
@@ -259,10 +259,9 @@ def test_records_that_cannot_be_stored_are_dead_letters_and_those_the_sink_refus
     assert [letter["step"] for letter in letters.records] == ["out"]
     account = report.to_json()["sinks"]["out"]
     assert (account["forwarded"], account["refused"], account["waiting"]) == (8, 1, 0)
-    (kept,) = Reader(tmp_path / "log" / "refused").read()
-    size = int.from_bytes(kept.data[:4], "little")
-    assert "JSON" in msgspec.msgpack.decode(kept.data[4 : 4 + size])[0]
-    assert unpack_frame(kept.data[4 + size :]).rows() == [{"n": 5, "extra": 1j}]
+    (kept,) = DeadLetterFolder(tmp_path / "log" / "refused").letters()
+    assert "JSON" in kept.error
+    assert kept.record == "{'n': 5, 'extra': 1j}"
     assert "refuses 1 records" in caplog.text
 
 
@@ -303,12 +302,7 @@ def at_once(monkeypatch):
 
 def kept_apart(folder):
     """Return the records that are set apart, with why."""
-    found = []
-    for entry in Reader(folder / "refused").read():
-        size = int.from_bytes(entry.data[:4], "little")
-        reasons = msgspec.msgpack.decode(entry.data[4 : 4 + size])
-        found += zip(unpack_frame(entry.data[4 + size :])["n"].tolist(), reasons, strict=True)
-    return found
+    return [(json.loads(each.record)["n"], each.error) for each in DeadLetterFolder(folder / "refused").letters()]
 
 
 def test_records_at_which_a_sinks_own_code_breaks_are_set_apart_and_the_others_pass(tmp_path, caplog, at_once):
@@ -573,5 +567,5 @@ def test_what_a_sink_refuses_while_it_cannot_take_the_rest_is_refused_once_howev
     uplink.up = True
     account = run(io.forward(uplink, tmp_path / "log"), 0).extra["sinks"]["out"]
     assert (account["refused"], account["forwarded"], account["waiting"]) == (5, 5, 0)
-    assert sum(entry.records for entry in Reader(tmp_path / "log" / "refused").read()) == 5
+    assert len(kept_apart(tmp_path / "log")) == 5
     assert uplink.arrived == [0, 2, 4, 6, 8]

@@ -58,6 +58,24 @@ def test_all_segments_that_are_needed_are_there_again(folder):
     assert (again.end, again.lost, again.consumer("flow").released) == (50, 0, 20)
 
 
+def test_a_folder_that_is_deleted_just_when_it_was_found_in_place_is_there_again(folder, monkeypatch):
+    log = Log(folder)
+    log.append(b"one")
+    log.sync()
+    plain, deleted = log._is_in_place, []
+
+    def then_deleted():
+        found = plain()
+        if not deleted:
+            deleted.append(shutil.rmtree(folder))
+        return found
+
+    monkeypatch.setattr(log, "_is_in_place", then_deleted)
+    log.look_again()
+    log.close()
+    assert [entry.data for entry in Reader(folder).read()] == [b"one"]
+
+
 def test_one_file_that_is_deleted_is_there_again_and_one_that_nobody_needs_is_not(folder):
     log = filled(folder, 50, segment_bytes=200)
     consumer = log.consumer("flow")

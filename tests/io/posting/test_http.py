@@ -13,8 +13,10 @@ import pytest
 
 from headwater import Flow, engine, io
 from headwater.data.schema import Schema
+from headwater.engine.dead import replay
 from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
+from headwater.io.dead import DeadLetterFolder
 from headwater.io.forwarding import sender
 from headwater.io.http.form import Form
 from headwater.io.http.uplink import HttpUplink
@@ -196,6 +198,22 @@ def test_with_a_checkpoint_records_wait_for_a_server_that_is_away(taking, tmp_pa
     report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
     assert report.extra["sinks"]["out"]["waiting"] == 0
     assert server.taken() == list(range(500))
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_what_a_server_refused_is_a_dead_letter_that_can_be_mended_and_replayed(taking, tmp_path, forwarded):
+    server = taking("--refuse", "3")
+    sink = io.Http(server.url, records=10)
+    flow = posting(io.forward(sink, tmp_path / "log") if forwarded else sink, items(20))
+    report = engine.run(flow, **({} if forwarded else {"checkpoint": tmp_path / "checkpoint"}))
+    assert report.extra["sinks"]["out"]["refused"] == 1
+    folder = (tmp_path / "log" if forwarded else tmp_path / "checkpoint" / "sinks" / "out") / "refused"
+    (letter,) = DeadLetterFolder(folder).letters()
+    assert (letter.step, letter.to_json()["record"]) == (str(sink), {"n": 3})
+    assert "unlucky" in letter.error
+    assert replay(flow, folder, [letter], {"n": 300}).released == [letter.id]
+    assert sorted(server.taken()) == [n for n in range(20) if n != 3] + [300]
+    assert list(DeadLetterFolder(folder).letters()) == []
 
 
 def test_what_is_forwarded_has_the_same_key_whenever_it_is_sent(taking, tmp_path):

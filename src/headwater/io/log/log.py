@@ -28,6 +28,7 @@ from headwater.io.log.tail import Tail
 log = logging.getLogger(__name__)
 
 _SEGMENT_BYTES = 16 * 2**20
+_TIMES = 10  #: that a folder may be deleted while it is looked at
 _LOOK_S = 1.0  #: between two looks whether a log to which nothing is appended is still there
 _SEGMENTS = 8  #: into which a bound is divided at least, so that what is released or dropped makes room soon
 
@@ -191,10 +192,11 @@ class Log:
         What somebody has deleted that is still needed is written again; whoever syncs has that done too.
         """
         with self._explained("look at the log in"):
-            self._stay()
-            with self._changed:
-                if not self._closed:
-                    self._look()
+            for _ in range(_TIMES):
+                with suppress(FileNotFoundError):  # deleted just when it had been found in place
+                    self._stay_and_look()
+                    return
+            self._stay_and_look()
 
     def expire(self) -> None:
         """Drop the segments in which all entries are too old; appending does so too."""
@@ -325,6 +327,12 @@ class Log:
         with self._syncing, self._changed:
             if not self._closed and not self._is_in_place():  # another thread may have been faster
                 self._restore()
+
+    def _stay_and_look(self) -> None:
+        self._stay()
+        with self._changed:
+            if not self._closed:
+                self._look()
 
     def _look(self) -> None:
         waited_for = [consumer.released for consumer in self._consumers if not consumer.closed]
