@@ -269,8 +269,10 @@ def _viewer(browser: Any, theme: str) -> Any:
 def _take(page: Any, name: str, *, whole: bool = True) -> None:
     page.wait_for_timeout(2000)  # a second sample, and charts that have been painted
     page.screenshot(path=TO / f"{name}.png", full_page=whole)
-    with Image.open(TO / f"{name}.png") as picture:  # a page has few colours, and a repository is for text
-        small = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    with Image.open(
+        TO / f"{name}.png"
+    ) as picture:  # a page has few colours, some of them rare, and a repository is for text
+        small = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     small.save(TO / f"{name}.png", optimize=True)
     print(f"docs/dashboard/{name}.png")
 

@@ -75,6 +75,11 @@ def test_a_machine_that_is_busy_with_something_else_is_not_the_fault_of_a_step()
     assert "0.10 of one" in found.says
 
 
+def test_workers_that_wait_for_pythons_lock_are_not_kept_from_a_processor_by_others():
+    found = said(cores=0.9, held_s=1.6, sound={"cost_us": 1900.0, "utilisation": 1.0}, out={"cost_us": 1400.0})
+    assert found.says.startswith("Step sound is the bottleneck")
+
+
 def test_a_worker_at_its_limit_is_named_where_no_single_step_is():
     found = said(held_s=1.0, sound={"cost_us": 1000.0}, out={"cost_us": 900.0})
     assert found.says.startswith("The worker is at its limit")

@@ -11,7 +11,7 @@ from headwater.web.figures import count, milliseconds, percent, rate
 State = Literal["busy", "at work", "waiting", "held back", "idle"]
 
 _BUSY, _WAITS, _HELD = 0.5, 0.3, 0.05  #: shares of the time from which on a step, or a source, is called so
-_STARVED = 0.6  #: with less of the time that steps were at work than this, their process waited for a processor
+_STARVED = 0.6  #: of what it could have had: with less, a process waited for a processor
 _FULL = 0.85  #: a step, or all together, at so much of a core has hardly room
 
 
@@ -161,7 +161,8 @@ def verdict(steps: Sequence[StepNow], cores: float) -> Verdict:
     worst = max(others, key=lambda step: step.busy)
     together = sum(step.cores for step in steps)
     held = max((step.held for step in sources), default=0.0)
-    if together >= _FULL and cores < together * _STARVED:
+    # two workers may both be at work where Python's lock lets one compute: a core is all that such steps can have
+    if together >= _FULL and cores < min(together, 1.0) * _STARVED:
         return Verdict(
             f"Something else keeps this machine busy: steps were at work for {together:.2f} of a core's time, and their "
             f"process had {cores:.2f} of one.",
