@@ -29,3 +29,7 @@ def test_what_was_acknowledged_is_there_after_any_crash():
         except BaseException as error:
             error.add_note(f"replay with HEADWATER_SEED={seed}")
             raise
+
+
+def test_a_segment_that_was_written_again_has_its_name_for_good_though_the_folder_failed_at_first():
+    LogTrial(12805).run()  # of a hundred thousand, the one that showed it

@@ -34,6 +34,7 @@ class SealedSegments:
         self._sizes: dict[Segment, int] = {}
         self._priorities: dict[Segment, dict[int, int]] = {}  # of each, the last position that has it
         self._made: dict[Segment, int] = {}  # when the last entry was made
+        self._names_in_doubt = False  # whether files were written again whose names the folder may not have for good
 
     def look(self, current: Segment, released: float) -> None:
         """See which there are: others remove some that are `released`, and the current one moves on.
@@ -50,10 +51,13 @@ class SealedSegments:
         for segment in gone:
             if self._border(segment) > released and segment in self._fds:
                 log.warning("log: %s/%s was deleted, and is written again", self._folder, segment.name)
+                self._names_in_doubt = True
                 copy(self._disk, self._folder, segment, self._fds[segment], self._sizes[segment])
-                self._disk.fsync_dir(self._folder)
             else:
                 self.forget(segment)
+        if self._names_in_doubt:  # also where that failed the last time: the files are found there now
+            self._disk.fsync_dir(self._folder)
+            self._names_in_doubt = False
 
     def take(self, segment: Segment, fd: int) -> None:
         """Take over a segment that is not appended to any more, with its open file."""
