@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 
 import pytest
@@ -12,7 +11,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from sites_of import Commands, slow_flow, wait_for
+from sites_of import slow_flow, wait_for
 from supervisors import end_supervisor
 
 #: counts in windows
@@ -68,15 +67,17 @@ MOVABLE = ["time", "means", "some"]
 
 
 @pytest.fixture
-def commands(tmp_path, monkeypatch):
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates are made with openssl")
+def runtime(tmp_path, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setenv("HEADWATER_RUNTIME", str(run))
-    made = Commands(tmp_path)
-    yield made
-    made.close()
+    yield
     end_supervisor(run)
+
+
+@pytest.fixture
+def commands(runtime, commands):
+    """Return those of all tests of sites, with a supervisor of their own, which ends after them."""
+    return commands
 
 
 def farm(folder):

@@ -6,8 +6,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import pytest
-
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater.deploy.control.messages import Ask
@@ -17,7 +15,7 @@ from headwater.deploy.token import make_token
 from headwater.errors import RunError
 from headwater_bench.moves.sites import net_of
 from ports import free_port
-from sites_of import Commands, slow_flow, wait_for
+from sites_of import slow_flow, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
 HALLS = ("press hall", "paint hall", "server room", "cloud")
@@ -33,15 +31,6 @@ PLACED = {
     "stop": "press-1",
     "vendor": "rack",
 }
-
-
-@pytest.fixture
-def commands(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates are made with openssl")
-    made = Commands(tmp_path)
-    yield made
-    made.close()
 
 
 def shakes(path, seed, count=3000):

@@ -1,7 +1,6 @@
 """Sites of kind spark, as a user has them: processes, joined by TLS; what sinks have is read back."""
 
 import json
-import shutil
 
 import pytest
 
@@ -10,7 +9,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater_bench.moves.sites import net_of
-from sites_of import Commands, slow_flow, wait_for
+from sites_of import slow_flow, wait_for
 
 COUNTS = """
 def seen(state, record):
@@ -33,15 +32,6 @@ def one():
     return tanks("one")
 """
 AT = {"levels": "barn", "time": "barn", "seen": "barn", "sums": "barn", "archive": "barn"}
-
-
-@pytest.fixture
-def commands(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates are made with openssl")
-    made = Commands(tmp_path)
-    yield made
-    made.close()
 
 
 def written(folder, name):

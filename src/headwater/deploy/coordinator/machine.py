@@ -7,7 +7,6 @@ site that comes back is told the same again. Whatever is lost on the way, each i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -44,40 +43,13 @@ from headwater.deploy.coordinator.events import (
     Stop,
     Undo,
 )
-from headwater.deploy.coordinator.flowing import Flowing, link
-from headwater.deploy.coordinator.resources import resources_of
+from headwater.deploy.coordinator.flowing import link
+from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import Deployed, Kept, Move
 from headwater.deploy.joined import dials
 from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
-_SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
-_FULL_BYTES = 50_000_000  #: on the disk of a site's state, below which that is told to be full
-
-
-@dataclass(slots=True)
-class Site:
-    """A site, as far as it is known since the coordinator started."""
-
-    hello: Hello
-    address: str
-    here: bool = True
-    parts: dict[str, PartState] | None = None  #: None before it has reported
-    prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
-    report: Report | None = None
-    flowing: Flowing = field(default_factory=Flowing)  #: what its part of the flow gives out
-    skew_s: float = 0.0
-    handed: str = ""  #: the part that was sent by this connection
-    preparing: str = ""  #: the part that was sent by this connection to be prepared
-    asked: str = ""  #: the move for which its checkpoint was asked for by this connection
-    told: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
-    words: int = 0  #: how often it was told what it should run, by this connection
-    unfit: str = ""  #: why it does not take its part
-
-    @property
-    def is_up_to_date(self) -> bool:
-        """Whether its report is of what it was told last: one that was on its way then may be of before."""
-        return self.here and self.words > 0 and self.report is not None and self.report.heard == self.words
 
 
 class Coordinator:
@@ -308,7 +280,7 @@ class Coordinator:
 
     def _state(self, deployed: Deployed, name: str) -> PartState | None:
         site = self.sites.get(name)
-        return None if site is None or site.parts is None else site.parts.get(deployed.id_at(name))
+        return None if site is None else site.part_of(deployed)
 
     # -- moves ------------------------------------------------------------------------------------------------------------
 
@@ -489,44 +461,12 @@ class Coordinator:
             link(one, other, streams, senders.get(one), deployed.chart) for (one, other), streams in crossing.items()
         ]
 
-    def _phase(self, name: str, site: Site, state: PartState | None) -> str:
-        if self.kept.deployed is not None and name in self.kept.deployed.ended:
-            return "ended"
-        if not site.here:
-            return "away"
-        return "no part" if state is None else state.phase
-
     def _described(self, name: str, deployed: Deployed | None) -> dict[str, Any]:
         steps = [] if deployed is None else [step for step, at in deployed.sites.items() if at == name]
         site = self.sites.get(name)
         if site is None:
             return {"name": name, "here": False, "steps": steps, "state": "away", "why": "it has not joined"}
-        state = None if deployed is None else self._state(deployed, name)
-        words = [site.unfit or ("" if state is None else state.why)]
-        if site.report is not None and site.report.resources is not None:
-            words.append(site.report.resources.why)
-        if site.report is not None and site.report.free_bytes < _FULL_BYTES:
-            words.append(f"its disk is full: less than {_FULL_BYTES / 1e6:g} MB are left, and records wait for room")
-        if abs(site.skew_s) > _SKEW_S:
-            words.append(f"its clock is off by {round(site.skew_s, -1):,.0f} s")  # a word that stays is told once
-        return {
-            "name": name,
-            "kind": site.hello.kind,
-            "here": site.here,
-            "steps": steps,
-            "state": self._phase(name, site, state),
-            "why": "; ".join(filter(None, words)),
-            "address": site.address,
-            "memory_bytes": site.hello.memory_bytes,
-            "load": None if site.report is None else site.report.load,
-            "free_bytes": None if site.report is None else site.report.free_bytes,
-            **resources_of(site.hello.cores, site.report, state),
-            "pid": None if state is None else state.pid,
-            "restarts": 0 if state is None else state.restarts,
-            "records_in": 0 if state is None else state.records_in,
-            "records_out": 0 if state is None else state.records_out,
-            "others": [id for id in site.parts or {} if deployed is None or id != deployed.id_at(name)],
-        }
+        return {"name": name, "steps": steps, **site.describe(deployed)}
 
 
 def _changing(deployed: Deployed, move: Move) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from headwater.deploy.coordinator.machine import Coordinator, Site
+from headwater.deploy.coordinator.machine import Coordinator
+from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import Deployed
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.asked import Decision

@@ -25,9 +25,8 @@ _SLIPS = (
     SyntaxError,
     RecursionError,
 )
-_TIMES = (
-    5  #: the same records are tried, on a new connection each: a client that was cut off may leave such errors, too
-)
+#: that the same records are tried, on a new connection each: a client that was cut off may leave such errors, too
+_TIMES = 5
 _QUIET_S = 60.0  #: between two warnings
 
 
