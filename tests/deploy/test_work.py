@@ -2,12 +2,17 @@
 
 import errno
 import shutil
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from headwater.data.batch import Batch
+from headwater.data.frames import pack
 from headwater.deploy import part as parts
 from headwater.deploy.certificates import Identity, issue
 from headwater.deploy.control.messages import Fetch, Fetched, Forget, Install, Prepare, Unfit
+from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.work import Work
@@ -16,6 +21,7 @@ from headwater.flow.profile import Profile
 from headwater.rate.ledger import Refusal
 from headwater.serve.claims import take_files
 from headwater.serve.service import UnknownFlowError
+from headwater.serve.settings import read_settings, settings_beside
 
 FILES = {"tanks.py": b"flow = None\n"}
 
@@ -29,6 +35,9 @@ class Nursery:
     def warmth(self, name):
         return "warm" if name in self.names else "cold"
 
+    def pid(self, name):
+        return 4712 if name in self.names else None
+
     def end(self, name):
         self.names = [each for each in self.names if each != name]
 
@@ -41,7 +50,7 @@ class Service:
         self.pids = {}
 
     def warm(self, name, file):
-        assert file.exists()
+        self.settings = read_settings(settings_beside(file))
         self.nursery.names.append(name)
 
     def look(self):
@@ -138,11 +147,31 @@ def test_a_part_takes_over_the_files_of_the_one_before_it(work, certificates, tm
     take_files([file], work.folder.parts / "tanks-2.py", new)  # though the old part is still here
 
 
-class Ledger:
-    """Has no room for a promise, but that of one process."""
+def test_all_that_a_part_goes_on_from_is_safe_on_disk_before_it_is_said_to_be_here(work, certificates, monkeypatch):
+    safe = set()
+    monkeypatch.setattr("headwater.deploy.luggage.sync", lambda path: safe.add(Path(path)))
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    notes = work.folder.home("tanks-1").checkpoint / "sources" / "levels"
+    notes.mkdir(parents=True)
+    (notes / "read").write_bytes(b"far")
+    waits = msgspec.msgpack.encode(Waiting(3, 5, [(3, pack(Batch.of_watermark(7)))]))
+    given = {"000000001.checkpoint": b"what was kept", "waiting/means": waits}
+    assert work.told(Install("tanks-2", signed(certificates, "tanks-2"), given, "tanks-1")) == []
+    home = work.folder.home("tanks-2")
+    files = {path.relative_to(home.checkpoint).as_posix() for path in home.checkpoint.rglob("*") if path.is_file()}
+    assert {"000000001.checkpoint", "sources/levels/read"} < files
+    assert any(file.startswith("sinks/means/bridge/") for file in files)
+    assert safe >= {home.path.parent, home.path, *home.path.rglob("*")} - {home.path / "stopped"}
 
-    def refusal(self, wanted, pid):
-        left = wanted.cores if pid == 4711 else 0.0
+
+class Ledger:
+    """Has no room for a promise, but that of some processes."""
+
+    def __init__(self, *pids):
+        self.pids = set(pids)
+
+    def refusal(self, wanted, *pids):
+        left = wanted.cores if self.pids.intersection(pids) else 0.0
         return Refusal(wanted.cores, left) if wanted.cores > left else None
 
     def resources(self):
@@ -162,12 +191,22 @@ def test_a_promise_that_cannot_be_kept_is_told_before_the_part_that_runs_stops(w
 
 
 def test_a_part_takes_over_the_promise_of_the_one_before_it_which_has_stopped(work, certificates):
-    work._site, work._service.pids = Ledger(), {"tanks-1": 4711}
+    work._site, work._service.pids = Ledger(4711), {"tanks-1": 4711}
     assert work.told(Prepare("tanks-2", signed(certificates, "tanks-2", PROMISE), "tanks-1")) == []
     work._service.pids = {"tanks-1": None}  # which the ledger does not know yet
     assert work.told(Install("tanks-2", None, {}, "tanks-1")) == []
     assert [each.id for each in work.report(0).parts] == ["tanks-2"]
     assert isinstance(work.told(Install("tanks-3", signed(certificates, "tanks-3", PROMISE)))[0], Unfit)
+
+
+def test_the_process_that_is_made_ready_is_told_what_it_will_be_promised_and_its_cores_are_its_own(work, certificates):
+    work._site = Ledger(None)  # which has room for those that take nobody's place
+    assert work.told(Prepare("tanks-2", signed(certificates, "tanks-2", PROMISE))) == []
+    asked = work._service.settings
+    assert (asked.promise, asked.trial) == ("500.000000/s", False)
+    assert Profile.load(Path(asked.profile)) == PROMISE.profile
+    work._site = Ledger(4712)  # where the last cores are held for that process by now
+    assert work.told(Install("tanks-2", None, {})) == []
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told(work, certificates):

@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.cli.locate import find_flow
 from headwater.cli.promise import contract_of, give_way, promised_run
@@ -29,6 +30,9 @@ from headwater.serve.lane import Lane, Line, ended_with_server, graph_of, warmed
 from headwater.serve.messages import Answer, Assignment, Order, raw, shown
 from headwater.serve.settings import Settings, settings_beside
 
+if TYPE_CHECKING:
+    from headwater.rate.ahead import Ahead
+
 _SPARK = "spark"
 _LOOKS = 5  #: at a checkpoint of a run that goes on, and may remove it at any moment
 
@@ -40,14 +44,19 @@ def main() -> None:
     task = to_server.hear()
     if not isinstance(task, Assignment):
         return
-    made: Flow | None = None
+    ready: _Ready | None = None
     if task.what == "warm":
         found = warmed(to_server, partial(_prepared, task))
         if found is None:
             return
-        made, task = found
+        ready, task = found
     if task.what == "run":
-        code = Lane(to_server, task).live(_made if made is None else lambda _: made, _begin)
+        lane = Lane(to_server, task)
+        if ready is None:
+            code = lane.live(_made, _begin)
+        else:
+            flow, ahead = ready
+            code = lane.live(lambda _: flow, partial(_begin, ahead=ahead))
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed, "rest": _rested}.get(task.what)
@@ -142,7 +151,14 @@ def _made(task: Assignment) -> Flow:
     return _flow(task)
 
 
-def _prepared(task: Assignment) -> Flow:
+class _Ready(NamedTuple):
+    """A flow that is to run soon, and what was asked for it already."""
+
+    flow: Flow
+    ahead: Ahead | None = None
+
+
+def _prepared(task: Assignment) -> _Ready:
     """Make a flow that is to run soon, and load what it will need; nothing that is kept of it is looked at."""
     from headwater.engine.dead import keeping
     from headwater.engine.warm import load_ahead
@@ -152,14 +168,28 @@ def _prepared(task: Assignment) -> Flow:
         from headwater.spark.session import session
 
         session(task.settings.master)  # Java takes its time
-        return flow
+        return _Ready(flow)
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
+    ask = _ahead(task, flow)
     gc.collect()
     gc.freeze()  # no record waits for a look at all that was imported
-    return flow
+    return _Ready(flow, None if ask is None else ask())
 
 
-def _begin(task: Assignment, flow: Flow) -> Any:
+def _ahead(task: Assignment, flow: Flow) -> Callable[[], Ahead] | None:
+    """Return what has the cores held that a flow will be promised; None where those have to be measured, or tried, first."""
+    settings, contract = task.settings, _contract(task, flow)
+    if contract is None or settings.trial or settings.profile is None:
+        return None
+    from headwater.flow.profile import Profile
+    from headwater.rate import lane  # noqa: F401 - what the flow will run in
+    from headwater.rate.ahead import Ahead
+
+    profile = Profile.load(Path(settings.profile))
+    return partial(Ahead, flow, contract, profile=profile, best_effort=settings.best_effort)
+
+
+def _begin(task: Assignment, flow: Flow, ahead: Ahead | None = None) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(task)
@@ -185,6 +215,7 @@ def _begin(task: Assignment, flow: Flow) -> Any:
             best_effort=settings.best_effort,
             realtime=False,
             checkpoint=checkpoint,
+            ahead=ahead,
             **({} if settings.trial else {"trial_s": 0.0}),
         )
     give_way()

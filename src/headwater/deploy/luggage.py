@@ -6,9 +6,9 @@ notes of sources and sinks stay: they are of files and connections of the site.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -17,10 +17,12 @@ import msgspec
 from headwater.deploy.bridge.buffer import LogBuffer, NumberedFrame
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
+from headwater.io.files import sync
 from headwater.io.log.disk import SystemDisk
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
 _WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
+_AT_ONCE = 16  #: files that a disk is asked to have safe: it has all of them in about the time of one
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -96,29 +98,32 @@ def made_in(folder: Path) -> dict[str, bytes]:
 
 
 def lay_bridges(checkpoint: Path) -> None:
-    """Make the logs of bridges, of a part that was unpacked to go on, from what waits; they are safe on disk then."""
+    """Make the logs of bridges, of a part that was unpacked to go on, from what waits; see `make_safe`."""
     number = max((int(path.stem) for path in checkpoint.glob("*.checkpoint")), default=-1)
     for path in (checkpoint / _WAITING).glob("*"):
         kept = waiting(checkpoint, unquote(path.name))
         log = checkpoint / "sinks" / path.name / _BRIDGE
         log.mkdir(parents=True)
-        LogBuffer.laid(log, kept.first, kept.end, [NumberedFrame(*each) for each in kept.messages], number)
+        messages = [NumberedFrame(*each) for each in kept.messages]
+        LogBuffer.laid(log, kept.first, kept.end, messages, number, PassingDisk())
     shutil.rmtree(checkpoint / _WAITING, ignore_errors=True)
 
 
-def unpacked(files: Mapping[str, bytes], folder: Path, *, safe: bool = True) -> None:
-    """Write what has travelled into a folder; `safe` on disk when this returns, unless it is for a moment alone."""
+def unpacked(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write what has travelled into a folder; see `make_safe`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"'{name}' is not within the folder of a checkpoint")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb") as to:
-            to.write(content)
-            if safe:
-                to.flush()
-                os.fsync(to.fileno())
+        path.write_bytes(content)
+
+
+def make_safe(folder: Path) -> None:
+    """Have all that is in a folder safe on disk, with its name; all at once, since records wait for it."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(sync, [folder.parent, folder, *folder.rglob("*")]))
 
 
 def bring_notes(old: Path, new: Path) -> None:

@@ -4,7 +4,8 @@
 
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
-admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes
+admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes, ahead one for a flow that
+           starts soon
 ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks; peer
            is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the best of it

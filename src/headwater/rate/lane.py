@@ -31,6 +31,7 @@ from headwater.metrics import Report
 from headwater.operators.counters import Latencies
 from headwater.rate import born
 from headwater.rate.admission import TRIAL_S, admit, lane_options, resumed
+from headwater.rate.ahead import Ahead
 from headwater.rate.client import Client
 from headwater.rate.gate import Gate
 from headwater.rate.grade import run_as_usual, run_in_real_time
@@ -179,19 +180,22 @@ def start(
     realtime: bool = False,
     trial_s: float = TRIAL_S,
     client: Client | None = None,
+    ahead: Ahead | None = None,
     dead: str | Path | None = None,
     **options: Any,
 ) -> PromisedRun | PromisedLanes:
     """Have a flow's promise admitted, and start it in this process, which from then on is its lane, or the first of them.
 
     RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane;
-    with `dead`, dead letters are kept in this folder.
+    with `dead`, dead letters are kept in this folder. What was asked for `ahead` is not asked for again.
     """
     asked = contract or flow.promised
     if asked is None:
         raise RateError(f"flow {flow.name!r} has no contract; give it one: flow.contract('20 000/s', '50 ms')")
-    line = client or Client()
-    admitted = resumed(line) or admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
+    line = client or (Client() if ahead is None else ahead.client)
+    admitted = resumed(line) or (None if ahead is None else ahead.taken(asked))
+    if admitted is None:
+        admitted = admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
     try:
         if realtime:
             _in_real_time(flow, admitted.cores)

@@ -57,7 +57,10 @@ def take_files(files: list[str], flow: Path, home: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two that start at once: one is the second
         check_files(files, home)
-        replace_whole(home / _NOTE, msgspec.json.encode(_Claim(str(flow), files)))
+        if files:
+            replace_whole(home / _NOTE, msgspec.json.encode(_Claim(str(flow), files)))
+        else:
+            leave_files(home)
     finally:
         os.close(lock)
 

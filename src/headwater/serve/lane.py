@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,6 +48,7 @@ from headwater.web.prometheus import families_of
 SAMPLE_S = 1.0  #: how often the server hears how the flow fares
 PEEK_S = 3.0  #: how long records are waited for that somebody wants to see
 _LOOK_S = 0.1
+T = TypeVar("T")
 
 
 class Line:
@@ -104,8 +105,8 @@ def ended_with_server(to_server: Line) -> Iterator[None]:
         watches.join()
 
 
-def warmed(to_server: Line, make: Callable[[], Flow]) -> tuple[Flow, Assignment] | None:
-    """Make a flow before it is to run, and wait for the task to run it; None if that never comes, or it cannot be made."""
+def warmed(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | None:
+    """Make what a flow needs to run, and wait for the task to do so; None if that never comes, or it cannot be made."""
     try:
         with ended_with_server(to_server):
             made = make()

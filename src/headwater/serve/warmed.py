@@ -32,6 +32,11 @@ class Warmed:
         self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
         put_aside(self._child.pid)
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._child.pid
+
     def run(self, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]) -> Child:
         """Give it the word; from now on it is a child like any other."""
         self._hear, self._gone = hear, gone
@@ -74,6 +79,11 @@ class Nursery:
         """Say how far the process of a flow is."""
         found = self._waiting.get(name)
         return "cold" if found is None else found.warmth
+
+    def pid(self, name: str) -> int | None:
+        """Return the process of a flow; None where there is none."""
+        found = self._waiting.get(name)
+        return None if found is None else found.pid
 
     def run(
         self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]

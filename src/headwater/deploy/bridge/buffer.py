@@ -171,9 +171,20 @@ class LogBuffer:
         self._clean = self.began  #: what comes from here on is of the part that has not ended
 
     @classmethod
-    def laid(cls, folder: str | Path, first: int, end: int, messages: Sequence[NumberedFrame], part: int) -> None:
-        """Make a log of messages that another kept, under their numbers, up to the end of a part; safe on disk then."""
-        log = Log(folder, first=first)
+    def laid(
+        cls,
+        folder: str | Path,
+        first: int,
+        end: int,
+        messages: Sequence[NumberedFrame],
+        part: int,
+        disk: Disk | None = None,
+    ) -> None:
+        """Make a log of messages that another kept, under their numbers, up to the end of a part.
+
+        It is safe on disk then, if `disk` sees to it.
+        """
+        log = Log(folder, first=first, disk=disk)
         consumer = log.consumer("bridge")
         try:
             consumer.release(first)

@@ -362,7 +362,7 @@ class Server:
         into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed) if name not in on}
         try:
             for name, files in taken.items():
-                unpacked(files, kept[name], safe=False)
+                unpacked(files, kept[name])
             recut(flow, deployed.sites, then.sites, kept, into, on)
             return {name: made_in(path) for name, path in into.items()}
         finally:

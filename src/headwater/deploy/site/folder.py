@@ -120,11 +120,11 @@ class SiteFolder:
         self.home(id).note_stopped(True)
         _put(self.file(id), self._settings(every) + self._promised(id, promise))
 
-    def prepare(self, id: str, every: str) -> Path:
+    def prepare(self, id: str, every: str, promise: Promise | None = None) -> Path:
         """Return a file that makes the flow of a part whose sources are here; it is not served."""
         file = self.path / _WARM / f"{id}.py"
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        _put(file, self._settings(every))
+        _put(file, self._settings(every) + self._promised(id, promise))
         return file
 
     def _settings(self, every: str) -> str:

@@ -62,14 +62,14 @@ class Site:
             why="; ".join(wrong),
         )
 
-    def refusal(self, wanted: Promise, pid: int | None) -> Refusal | None:
-        """Say why a promise cannot be given here; `pid` is a process whose promise it takes the place of."""
+    def refusal(self, wanted: Promise, *pids: int | None) -> Refusal | None:
+        """Say why a promise cannot be given here; what is held for the processes `pids` is for it already."""
         found = self.resources()
-        own = found.lane_of(pid) if pid is not None else None
-        left = max(0.0, found.capacity - found.promised + (0.0 if own is None else own.cores))
+        own = [lane for lane in found.lanes if lane.pid in pids]
+        left = max(0.0, found.capacity - found.promised + sum(lane.cores for lane in own))
         if wanted.cores > LANE:
             return Refusal(wanted.cores, LANE, why="lane")
-        holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane is not own)
+        holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane not in own)
         return Refusal(wanted.cores, left, holders) if wanted.cores > left else None
 
 

@@ -16,7 +16,7 @@ import msgspec
 from headwater import __version__
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
 from headwater.deploy.joined import note_addresses, note_ended, note_routes, read_port, read_routed
-from headwater.deploy.luggage import bring_notes, lay_bridges, packed, unpacked
+from headwater.deploy.luggage import bring_notes, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, Sealed, unpack
 from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
@@ -144,7 +144,7 @@ class Work:
             part = self._checked(deed.id, deed.sealed)
             pid = self._pid(deed.after)
             self._check_promise(part, pid)  # now, while what runs can just go on
-            file = self.folder.prepare(deed.id, part.every)
+            file = self.folder.prepare(deed.id, part.every, part.promise)
             self._service.warm(deed.id, file)
         except (HeadwaterError, OSError, ValueError) as error:
             log.error("a part is not taken: %s", error)
@@ -170,7 +170,8 @@ class Work:
             part, pid = self._prepared.get(deed.id) or self._unprepared(deed)
             if deed.checkpoint or deed.after:
                 self._take_over(deed)
-            self._check_promise(part, pid)  # once more: another flow may have been promised the cores meanwhile
+            # once more: another flow may have been promised the cores meanwhile, if the process that waits has not
+            self._check_promise(part, pid, self._service.nursery.pid(deed.id))
             self.folder.add(deed.id, part.every, part.promise)
             self.folder.drop_prepared(deed.id)
         except (HeadwaterError, OSError, ValueError) as error:
@@ -192,13 +193,16 @@ class Work:
         pid: int | None = None if found is None else found["pid"]
         return pid
 
-    def _check_promise(self, part: Part, pid: int | None) -> None:
-        """Refuse a part whose promise this site cannot keep, before it is asked to: the ledger of the machine decides."""
+    def _check_promise(self, part: Part, *pids: int | None) -> None:
+        """Refuse a part whose promise this site cannot keep, before it is asked to: the ledger of the machine decides.
+
+        What is held for some processes is for this part: that of the part before it, and its own.
+        """
         if part.promise is None:
             return
         if self.folder.master is not None:
             raise RateError(f"site '{part.site}' runs its parts on Spark, and a rate is promised by the engine alone")
-        refusal = self._site.refusal(part.promise, pid)
+        refusal = self._site.refusal(part.promise, *pids)
         if refusal is not None:
             raise RateError(f"site '{part.site}' cannot promise {part.promise.contract} to '{part.flow}': {refusal}")
 
@@ -214,6 +218,7 @@ class Work:
             leave_files(before.path)  # it has stopped, and starts again only if the new part never does
             if before.dead.is_dir():
                 shutil.copytree(before.dead, home.dead)
+        make_safe(home.path)  # before anybody hears that it is here: what it was made from is removed then
 
     def _hand_over(self, id: str, move: str) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
