@@ -227,8 +227,7 @@ class Supervisor:
         self.ledger.free(name)
         self.told.pop(name, None)
         self._told_s.pop(name, None)
-        self.grade.release(name)
-        self._released.add(name)
+        self._released.add(name)  # at the next look: the kernel takes its time, for which whoever ends need not wait
         self._write()
 
     # -- the book -------------------------------------------------------------------------------------------------------
@@ -314,6 +313,7 @@ async def serve(
                 await _until_stopped(supervisor, stopping, idle_s)
         finally:
             (home / SOCKET).unlink(missing_ok=True)
+            supervisor.look()
             supervisor.grade.sweep()
 
 
