@@ -177,6 +177,31 @@ print(sys.getrefcount(values) - held, grown < 50_000)
     assert called(compiled, code) == "0 True"
 
 
+USED = """
+import numpy as np
+from loops import doubled
+from headwater.data.jit.usage import Usage
+work = Usage("some work")
+work.save()
+doubled(np.arange(3))
+work.save()  # while the work goes on
+"""
+RECENT = """
+import sys
+from headwater.data.jit.usage import load_recent
+load_recent()
+print("loops" in sys.modules)
+import loops
+load_recent()
+print(bool(loops.doubled._loaded))
+"""
+
+
+def test_kernels_of_work_that_goes_on_are_loaded_of_modules_that_are_imported_and_no_module_for_them(compiled):
+    called(compiled, USED)
+    assert called(compiled, RECENT).split() == ["False", str(not BY_NUMBA)]
+
+
 def test_kernels_take_their_arrays_as_named_tuples_and_are_kept_all_the_same(loops):
     (loops / "named.py").write_text(
         "from typing import NamedTuple\n"

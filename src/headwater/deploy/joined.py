@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _ADDRESSES, _ENDED, _PORT, _ROUTES, _ROUTED = "addresses.json", "ended.json", "port", "routes.json", "routed"
 _PORTS = 64  #: that are tried from the first on
 _LOOK_S = 0.02  #: between two looks whether the agent has noted something else
+_SOON_S = 0.002  #: and while a move is about to be, for which records wait
 
 
 class Joined:
@@ -134,17 +135,19 @@ class Joined:
     def _look(self) -> None:
         """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
         seen: tuple[int, ...] = ()
+        rest_s = _LOOK_S
         while self._looks_on():
             found = tuple(_changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
             if found != seen and self._links is not None:
                 seen, routes = found, read_routes(self._folder)
+                rest_s = _SOON_S if routes is not None and routes.moving else _LOOK_S
                 try:
                     self._go_by(routes)
                 except (
                     Exception
                 ):  # a bug of ours: those who wait for it to be done give up, and the part goes on as it is
                     log.exception("streams of the part stay as they were")
-            time.sleep(_LOOK_S)
+            time.sleep(rest_s)
 
     def _go_by(self, routes: Routes | None) -> None:
         assert self._links is not None

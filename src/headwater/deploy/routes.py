@@ -17,13 +17,14 @@ class Routes(msgspec.Struct, frozen=True):
     origins: dict[str, str]  #: the site that each stream comes from which comes in
     listens: list[str]  #: the sites that others can dial
     soon: dict[str, list[str]] = {}  #: the sites that a stream may go to next: it is kept for them, and not sent yet
+    moving: bool = False  #: whether others will follow in a moment, for which records wait
 
 
 def routes_of(site: str, name: str, streams: Iterable[Stream], listens: Iterable[str]) -> Routes:
     """Return the routes of a part, of all that crosses between sites.
 
     >>> routes_of("edge", "now", [("means", "edge", "cloud"), ("levels", "barn", "edge")], ["cloud"])
-    Routes(name='now', targets={'means': ['cloud']}, origins={'levels': 'barn'}, listens=['cloud'], soon={})
+    Routes(name='now', targets={'means': ['cloud']}, origins={'levels': 'barn'}, listens=['cloud'], soon={}, moving=False)
     """
     targets: dict[str, list[str]] = {}
     origins: dict[str, str] = {}

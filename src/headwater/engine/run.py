@@ -373,6 +373,7 @@ class EngineRun(ABC):
         seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
+            self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
             self.relieve()
             self._look_for_hanging(seen)
             if end is not None and self._elapsed_s() >= end:

@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import json
 import logging
+import sys
 
 from headwater.data.jit import cache, service
 from headwater.data.jit.kernel import COMPILED, Kernel
@@ -41,10 +42,13 @@ class Usage:
                 self._known.append(use)
 
     def save(self) -> None:
-        """Remember what was used, if that is more than before."""
-        new = [use for use in list(service.uses)[self._before :] if use not in self._known]
+        """Remember what was used, if that is more than before; cheap where it is not."""
+        uses = list(service.uses)
+        new = [use for use in uses[self._before :] if use not in self._known]
+        self._before = len(uses)
         if self._path is not None and new:
-            cache.write_file(self._path, {}, json.dumps(self._known + new).encode())
+            self._known += new
+            cache.write_file(self._path, {}, json.dumps(self._known).encode())
 
 
 def _load(module: str, name: str, signature: Signature) -> None:
@@ -54,7 +58,7 @@ def _load(module: str, name: str, signature: Signature) -> None:
 
 
 def load_recent(works: int = 30) -> None:
-    """Load the kernels of our own modules that the works of late have used, for processes that are forked from this one.
+    """Load the kernels that the works of late have used, of our own modules and of those that are imported already.
 
     Neither Numba nor a thread is started for that, and nobody else's module is imported: it may change.
     """
@@ -64,7 +68,7 @@ def load_recent(works: int = 30) -> None:
     found = [cache.read_file(path) for path in by_age[:works]]
     uses = {(m, n, hashable(s)) for each in found if each for m, n, s in json.loads(each[1])}
     for module, name, signature in uses:
-        if module.startswith(_OURS):
+        if module.startswith(_OURS) or module in sys.modules:
             try:
                 getattr(importlib.import_module(module), name).load(signature)
             except Exception as error:

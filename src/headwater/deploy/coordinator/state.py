@@ -87,7 +87,7 @@ class Deployed(msgspec.Struct, kw_only=True):
         then = routes_of(site, move.id, move.streams, move.listens)
         soon = {name: sorted(set(targets) - set(now.targets.get(name, ()))) for name, targets in then.targets.items()}
         listens = sorted({*now.listens, *then.listens})
-        return Routes(f"{now.name}, soon {then.name}", now.targets, now.origins, listens, soon)
+        return Routes(f"{now.name}, soon {then.name}", now.targets, now.origins, listens, soon, moving=True)
 
     def steps_at(self) -> dict[str, list[str]]:
         """Return the steps that each site runs."""
