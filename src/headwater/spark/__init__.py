@@ -5,11 +5,11 @@ the parts that keys are spread over, `wiring` joins the steps of a stage, `execu
 records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
 `keyed` makes stages Spark's operators, `running` is a run, `collecting` what the driver makes of its rows, `tally` its
 counts, `progress` and `advice` what Spark says of it, `checkpoint` what a later run goes on from. `session`, `gateway`,
-`interpreter`, `daemon`, `java` and `niofs` start Spark; `sources` and `sinks` are how it reads and writes what declares
-itself, `native` what it has means of its own for, and `pruning` what it need not read. `columns` makes Spark's Columns of
-expressions. `applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and `batched`
-is for those that are no streams. `backfilling` runs a flow over tables before it streams, and `history` is how those are
-read. `submitting` packs a flow for a cluster.
+`interpreter`, `daemon`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
+`sources` and `sinks` are how it reads and writes what declares itself, `native` what it has means of its own for, and
+`pruning` what it need not read. `columns` makes Spark's Columns of expressions. `applying` puts a flow between DataFrames:
+`frames` are what goes in, `outcome` what comes out, and `batched` is for those that are no streams. `backfilling` runs a
+flow over tables before it streams, and `history` is how those are read. `submitting` packs a flow for a cluster.
 """
 
 from __future__ import annotations

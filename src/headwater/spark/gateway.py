@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import deque
 from signal import Signals
@@ -12,8 +13,12 @@ from typing import Any
 
 from headwater.errors import RunError
 
-#: what nobody needs to know: the module is meant to be used, and without a native library MLlib computes in Java
-_NOISE = ("WARNING: Using incubator modules", "Picked up JAVA_TOOL_OPTIONS", "netlib-blas:", "netlib-lapack:")
+#: what nobody needs to know: the module is meant to be used, without a native library MLlib computes in Java, and without an
+#: archive of classes that fits it starts as it always did
+_NOISE = re.compile(
+    r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|netlib-blas:|netlib-lapack:"
+    r"|\[[\d.]+s\]\[warning\]\[(cds|aot|class,path)\b"
+)
 
 
 class JavaSide:
@@ -36,6 +41,13 @@ class JavaSide:
         except TimeoutExpired:
             return ""
         return f"it was ended by {Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+
+    def end(self, patience_s: float) -> None:
+        """Let the process end as it does when nobody is there any more to speak with, and wait for that."""
+        process = self.gateway.proc
+        if process is not None:
+            process.stdin.close()
+            process.wait(patience_s)
 
     def kill(self) -> None:
         """End the process at once, if it is ours: whoever waits for an answer of it then waits no longer."""
@@ -80,7 +92,7 @@ def _launched(conf: Any) -> JavaSide:
         os.close(writing)
         writing = -1
         listener.join(5)
-        why = " ".join(line.strip() for line in said if not line.startswith(_NOISE))[:300]
+        why = " ".join(line.strip() for line in said if not _NOISE.match(line))[:300]
         raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more") from error
     finally:
         if writing >= 0:
@@ -92,5 +104,5 @@ def _pass_on(reading: int, said: deque[str]) -> None:
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             said.append(line)
-            if not line.startswith(_NOISE):
+            if not _NOISE.match(line):
                 sys.stderr.write(line)

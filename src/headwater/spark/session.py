@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
@@ -12,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import RunError
 from headwater.spark import daemon, java, niofs
+from headwater.spark.archive import Archive, archive_of
+from headwater.spark.archiving import OPTIONS, make_at_exit
 from headwater.spark.gateway import JavaSide, java_side, launch
+from headwater.spark.home import MISSING, conf_folder, spark_home, spark_version
 from headwater.spark.interpreter import launcher
 from headwater.spark.master import SECRETIVE, check_answers
 
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 _REAPED_S = 5.0  # until a process that does not answer any more is known to be gone
-_MISSING = "Spark is not installed: pip install 'headwater[spark]'"
 _CLASS_PATHS = {"spark.driver.extraClassPath", "spark.executor.extraClassPath"}
 _STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -38,7 +41,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise RunError(_MISSING) from error
+        raise RunError(MISSING) from error
     given = {name: _as_text(value) for name, value in (settings or {}).items()}
     side = java_side()
     ended = "" if side is None else side.ended()
@@ -117,25 +120,39 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
         chosen["spark.python.daemon.module"] = daemon.MODULE
-        chosen |= _fast_files(found)
+        jar = niofs.jar(found, spark_home(), spark_version())
+        chosen |= _fast_files(jar) | _from_archive(_archive(found, jar))
     else:
         chosen["spark.sql.shuffle.partitions"] = "8"  # Spark's own 200 are for tables, not for micro-batches
         del chosen["spark.sql.streaming.checkpointFileManagerClass"]  # it is for files of this machine alone
     return chosen
 
 
-def _fast_files(found: java.Java) -> dict[str, str]:
-    import pyspark
-    from pyspark.find_spark_home import _find_spark_home
-
-    made = niofs.jar(found, Path(_find_spark_home()), pyspark.__version__)
-    if made is None:
+def _fast_files(jar: Path | None) -> dict[str, str]:
+    if jar is None:
         return {}
     return {
-        "spark.driver.extraClassPath": str(made),
-        "spark.executor.extraClassPath": str(made),
+        "spark.driver.extraClassPath": str(jar),
+        "spark.executor.extraClassPath": str(jar),
         "spark.hadoop.fs.file.impl": niofs.CLASS,
     }
+
+
+def _from_archive(archive: Archive) -> dict[str, str]:
+    """Return what has Java start from an archive of classes; where there is none yet, the next session has one."""
+    make_at_exit(archive)
+    options = archive.options()
+    return {OPTIONS: shlex.join(options)} if options else {}
+
+
+def own_archive() -> Archive:
+    """Return the archive of classes for a session of this machine."""
+    found = java.find()
+    return _archive(found, niofs.jar(found, spark_home(), spark_version()))
+
+
+def _archive(found: java.Java, jar: Path | None) -> Archive:
+    return archive_of(found, spark_home(), [] if jar is None else [jar])
 
 
 def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
@@ -216,11 +233,8 @@ def _is_near(master: str) -> bool:
 
 def _written_defaults() -> set[str]:
     """Return the names that the user's spark-defaults.conf sets."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf")
     try:
-        lines = (folder / "spark-defaults.conf").read_text().splitlines()
+        lines = (conf_folder() / "spark-defaults.conf").read_text().splitlines()
     except OSError:
         return set()
     return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}

@@ -1,0 +1,32 @@
+"""Where Spark is installed; asked without loading pyspark, which takes longer than all else that is asked at the start."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from headwater.errors import RunError
+
+MISSING = "Spark is not installed: pip install 'headwater[spark]'"
+
+
+def spark_home() -> Path:
+    """Return the folder of Spark: the one that SPARK_HOME names, else pyspark's own."""
+    if given := os.environ.get("SPARK_HOME"):
+        return Path(given)
+    found = find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise RunError(MISSING)
+    return Path(found.submodule_search_locations[0])
+
+
+def spark_version() -> str:
+    """Return the version of pyspark."""
+    return version("pyspark")
+
+
+def conf_folder() -> Path:
+    """Return the folder in which Spark looks for what the user has configured; mostly there is none."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
