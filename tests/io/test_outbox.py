@@ -138,6 +138,23 @@ def test_a_last_part_that_is_damaged_does_not_keep_the_next_run_from_going_on(tm
     assert server.numbers == []
 
 
+def test_parts_without_a_record_are_not_kept_while_the_server_is_away(tmp_path):
+    server = Server(up=False)
+    outbox = server.transaction(SCHEMA, ledger(tmp_path, -1))
+    for number in range(60):
+        part(outbox, number, *([number] if number in (0, 30) else []))
+        outbox.commit(number)
+    assert [path.stem[-2:] for path in sorted(tmp_path.glob("*.due"))] == ["00", "30", "59"]
+    outbox.close()
+    part(outbox, 60)  # and a kill comes before its commit
+    again = server.transaction(SCHEMA, ledger(tmp_path, 60))
+    assert again.committed == 60
+    server.up = True
+    again.close()
+    assert server.numbers == [0, 30]
+    assert not [*tmp_path.glob("*.due")]
+
+
 @pytest.mark.parametrize("on", ["engine", "threads"])
 def test_a_full_outbox_holds_up_neither_another_pipeline_nor_checkpoints(on, tmp_path, caplog):
     server = Server(up=False, most_bytes=300_000)

@@ -56,6 +56,9 @@ class _Part:
     records: int
 
 
+_EMPTY = _Part(0, 0)
+
+
 class Outbox(Throttled, Transaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
@@ -223,8 +226,20 @@ class Outbox(Throttled, Transaction):
             self._due |= found
             self._due_bytes += sum(part.nbytes for part in found.values())
             self._committed = max(self._committed, number)
+            self._drop_empty()
             self._changed.notify_all()
         self._tell_room()
+
+    def _drop_empty(self) -> None:
+        """Forget the parts without a record, lest an outage leave a file for each checkpoint.
+
+        The first may be on its way now, and the last says up to where parts were committed.
+        """
+        for number in list(self._due)[1:-1]:
+            if self._due[number] == _EMPTY:
+                del self._due[number]
+                self._held.let_go(number)
+                self._file(number, _DUE).unlink(missing_ok=True)
 
     def _found(self, number: int) -> _Part:
         """Look at a part that is due; one that is damaged is told of when it is its turn."""
