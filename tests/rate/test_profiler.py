@@ -49,6 +49,14 @@ def test_each_step_has_the_paper_s_figures_and_the_cold_ones_and_sinks_stay_empt
     assert invocations(low, 2000).cores > 0
 
 
+def test_of_a_rate_that_no_core_can_do_only_what_one_could_is_tried(monkeypatch):
+    tried = []
+    monkeypatch.setattr(profiler, "_ticked", lambda flow, samples, count, tick_s, seconds: tried.append(count) or {})
+    demand = demanding(tanks(), Contract.of("1 000 000 000 000/s", "80 ms"), records=1000, point_s=0.01).demand
+    assert demand.rate_hz == 1e12
+    assert 1 <= max(tried) < 3 * 1e12 * demand.tick_s / 100
+
+
 def test_what_starting_a_run_takes_is_not_what_a_tick_costs(monkeypatch):
     plain = WorkerPool.start
 

@@ -34,6 +34,7 @@ _EFFICIENT = 0.7  #: the share of an invocation's time that goes to its records,
 _SLOWER = 1.2  #: how much longer an invocation may take by getting fewer cores, by which it chooses those
 _LARGEST_BATCH = 1_000  #: what a source hands over at once while it is sampled: no invocation can be measured with more
 _SETTLES_S = 0.1  #: after which a run that was started only ticks
+_BEYOND = 1.5  #: times what a core can do: no lane is given more, so that more need not be tried, for minutes
 _HOT = (10, 200)  #: batches from which the cost of an invocation and of a record are told apart
 
 
@@ -45,15 +46,15 @@ def demanding(flow: Flow, contract: Contract, *, records: int = RECORDS, point_s
     scales = scales_of(flow, usual)
     batches = _batches(flow, samples)
     papers = _invoked(flow, samples, batches)
-    tick_s = tick_of(contract)
-    lines = _cold(flow, samples, contract, point_s)
+    tick_s, tried_hz = tick_of(contract), min(contract.rate_hz, _BEYOND * _fullest_hz(scales, usual))
+    lines = _cold(flow, samples, tried_hz, tick_s, point_s)
     steps = {
         name: StepDemand(scale, batches.get(name, 1), *_limits(papers.get(name, [])), *lines.get(name, (0.0, 0.0)))
         for name, scale in scales.items()
     }
-    demand = Demand(contract.rate_hz, tick_s, engine_per_tick(tick_s, point_s), steps)
+    demand = Demand(tried_hz, tick_s, engine_per_tick(tick_s, point_s), steps)
     cooling = _cooling(flow, samples, demand, point_s)
-    return dataclasses.replace(usual, demand=dataclasses.replace(demand, cooling=cooling))
+    return dataclasses.replace(usual, demand=dataclasses.replace(demand, rate_hz=contract.rate_hz, cooling=cooling))
 
 
 def scales_of(flow: Flow, measured: Profile) -> dict[str, float]:
@@ -67,6 +68,12 @@ def scales_of(flow: Flow, measured: Profile) -> dict[str, float]:
             given = [each for each in step.inputs if each.step in scales]
             scales[step.name] = sum(scales[i.step] * _out(measured, i.step, i.port) for i in given)
     return scales
+
+
+def _fullest_hz(scales: Mapping[str, float], measured: Profile) -> float:
+    """Return the rate at which a core does nothing but this flow, its caches warm."""
+    busy_s = sum(scale * measured.steps[name].time_s for name, scale in scales.items())
+    return 1 / busy_s if busy_s else math.inf
 
 
 def _out(measured: Profile, step: str, port: str) -> float:
@@ -123,10 +130,11 @@ def _limits(activations: list[TimedActivation]) -> tuple[float, float]:
     return computing / (computing + _SLOWER - 1), _SLOWER * (cpu_s + waits_s)
 
 
-def _cold(flow: Flow, samples: Samples, contract: Contract, point_s: float) -> dict[str, tuple[float, float]]:
+def _cold(
+    flow: Flow, samples: Samples, rate_hz: float, tick_s: float, point_s: float
+) -> dict[str, tuple[float, float]]:
     """Return, by step, processor seconds per record and per tick."""
-    tick_s = tick_of(contract)
-    per_tick = contract.rate_hz * tick_s / len(samples)
+    per_tick = rate_hz * tick_s / len(samples)
     points = [_ticked(flow, samples, max(1, round(size * per_tick)), tick_s, point_s) for size in _SIZES]
     names = {name for point in points for name in point}
     return {name: _line([point[name] for point in points if name in point]) for name in names}
