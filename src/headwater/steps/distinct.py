@@ -13,6 +13,8 @@ from headwater.data.jit import kernel
 from headwater.flow.state import Cell, Rows
 from headwater.steps.sha1 import sha1_head
 
+_RECENT = 2**14  #: texts at most whose hash is remembered within a batch: SHA-1 takes as long as all else for several
+_TOTALS = 2**6 - 1  #: less one: sums whose estimates are remembered likewise
 _ALPHA = 0.79402  # Durand and Flajolet's correction for the bias of 2^mean
 
 
@@ -51,6 +53,14 @@ def _same(data: NDArray[np.uint8], offsets: NDArray[np.int32], one: int, other: 
 
 
 @kernel
+def _place(data: NDArray[np.uint8], start: int, stop: int, room: int) -> int:
+    place = 0
+    for at in range(start, stop):
+        place = (31 * place + int(data[at])) & (room - 1)
+    return place
+
+
+@kernel
 def distinct_count(
     sketches: NDArray[np.int64],
     data: NDArray[np.uint8],
@@ -67,11 +77,19 @@ def distinct_count(
     bits = 0
     while 1 << bits < buckets:
         bits += 1
+    room = 1
+    while room < min(len(sketches), _RECENT):
+        room *= 2
+    recent, heads = np.full(room, -1, np.int64), np.zeros(room, np.int64)
+    totals, estimates = np.full(_TOTALS + 1, -1, np.int64), np.zeros(_TOTALS + 1, np.int64)
     head = 0
     for i in range(len(sketches)):
         sketch = sketches[i]
         if i == 0 or not _same(data, offsets, i - 1, i):  # the observations of a message follow each other
-            head = sha1_head(data, offsets[i], offsets[i + 1])
+            place = _place(data, offsets[i], offsets[i + 1], room)
+            if recent[place] < 0 or not _same(data, offsets, recent[place], i):
+                recent[place], heads[place] = i, sha1_head(data, offsets[i], offsets[i + 1])
+            head = heads[place]
         bucket, rest = head & (buckets - 1), head >> bits
         rank = 0
         if rest == 0:
@@ -83,4 +101,8 @@ def distinct_count(
         if rank > ranks[sketch, bucket]:
             ranks[sketch, buckets] += rank - ranks[sketch, bucket]
             ranks[sketch, bucket] = rank
-        out[i] = int(_ALPHA * buckets * 2.0 ** (ranks[sketch, buckets] / buckets))
+        total = ranks[sketch, buckets]
+        if totals[total & _TOTALS] != total:  # a power takes as long as all else, and sums are often the same
+            totals[total & _TOTALS] = total
+            estimates[total & _TOTALS] = int(_ALPHA * buckets * 2.0 ** (total / buckets))
+        out[i] = estimates[total & _TOTALS]

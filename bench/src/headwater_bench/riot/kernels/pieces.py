@@ -33,15 +33,17 @@ class Pieces:
 
         Returns the rows of the pieces that finished a message, and all values of those messages.
         """
-        if self._free_count[0] < len(ids):
-            open_ids, seen, open_values = self.open()
-            self._make_room(2 * (len(self) + len(ids)))
-            self.restore(open_ids, seen, open_values)
         rows = np.empty(len(ids), np.int64)
         out = np.empty((len(ids), self.field_count), np.float32)
-        state = self._table, self._ids, self._seen, self._values, self._free, self._free_count
-        made = _put_together(ids, fields, values, *state, rows, out)
-        return rows[:made], out[:made]
+        entered = made = 0
+        while True:
+            state = self._table, self._ids, self._seen, self._values, self._free, self._free_count
+            entered, made = _put_together(ids, fields, values, *state, rows, out, entered, made)
+            if entered == len(ids):
+                return rows[:made], out[:made]
+            kept = self.open()
+            self._make_room(2 * len(self))  # for those that are open: all that come would be a table beyond the caches
+            self.restore(*kept)
 
     def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return what is waiting: message ids, which fields are there (as bits), and the values."""
@@ -50,8 +52,6 @@ class Pieces:
 
     def restore(self, ids: NDArray[np.int64], seen: NDArray[np.int64], values: NDArray[np.float32]) -> None:
         """Take back what `open()` gave, beside what is here."""
-        if self._free_count[0] < len(ids):
-            self._make_room(2 * len(ids))
         for field in range(self.field_count):
             there = np.flatnonzero(seen >> field & 1)
             self.add(ids[there], np.full(len(there), field), values[there, field])
@@ -99,15 +99,19 @@ def _put_together(
     free_count: NDArray[np.int64],
     rows: NDArray[np.int64],
     out: NDArray[np.float32],
-) -> int:
+    entered: int,
+    made: int,
+) -> tuple[int, int]:
+    """Go on where pieces were entered; return how many are now, all unless the room is full, and how many messages made."""
     mask, every = len(table) - 1, (1 << kept.shape[1]) - 1
-    made = 0
-    for i in range(len(ids)):
+    for i in range(entered, len(ids)):
         at = _home(ids[i], mask)
         while table[at] >= 0 and known[table[at]] != ids[i]:
             at = (at + 1) & mask
         slot = table[at]
         if slot < 0:
+            if free_count[0] == 0:
+                return i, made
             free_count[0] -= 1
             slot = free[free_count[0]]
             table[at], known[slot], seen[slot] = slot, ids[i], 0
@@ -119,4 +123,4 @@ def _put_together(
             _remove(table, known, at)
             free[free_count[0]] = slot
             free_count[0] += 1
-    return made
+    return len(ids), made
