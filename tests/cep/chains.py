@@ -117,15 +117,15 @@ def happenings(draw: Any, *, streams: str = "a", most: int = 24) -> list[Happeni
     return found
 
 
-def selection(chain: s.Chain) -> tuple[s.Selected, ...]:
+def selection(chain: s.Chain) -> tuple[s.SelectItem, ...]:
     """Select the id of every record that an event may have taken, up to three."""
     stages, _ = flatten(chain.links)
     found = []
     for event in [event for stage in stages for event in events_in(stage)]:
         places = [s.Index(False, n) for n in range(3)] if event.times else [None]
         for n, place in enumerate(places):
-            found.append(s.Selected(s.Attribute("id", event.ref, place), f"{event.ref}_{n}"))
-    return tuple(found) or (s.Selected(s.Constant(1), "one"),)
+            found.append(s.SelectItem(s.Attribute("id", event.ref, place), f"{event.ref}_{n}"))
+    return tuple(found) or (s.SelectItem(s.Constant(1), "one"),)
 
 
 def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> Any:

@@ -62,7 +62,7 @@ joins = st.builds(
     st.none() | values,
     st.sampled_from(["", "left", "right"]),
 )
-selected = st.builds(s.Selected, values, st.none() | names)
+selected = st.builds(s.SelectItem, values, st.none() | names)
 queries = st.builds(
     s.Query,
     st.one_of(sources, joins, chains(plain=False, streams="ab")),
@@ -89,7 +89,7 @@ def test_what_is_written_is_read_as_the_same(app: s.App) -> None:
 @settings(max_examples=200, deadline=None)
 @given(expressions)
 def test_an_expression_that_is_written_is_read_as_the_same(value: s.Value) -> None:
-    app = s.App((s.Query(s.Source("a"), (s.Selected(value, "x"),)),))
+    app = s.App((s.Query(s.Source("a"), (s.SelectItem(value, "x"),)),))
     assert parse(text(app)) == app
 
 

@@ -8,7 +8,7 @@ from mosquitto import PROGRAM, Mosquitto
 
 import headwater
 from headwater import Batch, Flow, Schema, engine, io
-from headwater.io.mqtt.client import Received
+from headwater.io.mqtt.client import ReceivedMessages
 from headwater.operators.queue import Delivery, QueueEntry
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
@@ -26,7 +26,7 @@ def carries(value, depth=2):
         return value.batch is not None
     if isinstance(value, list | tuple) and depth:
         return any(carries(each, depth - 1) for each in value)
-    return isinstance(value, Batch | Received)
+    return isinstance(value, Batch | ReceivedMessages)
 
 
 class Way:

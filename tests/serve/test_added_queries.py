@@ -10,7 +10,7 @@ pytest.importorskip("lark")
 
 from headwater import Flow, col, engine, io
 from headwater.errors import FlowError, HeadwaterError, RunError
-from headwater.serve.added import add_to, check_name, with_queries, written
+from headwater.serve.added_queries import add_to, check_name, with_queries, written
 from headwater.serve.settings import AddedQuery, read_settings
 
 

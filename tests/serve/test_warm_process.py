@@ -5,7 +5,7 @@ import queue
 from headwater.io.lock import Lock
 from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
-from headwater.serve.warmed import Nursery
+from headwater.serve.warm_process import Nursery
 
 FLOW = """
 from headwater import Flow, io

@@ -90,11 +90,11 @@ def test_recorded_arrivals_are_played_as_they_were():
     report = sim.run_queues(
         problem,
         np.array([0, 0]),
-        sim.QueueOptions(1.0, arrivals=sim.Recorded(moments), service=sim.Service.CONSTANT, warm_up=0.0),
+        sim.QueueOptions(1.0, arrivals=sim.RecordedArrivals(moments), service=sim.Service.CONSTANT, warm_up=0.0),
     )
     assert report.extra["sinks"]["s1"]["simulated_s"] == pytest.approx((1e-3 + 2e-3 + 1e-3) / 3)
     with pytest.raises(RunError, match="in order"):
-        sim.Recorded(np.array([2.0, 1.0]))
+        sim.RecordedArrivals(np.array([2.0, 1.0]))
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another():

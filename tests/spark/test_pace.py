@@ -6,7 +6,7 @@ import pytest
 
 from headwater import Flow, io
 from headwater import spark as on_spark
-from headwater.flow.ranges import Sizes, Wanted, ranges_of
+from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.spark.sources.pace import Pace
 
 LARGEST = 2**20
@@ -14,7 +14,7 @@ LARGEST = 2**20
 
 def played(target_s, speed, batches, waiting=10**9):
     """Read numbers that all wait; return how long each micro-batch takes at a speed, in records/s."""
-    ranges = ranges_of(io.Generate(number, {"n": int}, 1000, count=waiting), Wanted(Sizes(2), at_once=True))
+    ranges = ranges_of(io.Generate(number, {"n": int}, 1000, count=waiting), RangeRequest(Sizes(2), at_once=True))
     pace, at, now, took = Pace(target_s), ranges.start(), 0.0, []
     for _ in range(batches):
         end = pace.advance(ranges, at, now)
@@ -48,7 +48,7 @@ def test_after_steps_became_slower_micro_batches_become_smaller():
 
 
 def test_what_comes_slowly_is_taken_at_once_and_changes_nothing():
-    ranges = ranges_of(io.Generate(number, {"n": int}, 1000, count=1000), Wanted(Sizes(2), at_once=True))
+    ranges = ranges_of(io.Generate(number, {"n": int}, 1000, count=1000), RangeRequest(Sizes(2), at_once=True))
     pace = Pace(2.0)
     first = pace.advance(ranges, ranges.start(), 0.0)
     assert first["number"] == 1000

@@ -9,7 +9,7 @@ import pytest
 
 from headwater import io
 from headwater.data.frames import unpack_frame
-from headwater.flow.ranges import Sizes, Wanted, ranges_of
+from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import FrameReader, plain
 
@@ -22,7 +22,7 @@ RECORDS = 1000
 def reader(tmp_path, sizes, *, may_read=True):
     path = tmp_path / "in.jsonl"
     path.write_text("".join(f'{{"n": {n}}}\n' for n in range(RECORDS)))
-    ranges = ranges_of(io.JsonLines(path, {"n": int}), Wanted(sizes))
+    ranges = ranges_of(io.JsonLines(path, {"n": int}), RangeRequest(sizes))
     sent = tmp_path / f"{tmp_path.name}.flow"
     sent.write_bytes(pyspark.cloudpickle.dumps((ranges, plain(7))))
     return FrameReader("r", sent, ranges.start(), SourceControl(tmp_path), None, may_read=may_read)

@@ -15,7 +15,7 @@ from headwater.data.batch import CREATED, END, Batch, concat_batches
 from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.errors import InputError, RunError
-from headwater.flow.ranges import Sizes, Wanted, ranges_of
+from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.io.log import Log
 from headwater.io.receiving import Receiver
 from headwater.io.receiving.rounds import batches_of, entries, last_in, packed
@@ -32,7 +32,7 @@ from waiting import wait_until
 
 
 def _ranges(source, sizes, *, at_once):
-    return ranges_of(source, Wanted(sizes, at_once=at_once))
+    return ranges_of(source, RangeRequest(sizes, at_once=at_once))
 
 
 TINY = Sizes(parallel=3, batch_bytes=400, batch_records=50, piece_bytes=60, piece_records=5)

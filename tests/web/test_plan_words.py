@@ -1,7 +1,7 @@
 """What the account of a placement says, in words."""
 
 from headwater.web.board import zones_of
-from headwater.web.planned import binding_of, changes, reasons_of, row_of, verdict
+from headwater.web.plan_words import binding_of, changes, reasons_of, row_of, verdict
 
 
 def placement(**more):

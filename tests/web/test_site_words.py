@@ -1,6 +1,6 @@
 """What a coordinator says, in words."""
 
-from headwater.web.sited import moves_of, verdict
+from headwater.web.site_words import moves_of, verdict
 
 
 def document(sites=(), **flow):

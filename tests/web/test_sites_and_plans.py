@@ -24,7 +24,7 @@ from headwater.place import Plan
 from headwater.serve.http import Server
 from headwater.serve.openapi import described
 from headwater.serve.routes import Route, document, found
-from headwater.web.planned import changes, reasons_of, rehearsal_of, row_of
+from headwater.web.plan_words import changes, reasons_of, rehearsal_of, row_of
 from headwater.web.process import Dashboard
 from headwater.web.settings import Settings
 from planning import FLOW, placed, write_farm

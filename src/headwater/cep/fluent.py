@@ -117,14 +117,14 @@ class Selectable:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedPart:
     """A part of a pattern with `every` before it, or several that stand together."""
 
     data: s.Link
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
+class UnnamedPart:
     """A part of a pattern that is no single event: an absence, or two events joined by `and` or `or`."""
 
     data: s.Absent | s.Both
@@ -185,7 +185,7 @@ def join(
 
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
-Part = Event | Unnamed | Linked  #: of a pattern
+Part = Event | UnnamedPart | LinkedPart  #: of a pattern
 
 
 def pattern(*parts: Part, within: Duration | None = None) -> Selectable:
@@ -198,14 +198,14 @@ def sequence(*parts: Part, within: Duration | None = None) -> Selectable:
     return Selectable(s.Chain("sequence", tuple(map(_link, parts)), None if within is None else _span(within)))
 
 
-def every(*parts: Part) -> Linked:
+def every(*parts: Part) -> LinkedPart:
     """Start anew with each record that the event takes, or each time that all of several parts were passed."""
-    return Linked(replace(_link(parts[0] if len(parts) == 1 else group(*parts)), every=True))
+    return LinkedPart(replace(_link(parts[0] if len(parts) == 1 else group(*parts)), every=True))
 
 
-def group(*parts: Part) -> Linked:
+def group(*parts: Part) -> LinkedPart:
     """Put parts into parentheses."""
-    return Linked(s.Link(s.Group(tuple(map(_link, parts)))))
+    return LinkedPart(s.Link(s.Group(tuple(map(_link, parts)))))
 
 
 def times(of: Event, least: int, most: int | None) -> Event:
@@ -215,19 +215,19 @@ def times(of: Event, least: int, most: int | None) -> Event:
     return Event(replace(of._data, times=s.Times(least, most)))
 
 
-def absent(what: QueryStream, wait: Duration | None = None) -> Unnamed:
+def absent(what: QueryStream, wait: Duration | None = None) -> UnnamedPart:
     """Be passed when no such record comes for a time; without one, before the event that it is joined to by `both`."""
-    return Unnamed(s.Absent(what._data.stream, what._data.filters, None if wait is None else _span(wait)))
+    return UnnamedPart(s.Absent(what._data.stream, what._data.filters, None if wait is None else _span(wait)))
 
 
-def both(left: Event | Unnamed, right: Event | Unnamed) -> Unnamed:
+def both(left: Event | UnnamedPart, right: Event | UnnamedPart) -> UnnamedPart:
     """Take two events in any order (`and`)."""
-    return Unnamed(s.Both("and", _side(left), _side(right)))
+    return UnnamedPart(s.Both("and", _side(left), _side(right)))
 
 
-def either(left: Event | Unnamed, right: Event | Unnamed) -> Unnamed:
+def either(left: Event | UnnamedPart, right: Event | UnnamedPart) -> UnnamedPart:
     """Take one of two events (`or`)."""
-    return Unnamed(s.Both("or", _side(left), _side(right)))
+    return UnnamedPart(s.Both("or", _side(left), _side(right)))
 
 
 def missing(of: Event) -> Expr:
@@ -248,9 +248,9 @@ def partition(keys: Mapping[str, str], *queries: Result) -> s.Partition:
     return s.Partition(tuple((column, of) for of, column in keys.items()), tuple(query.data for query in queries))
 
 
-def renamed(value: Any, name: str) -> s.Selected:
+def renamed(value: Any, name: str) -> s.SelectItem:
     """Name a column of the result; the same as `select(name=value)`, where order matters."""
-    return s.Selected(value_of(value), name)
+    return s.SelectItem(value_of(value), name)
 
 
 Statement = Result | s.Query | s.Define | s.Partition
@@ -270,20 +270,20 @@ def text(query: Statement | s.App) -> str:
 
 
 def _selected(source: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Result:
-    chosen = [value if isinstance(value, s.Selected) else s.Selected(value_of(value)) for value in values]
+    chosen = [value if isinstance(value, s.SelectItem) else s.SelectItem(value_of(value)) for value in values]
     return Result(s.Query(source, (*chosen, *(renamed(value, name) for name, value in named.items()))))
 
 
 def _link(part: Part) -> s.Link:
     match part:
-        case Linked(data):
+        case LinkedPart(data):
             return data
-        case Event(data) | Unnamed(data):
+        case Event(data) | UnnamedPart(data):
             return s.Link(data)
     raise QueryError(f"a pattern is made of events, such as event('e1', 'levels'); got {part!r}")
 
 
-def _side(part: Event | Unnamed) -> s.Event | s.Absent:
+def _side(part: Event | UnnamedPart) -> s.Event | s.Absent:
     data = part._data if isinstance(part, Event) else part.data
     if isinstance(data, s.Both):
         raise QueryError("both() and either() join two events; three do not fit")

@@ -119,8 +119,8 @@ class _Reader(Transformer[Token, Any]):
     def select(self, meta: Meta, items: list[Any]) -> tuple[str, Any]:
         return "select", tuple(items)
 
-    def selected(self, meta: Meta, items: list[Any]) -> s.Selected:
-        return s.Selected(items[0], str(items[1]) if len(items) > 1 else None, _position(meta))
+    def selected(self, meta: Meta, items: list[Any]) -> s.SelectItem:
+        return s.SelectItem(items[0], str(items[1]) if len(items) > 1 else None, _position(meta))
 
     def group_by(self, meta: Meta, items: list[Any]) -> tuple[str, Any]:
         return "group", tuple(items)

@@ -44,7 +44,7 @@ def _query(query: s.Query) -> str:
     return "\n".join(lines)
 
 
-def _selected(item: s.Selected) -> str:
+def _selected(item: s.SelectItem) -> str:
     return value(item.value) + (f" as {item.name}" if item.name else "")
 
 

@@ -206,7 +206,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectItem:
     """One column of the result: an expression and perhaps a new name."""
 
     value: Value
@@ -219,7 +219,7 @@ class Query:
     """`from … select … group by … having … insert into …`; nothing selected means `*`."""
 
     source: Source | Join | Chain
-    select: tuple[Selected, ...] = ()
+    select: tuple[SelectItem, ...] = ()
     group_by: tuple[Attribute, ...] = ()
     having: Value | None = None
     into: str | None = None

@@ -14,7 +14,7 @@ import typer
 from headwater import __version__
 from headwater.cli import plugins
 from headwater.cli.keeping import main_begins
-from headwater.cli.lazy import LOOK, Commands, Listed, lacking
+from headwater.cli.lazy import LOOK, Commands, ListedCommand, lacking
 from headwater.errors import HeadwaterError, is_described_wrongly
 
 __all__ = ["add_commands", "app", "main"]
@@ -94,7 +94,7 @@ def add_commands() -> None:
 
 
 def _list(name: str, about: str, load: Callable[[], Any]) -> None:
-    Commands.known[name] = Listed(name, about, load)
+    Commands.known[name] = ListedCommand(name, about, load)
 
 
 def main() -> None:

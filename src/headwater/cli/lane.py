@@ -81,7 +81,7 @@ def _flow(task: Assignment) -> Flow:
     with answering_at_once():
         flow = find_flow(name, task.text)
         if settings.queries:
-            from headwater.serve.added import with_queries
+            from headwater.serve.added_queries import with_queries
 
             with_queries(flow, settings.queries)
         for source in settings.inputs:

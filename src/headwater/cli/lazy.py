@@ -21,7 +21,7 @@ LOOK: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedCommand:
     """A command as help lists it; `load` returns a function, a Typer application, or a module with one of its name."""
 
     name: str
@@ -52,20 +52,20 @@ class Listed:
         return group.commands[self.name]
 
 
-def lacking(command: str, package: str, remedy: str) -> Listed:
+def lacking(command: str, package: str, remedy: str) -> ListedCommand:
     """Return a command for one whose package is not installed: the others work without it."""
 
     def say() -> None:
         raise RunError(f"headwater {command} needs the package {package}: {remedy}")
 
     say.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
-    return Listed(command, f"Not installed: needs the package {package}.", lambda: say)
+    return ListedCommand(command, f"Not installed: needs the package {package}.", lambda: say)
 
 
 class Commands(TyperGroup):
     """The commands of one command line, in the order in which they were listed."""
 
-    known: dict[str, Listed] = {}  # noqa: RUF012  # Click makes the group itself, from a class
+    known: dict[str, ListedCommand] = {}  # noqa: RUF012  # Click makes the group itself, from a class
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

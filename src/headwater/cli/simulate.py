@@ -151,7 +151,7 @@ def _arrivals(text: str) -> sim.Arrivals:
     if not path.exists():
         raise RunError(f"--arrivals is poisson, constant or a file; there is no file {text!r}")
     try:
-        return sim.Recorded(np.array([float(line) for line in path.read_text().split()]))
+        return sim.RecordedArrivals(np.array([float(line) for line in path.read_text().split()]))
     except ValueError as slip:
         raise RunError(f"arrivals file {text!r} must hold one number per line: {slip}") from None
 

@@ -14,7 +14,7 @@ from headwater.cli.address import address_of
 from headwater.cli.screen import err
 from headwater.errors import RunError
 from headwater.serve.http import Server
-from headwater.serve.watched import WatchedRun
+from headwater.serve.watched_run import WatchedRun
 from headwater.web.process import Dashboard, check_installed
 from headwater.web.settings import FLOW_PAGES, Settings
 

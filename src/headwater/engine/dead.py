@@ -35,23 +35,23 @@ def keeping(flow: Flow, folder: str | Path) -> Flow:
 
 
 @dataclass
-class Replayed:
+class ReplayOutcome:
     """What became of dead letters that were replayed."""
 
     released: list[int]  #: those that broke nothing this time
     kept: dict[int, str] = field(default_factory=dict)  #: those that stay in the folder, each with the reason
     report: Report | None = None  #: None where none of them could be given to the flow
 
-    def then(self, later: Replayed) -> Replayed:
+    def then(self, later: ReplayOutcome) -> ReplayOutcome:
         """Return what became of these letters and of those of a later part."""
         both = [each.report for each in (self, later) if each.report is not None]
         report = both[0].then(both[1]) if len(both) == 2 else both[0] if both else None
-        return Replayed([*self.released, *later.released], self.kept | later.kept, report)
+        return ReplayOutcome([*self.released, *later.released], self.kept | later.kept, report)
 
 
 def replay(
     flow: Flow, folder: str | Path, letters: Sequence[Letter], changes: Mapping[str, Any] | None = None
-) -> Replayed:
+) -> ReplayOutcome:
     """Give records to the steps that they broke, each with the changes made, and release those that break nothing now.
 
     It is a run of its own: sinks get the results behind what they hold, and steps that keep state begin without any. It goes
@@ -71,32 +71,32 @@ def replay(
     return done
 
 
-def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> tuple[list[Letter], Replayed]:
+def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> tuple[list[Letter], ReplayOutcome]:
     """Take back what runs that were killed left; return the letters that are still there, and what became of the others."""
     checkpoints = {checkpoint for letter in letters if (checkpoint := store.checkpoint_of(letter)) is not None}
     if not checkpoints:
-        return list(letters), Replayed([])
+        return list(letters), ReplayOutcome([])
     from headwater.engine.checkpoint.taking_back import take_back
 
     for checkpoint in checkpoints:
         take_back(keeping(flow, store.folder), checkpoint)
     there = {letter.id for letter in store.letters()}
     again = {letter.id: _AGAIN for letter in letters if letter.id not in there}
-    return [letter for letter in letters if letter.id in there], Replayed([], again)
+    return [letter for letter in letters if letter.id in there], ReplayOutcome([], again)
 
 
-def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]) -> Replayed:
+def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]) -> ReplayOutcome:
     """Run the flow with some letters; sinks have the results when it returns, and no letter is released yet."""
     from headwater.engine import run
 
     given, kept = _given(flow, letters, changes)
     if not given:
-        return Replayed([], kept)
+        return ReplayOutcome([], kept)
     moments = _Moments()
     again = _Again(moments)
     report = run(_with_sink(_only(flow, given, moments), again))
     kept |= again.errors
-    return Replayed([letter.id for letter in letters if letter.id not in kept], kept, report)
+    return ReplayOutcome([letter.id for letter in letters if letter.id not in kept], kept, report)
 
 
 def _looks_at_each_alone(flow: Flow, letters: Sequence[Letter]) -> bool:

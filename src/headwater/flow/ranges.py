@@ -90,7 +90,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RangeRequest:
     """How a runner wants a source to be read by ranges."""
 
     sizes: Sizes
@@ -102,7 +102,7 @@ class Wanted:
     together: bool = False
 
 
-def ranges_of(source: Any, wanted: Wanted) -> Ranges | None:
+def ranges_of(source: Any, wanted: RangeRequest) -> Ranges | None:
     """Return how a source is read by ranges, as its method `ranges` says; None where it has none, or cannot be here."""
     ranges = getattr(source, "ranges", None)
     found: Ranges | None = ranges(wanted) if callable(ranges) else None

@@ -13,7 +13,7 @@ from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError, listed, one_line, suggestion
 from headwater.flow.endpoints import Refused, Reject
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
 from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
@@ -138,7 +138,7 @@ class Csv(WritableTextFile):
                 "another file, or select the columns in the order of the header"
             )
 
-    def ranges(self, wanted: Wanted) -> Ranges | None:
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes, cut where no row goes over; a pipe has none, nor one that is followed."""
         from headwater.io.ranges.lines import CsvRanges
 

@@ -19,7 +19,7 @@ from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Reject, Source
 from headwater.flow.identity import Identity, identity_of
 from headwater.flow.places import Place, place_of
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.clock import Clock, SteadyClock
 from headwater.io.memory import Items
 from headwater.io.open_loop import OpenLoop, RecordsFrom
@@ -145,7 +145,7 @@ class Replay(_AtRate):
         """No end of them, where they start over; otherwise not known before they are loaded."""
         return maxsize if self.loop else None
 
-    def ranges(self, wanted: Wanted) -> Ranges | None:
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the records in ranges of their numbers; those in memory are this process's own."""
         return None if isinstance(self.records, Batch | Items) else super().ranges(wanted)
 

@@ -11,7 +11,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import Refused, Reject
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.records import JsonDecoder, guessed_kind, json_lines
@@ -61,7 +61,7 @@ class JsonLines(WritableTextFile):
         """Start writing at the end of what is there."""
         return JsonLinesWriter(LineWriter(self.path, append=True), schema)
 
-    def ranges(self, wanted: Wanted) -> Ranges | None:
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes; a pipe has none, nor one that is followed."""
         if not self._is_file() or self.follow:
             return None

@@ -7,7 +7,7 @@ from sys import maxsize
 
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Reject, Resume
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
 
 
@@ -43,7 +43,7 @@ class OpenLoopSource(ABC):
         take, most = self.numbered(reject)
         return OpenLoopReader(take, self.schema, self.open_loop, position, most)
 
-    def ranges(self, wanted: Wanted) -> Ranges | None:
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the records in ranges of their numbers."""
         from headwater.io.ranges.numbers import NumberRanges
 

@@ -24,7 +24,7 @@ from headwater.flow.endpoints import (
 )
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.files import explained, hold
 from headwater.io.sifting import storable
 from headwater.io.text_file import content_of
@@ -99,7 +99,7 @@ class Parquet:
         """Raise what is wrong with the file."""
         _opened(self.path).close()
 
-    def ranges(self, wanted: Wanted) -> Ranges:
+    def ranges(self, wanted: RangeRequest) -> Ranges:
         """Return the file in ranges of rows."""
         from headwater.io.ranges.rows import RowRanges
 

@@ -13,7 +13,7 @@ from headwater.errors import FlowError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
-from headwater.flow.ranges import Ranges, Wanted
+from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.files import explained
 from headwater.io.lines import Lines
 
@@ -55,7 +55,7 @@ class TextFile(ABC):
         if self._is_file():
             self.open(ignore).close()
 
-    def ranges(self, wanted: Wanted) -> Ranges | None:
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes; a pipe has none."""
         from headwater.io.ranges.lines import LineRanges
 

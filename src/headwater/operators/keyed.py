@@ -15,7 +15,7 @@ from headwater.flow.steps import KeyedScan, Process
 from headwater.operators.again import PartlyError
 from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
-from headwater.operators.operator import DEAD, Frozen, Operator, Output, Select, dead_letters
+from headwater.operators.operator import DEAD, FrozenState, Operator, Output, Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 from headwater.operators.stateless import fitted, records_batch
 
@@ -118,12 +118,12 @@ class ProcessOperator(Operator):
         keys = self._chosen(select)
         return packed("process", {"keys": [list(key) for key in keys], "states": [self._states[key] for key in keys]})
 
-    def freeze(self, *, whole: bool) -> Frozen:
+    def freeze(self, *, whole: bool) -> FrozenState:
         """Return all keys, or those that came since; encoded at once, since functions may change what they were given."""
         touched, self._touched = self._touched, set()
         if whole or touched is None:
             data = self.snapshot()
-            return Frozen(True, lambda: data)
+            return FrozenState(True, lambda: data)
         there = [key for key in touched if key in self._states]
         changed = {
             "keys": [list(key) for key in there],
@@ -131,7 +131,7 @@ class ProcessOperator(Operator):
             "gone": [list(key) for key in touched if key not in self._states],
         }
         data = packed("process changes", changed)
-        return Frozen(False, lambda: data)
+        return FrozenState(False, lambda: data)
 
     def change(self, data: bytes) -> None:
         """Take over keys that had changed, and forget those that were gone."""
@@ -236,13 +236,13 @@ class ScanOperator(Operator):
         """Save the chosen keys and their cells."""
         return self._packed(self._copied(self._chosen(select)))
 
-    def freeze(self, *, whole: bool) -> Frozen:
+    def freeze(self, *, whole: bool) -> FrozenState:
         """Return copies of all cells, or of those that changed."""
         touched, self._touched = self._touched, np.zeros(self._capacity, np.bool_)
         whole = whole or touched is None
         slots = np.arange(len(self._keys)) if touched is None or whole else np.flatnonzero(touched)
         copied = self._copied(slots)
-        return Frozen(whole, lambda: self._packed(copied))
+        return FrozenState(whole, lambda: self._packed(copied))
 
     def _copied(self, slots: Array) -> dict[str, Any]:
         every = len(slots) == len(self._keys)  # then they are in order, and a plain copy is several times as fast

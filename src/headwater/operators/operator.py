@@ -23,7 +23,7 @@ _FEW = 8  #: partitions up to which looking for the rows of each is faster than 
 DEAD = -1  #: the number of the output for records that broke the step
 
 
-class Frozen(NamedTuple):
+class FrozenState(NamedTuple):
     """State as it was at one moment, to be encoded later and elsewhere: nothing of it changes any more."""
 
     whole: bool  #: else what has changed since the operator was frozen before
@@ -70,13 +70,13 @@ class Operator(ABC):
         """Return the state as bytes: all of it, or that of the keys that `select` chooses."""
         return b""
 
-    def freeze(self, *, whole: bool) -> Frozen:
+    def freeze(self, *, whole: bool) -> FrozenState:
         """Return the state as it is now, or what has changed since the last call where the operator can tell.
 
         The call holds up processing, encoding what it returns does not. Who tells what has changed has `change` too.
         """
         data = self.snapshot()
-        return Frozen(True, lambda: data)
+        return FrozenState(True, lambda: data)
 
     def change(self, data: bytes) -> None:
         """Take over what had changed since what was restored before; keys that are gone are forgotten."""

@@ -16,13 +16,13 @@ from headwater.operators.expression import compiled
 from headwater.operators.kernels import slide as k
 
 
-def following(aggregate: Aggregate, schema: Schema) -> Counted | Summed | Extreme | Distinct:
+def following(aggregate: Aggregate, schema: Schema) -> RunningCount | RunningMoments | Extreme | Distinct:
     """Return the running form of an aggregate."""
     match aggregate.function:
         case "count":
-            return Counted(aggregate, schema)
+            return RunningCount(aggregate, schema)
         case "sum" | "mean" | "std":
-            return Summed(aggregate, schema)
+            return RunningMoments(aggregate, schema)
         case "min" | "max":
             return Extreme(aggregate, schema)
     return Distinct(aggregate, schema)
@@ -70,7 +70,7 @@ class _Following(ABC):
         return self._read(batch) if self._read is not None else None
 
 
-class Counted(_Following):
+class RunningCount(_Following):
     """Counts records."""
 
     def _fields(self) -> Any:
@@ -87,7 +87,7 @@ class Counted(_Following):
         return np.zeros(len(nodes), np.int64)
 
 
-class Summed(_Following):
+class RunningMoments(_Following):
     """Follows a sum, a mean or a standard deviation."""
 
     def _fields(self) -> Any:

@@ -58,7 +58,7 @@ class Ended(NamedTuple):
         return ending(self.status) + ("" if self.by_itself or self.status < 0 else " without a last word")
 
 
-class Forked:
+class ForkedProcess:
     """A process that was forked for us, and is no child of ours."""
 
     def __init__(self, connection: socket.socket, order: bytes, fds: tuple[int, int, int]) -> None:
@@ -107,7 +107,7 @@ def forked(
     home: Path | None = None,
     fds: tuple[int, int, int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,
-) -> Forked:
+) -> ForkedProcess:
     """Have a function of a module run, with these arguments, in a process forked from a warm parent.
 
     It has our folder, limits and environment, with some of that otherwise, and our standard descriptors unless others are
@@ -132,7 +132,7 @@ def forked(
     text = msgspec.json.encode(order)
     for last in (False, True):  # one that is about to go home may take a connection and leave
         try:
-            return Forked(_connected(at) or _started(at), text, fds)
+            return ForkedProcess(_connected(at) or _started(at), text, fds)
         except (OSError, EOFError) as error:
             if last:
                 raise RateError(f"the warm parent at {at} forks nothing: {error or 'it hung up'}") from None

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from headwater.rate.born import Kept
-from headwater.rate.forks import Forked, forked
+from headwater.rate.forks import ForkedProcess, forked
 from headwater.restarts import WITHIN_S, Restarts
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def keep(program: str, arguments: Sequence[str]) -> int:
     RateError says why no lane can be had.
     """
     restarts = Restarts()
-    lane: Forked | None = None
+    lane: ForkedProcess | None = None
     told: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.1  #: how often it looks whether more comes than was promised
 
 
-class Watched(Protocol):
+class WatchedRun(Protocol):
     """What it has to know of a run."""
 
     flow: Flow
@@ -58,7 +58,7 @@ class Watch:
         self._looks = 0
         self._complaint = ""  #: what was last said of a supervisor that does not answer
 
-    def thread(self, run: Watched) -> threading.Thread:
+    def thread(self, run: WatchedRun) -> threading.Thread:
         """Return the thread that watches a run, not yet started."""
         return threading.Thread(target=self._loop, args=(run,), name="promise", daemon=True)
 
@@ -84,7 +84,7 @@ class Watch:
             log.debug("%s", error)
         self._client.close()
 
-    def _loop(self, run: Watched) -> None:
+    def _loop(self, run: WatchedRun) -> None:
         """Judge every window while records are read, and tell the supervisor; soon, when more comes than was promised."""
         second, exceeded, above = 0, 0, False
         before = self._reading(run)
@@ -104,7 +104,7 @@ class Watch:
                 above = is_above
                 self._tell(run, above)
 
-    def _reading(self, run: Watched) -> _Counted:
+    def _reading(self, run: WatchedRun) -> _Counted:
         now, pids = run.sample(), run.processes()
         return _Counted(
             time.monotonic(),
@@ -114,7 +114,7 @@ class Watch:
             backlog(self.admitted.demand, now),
         )
 
-    def _tell(self, run: Watched, above: bool) -> None:
+    def _tell(self, run: WatchedRun, above: bool) -> None:
         verdict = self.windows.verdict()
         broken = verdict.windows - verdict.kept
         try:
@@ -128,7 +128,7 @@ class Watch:
                 log.warning("%s; flow %s goes on, and tells it when it does", error, run.flow.name)
             self._complaint = str(error)
 
-    def _ask_again(self, run: Watched) -> None:
+    def _ask_again(self, run: WatchedRun) -> None:
         """Ask a supervisor that lost its book to hold what was held."""
         reply = self._client.say(self.admitted.ask(run.flow.name, best_effort=True))
         if isinstance(reply, Granted):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headwater.serve.served import Served
+from headwater.serve.served_flow import ServedFlow
 from headwater.web.prometheus import Family
 
 
-def of_flows(flows: Mapping[str, Served]) -> list[Family]:
+def of_flows(flows: Mapping[str, ServedFlow]) -> list[Family]:
     """Return what the server itself knows of its flows."""
     lives = [(name, served.lifecycle) for name, served in flows.items()]
     up = [("", {"flow": name, "state": life.phase}, float(life.phase == "running")) for name, life in lives]

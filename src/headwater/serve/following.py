@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headwater.serve.served import Served
+from headwater.serve.served_flow import ServedFlow
 
 Event = tuple[str, bytes]  #: what it is, and it as JSON
 
@@ -29,7 +29,7 @@ class Following:
         self._name = name
         self._known: dict[str, _Known] = {}
 
-    def news(self, flows: Mapping[str, Served], now_s: float) -> list[Event]:
+    def news(self, flows: Mapping[str, ServedFlow], now_s: float) -> list[Event]:
         """Return what there is to tell since this was last asked."""
         events: list[Event] = []
         for name, served in flows.items():
@@ -41,7 +41,7 @@ class Following:
             events.append(("removed", msgspec.json.encode({"name": name})))
         return events
 
-    def _of(self, name: str, served: Served, known: _Known | None, now_s: float) -> list[Event]:
+    def _of(self, name: str, served: ServedFlow, known: _Known | None, now_s: float) -> list[Event]:
         status = served.status(now_s)
         telling = {key: status[key] for key in _TELLING}
         self._known[name] = _Known(served.news, telling, served.sample)

@@ -188,7 +188,7 @@ class Lane:
             time.sleep(_LOOK_S)
 
     def _followed(self) -> Any:
-        followed = Followed(self._run)
+        followed = RunFollower(self._run)
         while (report := self._run.wait(SAMPLE_S)) is None:
             self._line.say(Measured(raw(followed.document(self._run.sample()))))
         self._line.say(Measured(raw(followed.document(report.last))))
@@ -256,7 +256,7 @@ class Lane:
         os._exit(1)
 
 
-class Followed:
+class RunFollower:
     """A run whose moments are described, one after the other."""
 
     def __init__(self, run: Any) -> None:

@@ -19,7 +19,7 @@ from headwater.web.prometheus import Family
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FlowVersion:
     """A flow's file and settings as they were when it was started."""
 
     print: str
@@ -27,14 +27,14 @@ class Kept:
     settings: Settings
 
 
-class Served:
+class ServedFlow:
     """One flow of the folder, and all that is known of it."""
 
     def __init__(self, file: FlowFile, home: FlowHome, lifecycle: Lifecycle) -> None:
         self.file, self.home, self.lifecycle = file, home, lifecycle
         self.settings = Settings()
-        self.started: Kept | None = None  #: what the process was given
-        self.began: Kept | None = None  #: the last of those that began to run
+        self.started: FlowVersion | None = None  #: what the process was given
+        self.began: FlowVersion | None = None  #: the last of those that began to run
         self.child: Child | None = None
         self.log: list[str] = []  #: the last that was said by the process before
         self.history = History()

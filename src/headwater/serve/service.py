@@ -12,13 +12,13 @@ import msgspec
 from headwater import __version__
 from headwater.errors import RunError, suggestion
 from headwater.serve import families
-from headwater.serve.added import add_to, check_name
+from headwater.serve.added_queries import add_to, check_name
 from headwater.serve.following import Following
 from headwater.serve.home import FlowHome
 from headwater.serve.lifecycle import ABORT_S, Restart, Want
 from headwater.serve.messages import Assignment, Order
 from headwater.serve.querying import stream_name
-from headwater.serve.served import Served
+from headwater.serve.served_flow import ServedFlow
 from headwater.serve.settings import AddedQuery, settings_beside
 from headwater.serve.supervision import CHECK_S, Supervision
 from headwater.web.prometheus import exposition
@@ -187,7 +187,7 @@ class Service(Supervision):
             served.replaying.release()
 
     @contextmanager
-    def _pausing(self, served: Served) -> Iterator[None]:
+    def _pausing(self, served: ServedFlow) -> Iterator[None]:
         with self._news:
             wanted = served.lifecycle.wanted
             self._handle(served, Want(False))
@@ -202,7 +202,7 @@ class Service(Supervision):
                     self._handle(served, Want(True))
 
     @contextmanager
-    def _known(self, name: str) -> Iterator[Served]:
+    def _known(self, name: str) -> Iterator[ServedFlow]:
         with self._lock:
             if name not in self._flows:
                 close = suggestion(name, self._flows)

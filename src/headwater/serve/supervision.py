@@ -40,9 +40,9 @@ from headwater.serve.messages import (
     Waits,
 )
 from headwater.serve.notify import Notifier
-from headwater.serve.served import Kept, Served
+from headwater.serve.served_flow import FlowVersion, ServedFlow
 from headwater.serve.settings import Settings, read_settings, settings_beside
-from headwater.serve.warmed import Nursery
+from headwater.serve.warm_process import Nursery
 from headwater.web.prometheus import Family
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Supervision:
         self.ended = threading.Event()  #: after `shut`: every flow has stopped
         self.given_up: list[str] = []  #: flows that did not stop in time
         self._notifier, self._stop_within_s = notifier, stop_within_s
-        self._flows: dict[str, Served] = {}
+        self._flows: dict[str, ServedFlow] = {}
         self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
         self.nursery = Nursery(lambda: self.changed())  #: processes of flows that are to run soon
         self._lock = threading.RLock()
@@ -138,7 +138,7 @@ class Supervision:
         with self._news:
             return self._news.wait_for(is_over, timeout=within_s)
 
-    def _asked(self, served: Served, task: Assignment, timeout_s: float) -> Any:
+    def _asked(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
             answer = asked(served.file.name, task, timeout_s)
         if answer.why is not None:
@@ -196,14 +196,14 @@ class Supervision:
                     self._handle(self._flows[name], Gone())
             self._scanned_s = self._scanned_s or time.monotonic()
 
-    def _served(self, file: FlowFile) -> Served:
+    def _served(self, file: FlowFile) -> ServedFlow:
         home = self.home.of_flow(file.name)
         try:
             starts = read_settings(settings_beside(file.path)).start
         except FlowError:
             starts = True  # so that it is told
         life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=file.path.name)
-        return Served(file, home, life)
+        return ServedFlow(file, home, life)
 
     def _turn(self) -> None:
         with self._lock:
@@ -220,7 +220,7 @@ class Supervision:
         if os.getpid() == 1:  # the first process of a container
             reap_strangers()
 
-    def _reap(self, served: Served, child: Child) -> None:
+    def _reap(self, served: ServedFlow, child: Child) -> None:
         code = child.reap()  # without the lock: its last words are still being heard
         words = child.last_words
         with self._lock:
@@ -232,7 +232,7 @@ class Supervision:
                 served.report = bytes(words.report)
             self._handle(served, ended)
 
-    def _handle(self, served: Served, event: Event) -> None:
+    def _handle(self, served: ServedFlow, event: Event) -> None:
         """Let a lifecycle decide, and do what it says; called with the lock held."""
         life = served.lifecycle
         before = life.phase, life.why, life.change
@@ -246,7 +246,7 @@ class Supervision:
         for command in commands:
             self._do(served, command)
 
-    def _tell(self, served: Served, before: tuple[Any, ...]) -> None:
+    def _tell(self, served: ServedFlow, before: tuple[Any, ...]) -> None:
         life, name = served.lifecycle, served.file.name
         if life.phase == "running" and before[0] != "running":
             log.info("%s: runs (process %s)", name, served.child.pid if served.child else "?")
@@ -261,7 +261,7 @@ class Supervision:
         if life.change is not None and life.change != before[2]:
             log.error("%s: has changed, but cannot take over: %s; the old one runs on", name, life.change)
 
-    def _do(self, served: Served, command: Command) -> None:
+    def _do(self, served: ServedFlow, command: Command) -> None:
         child = served.child
         if command == "start":
             self._start(served)
@@ -278,13 +278,13 @@ class Supervision:
                     log.error("%s: does not stop in time, and is told to give up", served.file.name)
                 child.tell(Order("stop" if command == "stop" else "abort"))
 
-    def _place(self, served: Served) -> tuple[str, str]:
+    def _place(self, served: ServedFlow) -> tuple[str, str]:
         return str(served.file.path), str(served.home.path)
 
-    def _settings(self, served: Served) -> Settings:
+    def _settings(self, served: ServedFlow) -> Settings:
         return read_settings(settings_beside(served.file.path))
 
-    def _start(self, served: Served) -> None:
+    def _start(self, served: ServedFlow) -> None:
         try:
             task = self._assignment(served)
             served.settings = task.settings
@@ -294,7 +294,7 @@ class Supervision:
         except HeadwaterError as error:
             self._handle(served, Ended("refused", str(error)))
 
-    def _assignment(self, served: Served) -> Assignment:
+    def _assignment(self, served: ServedFlow) -> Assignment:
         """Return what a process is to run: the file as it is or, where a change of it was refused, as it was before that."""
         print, began = served.lifecycle.print, served.began
         if began is not None and began.print == print != served.file.print:
@@ -305,10 +305,10 @@ class Supervision:
             text = served.file.path.read_bytes()
         except OSError as error:
             raise FlowError(f"cannot read {served.file.path}: {error.strerror}") from None
-        served.started = Kept(print, text, settings)
+        served.started = FlowVersion(print, text, settings)
         return Assignment("run", *self._place(served), settings)
 
-    def _child(self, served: Served, task: Assignment) -> Child:
+    def _child(self, served: ServedFlow, task: Assignment) -> Child:
         """Return a process that runs a flow: the one that waits for that, or a new one."""
 
         def hear(said: Statement) -> None:
@@ -326,7 +326,7 @@ class Supervision:
     def _is_one_leaving(self) -> bool:
         return any(served.child is not None and served.child.hung_up for served in self._flows.values())
 
-    def _check(self, served: Served, print: str) -> None:
+    def _check(self, served: ServedFlow, print: str) -> None:
         """See whether a changed file could take over; by a thread of its own."""
         why: str | None = None
         try:
@@ -336,7 +336,7 @@ class Supervision:
         with self._lock:
             self._handle(served, Checked(print, why))
 
-    def _hear(self, served: Served, message: Statement) -> None:
+    def _hear(self, served: ServedFlow, message: Statement) -> None:
         with self._news:
             served.news += 1
             match message:

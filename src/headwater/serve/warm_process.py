@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 Warmth = Literal["warming", "warm", "cold"]
 
 
-class Warmed:
+class WarmProcess:
     """One such process; `told` is called, by another thread, when it has become something else."""
 
     def __init__(self, name: str, task: Assignment, told: Callable[[], None]) -> None:
@@ -66,14 +66,14 @@ class Nursery:
 
     def __init__(self, told: Callable[[], None]) -> None:
         self._told = told
-        self._waiting: dict[str, Warmed] = {}
+        self._waiting: dict[str, WarmProcess] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, task: Assignment) -> None:
         """Start a process for a flow, unless there is one."""
         with self._lock:
             if name not in self._waiting:
-                self._waiting[name] = Warmed(name, task, self._told)
+                self._waiting[name] = WarmProcess(name, task, self._told)
 
     def warmth(self, name: str) -> Warmth:
         """Say how far the process of a flow is."""
@@ -106,6 +106,6 @@ class Nursery:
         for name in list(self._waiting):
             self.end(name)
 
-    def _taken(self, name: str) -> Warmed | None:
+    def _taken(self, name: str) -> WarmProcess | None:
         with self._lock:
             return self._waiting.pop(name, None)

@@ -16,7 +16,7 @@ from headwater import __version__
 from headwater.engine.peek import peek
 from headwater.errors import RunError
 from headwater.serve.history import History
-from headwater.serve.lane import PEEK_S, SAMPLE_S, Followed, graph_of
+from headwater.serve.lane import PEEK_S, SAMPLE_S, RunFollower, graph_of
 from headwater.serve.messages import Order, raw
 from headwater.serve.service import UnknownFlowError
 from headwater.web.prometheus import exposition, families_of
@@ -57,7 +57,7 @@ class WatchedRun:
         self._thread.join()
 
     def _look(self) -> None:
-        followed = Followed(self._run)
+        followed = RunFollower(self._run)
         while not self._over.wait(SAMPLE_S):
             document = bytes(raw(followed.document(self._run.sample())))
             with self._news:

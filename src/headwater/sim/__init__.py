@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import RunError
 from headwater.metrics import Report
 from headwater.place.problem import TURN, Model
-from headwater.sim.arrivals import Arrivals, Constant, Poisson, Recorded
+from headwater.sim.arrivals import Arrivals, Constant, Poisson, RecordedArrivals
 from headwater.sim.engine import run as run_engine
 from headwater.sim.queues import QueueOptions, Service
 from headwater.sim.queues import run as run_queues
@@ -35,7 +35,7 @@ __all__ = [
     "EngineOptions",
     "Poisson",
     "QueueOptions",
-    "Recorded",
+    "RecordedArrivals",
     "Service",
     "SimRun",
     "Stalls",

@@ -40,7 +40,7 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedArrivals:
     """The moments of a recorded stream; the rate is what it was."""
 
     moments_s: Floats

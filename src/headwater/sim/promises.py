@@ -40,7 +40,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PromiseOutcome:
     """What became of an offer: refused, or so many windows kept."""
 
     flow: str
@@ -54,7 +54,7 @@ class Played:
 
 def play(
     offers: Sequence[Offer], *, cores: float, seconds: int = 10, competitors: int = 0, protected: bool = True
-) -> list[Played]:
+) -> list[PromiseOutcome]:
     """Admit offers in their order, run those that were, and judge their windows; nothing is left to chance.
 
     Without protection every process weighs the same, admitted or not: nobody is asked.
@@ -72,7 +72,7 @@ def play(
         lanes.append(_Lane(number, offer, wanted, protected=protected))
     _run(lanes, cores, float(seconds), competitors)
     found = {lane.number: lane.judged(seconds) for lane in lanes}
-    return [found.get(number) or Played(offer.flow, refused[number]) for number, offer in enumerate(offers)]
+    return [found.get(number) or PromiseOutcome(offer.flow, refused[number]) for number, offer in enumerate(offers)]
 
 
 class _Lane:
@@ -101,7 +101,7 @@ class _Lane:
             due_s = self.waiting.pop(0)
             self.ages.append((due_s, now_s - due_s))
 
-    def judged(self, seconds: int) -> Played:
+    def judged(self, seconds: int) -> PromiseOutcome:
         """Judge every second but the last, whose records may be on their way."""
         bound_s = self.offer.contract.latency_s
         late = {int(due_s) for due_s, age_s in self.ages if bound_s is not None and age_s > bound_s + 1e-9}
@@ -110,7 +110,7 @@ class _Lane:
         done = len(self.ages) / max(1, len(self.ages) + len(self.waiting))
         p99_s = float(np.percentile([age_s for _, age_s in self.ages], 99)) if self.ages else float("inf")
         kept = sum(second not in late for second in range(windows))
-        return Played(self.offer.flow, None, self.wanted, windows, kept, done, p99_s)
+        return PromiseOutcome(self.offer.flow, None, self.wanted, windows, kept, done, p99_s)
 
 
 def _run(lanes: Sequence[_Lane], cores: float, seconds: float, competitors: int) -> None:

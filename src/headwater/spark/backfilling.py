@@ -25,7 +25,7 @@ import numpy as np
 from headwater.data.timestamps import micros_of_text, moments_as_text
 from headwater.errors import FlowError, HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
-from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
+from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
 from headwater.flow.steps import Read
 from headwater.io.files import replace_whole
 from headwater.metrics import Report, Sample
@@ -372,7 +372,7 @@ class Backfill:
 
 def _first_of(source: Any) -> Offset:
     """Return where a stream begins that none of has been read yet."""
-    ranges = None if reads(source) else ranges_of(source, Wanted(Sizes(1)))
+    ranges = None if reads(source) else ranges_of(source, RangeRequest(Sizes(1)))
     if ranges is not None:
         return ranges.start()
     return {"position": None if reads(source) else 0, "ended": False}

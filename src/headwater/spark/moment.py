@@ -12,7 +12,7 @@ from headwater.data.batch import END, NO_WATERMARK
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Source, comes_once, resume_of, writes_in_parts
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
+from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
 from headwater.flow.steps import EventTime, Read, Step, Write
 from headwater.io.jdbc import Jdbc
 from headwater.io.log import Log
@@ -33,7 +33,7 @@ from headwater.spark.stages import Layout, Stage, cut
 from headwater.spark.states import states_of
 from headwater.spark.times import Times, known_times
 
-_AT_ONCE = Wanted(Sizes(1))
+_AT_ONCE = RangeRequest(Sizes(1))
 
 
 def moment_of(folder: Path, flow: Flow, *, ended: bool = False) -> Moment:

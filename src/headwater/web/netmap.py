@@ -10,7 +10,7 @@ from nicegui import ui
 from headwater.web.figures import milliseconds, rate
 from headwater.web.layout import Drawing
 from headwater.web.map import HEIGHT, WIDTH, Way, map_of, way_of
-from headwater.web.sited import figures_of, is_over, prices_of, strip_of
+from headwater.web.site_words import figures_of, is_over, prices_of, strip_of
 
 _LONGEST, _STEPS = 24, 34  #: characters that have room
 _THIN, _THICK, _ASIDE = 1.5, 8.0, 14.0

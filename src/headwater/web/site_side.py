@@ -9,7 +9,7 @@ from nicegui import ui
 
 from headwater.web.figures import count, size
 from headwater.web.frame import Frame, title
-from headwater.web.sited import figures_of, prices_of
+from headwater.web.site_words import figures_of, prices_of
 from headwater.web.table import Column, Table
 
 _PAIR = (Column("", "text"), Column("", "wide"))

@@ -8,7 +8,7 @@ from headwater import Flow, engine, io
 from headwater.engine.lanes import sharing
 
 
-class Frozen:
+class FrozenState:
     """Stands in for the collector of garbage: how many objects it leaves alone, and what it was told."""
 
     def __init__(self, count):
@@ -23,7 +23,7 @@ class Frozen:
 
 @pytest.mark.parametrize(("frozen", "told"), [(0, ["collect", "freeze", "forked", "unfreeze"]), (7, ["forked"])])
 def test_objects_are_frozen_while_lanes_are_forked_unless_the_program_has_done_so(monkeypatch, frozen, told):
-    collector = Frozen(frozen)
+    collector = FrozenState(frozen)
     monkeypatch.setattr(sharing, "gc", collector)
 
     def fork():

@@ -22,7 +22,7 @@ _OPERATORS = {"eq": k.EQ, "ne": k.NE, "lt": k.LT, "le": k.LE, "gt": k.GT, "ge": 
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedValue:
     """A value of each record that is compared with others; all become whole numbers of the same order."""
 
     stream: int
@@ -38,7 +38,7 @@ class Derived:
 class Comparisons:
     """All comparisons of a chain: row c says (operator, this record's value, place of the earlier one, its value)."""
 
-    derived: tuple[Derived, ...]
+    derived: tuple[DerivedValue, ...]
     conditions: Array
     bounds: Array  #: the conditions of side i are bounds[i] … bounds[i + 1] - 1
     index: Array  #: for each side, how partial matches are found, and by which condition
@@ -61,7 +61,7 @@ def comparisons(automaton: Automaton) -> Comparisons | None:
 def compare(automaton: Automaton, place_of: Callable[[s.Attribute], int]) -> Comparisons | None:
     """Return the comparisons of every side, or None when a condition is none; `place_of` says where a record is kept."""
     found: list[tuple[int, int, int, int]] = []
-    derived: list[Derived] = []
+    derived: list[DerivedValue] = []
     bounds = [0]
     for side in automaton.sides():
         for condition in side.cross:
@@ -79,7 +79,7 @@ def _row(
     automaton: Automaton,
     side: Accept | Absence,
     condition: Condition,
-    derived: list[Derived],
+    derived: list[DerivedValue],
     place_of: Callable[[s.Attribute], int],
 ) -> tuple[int, int, int, int] | None:
     for sign, mine, other in condition.comparisons():
@@ -92,8 +92,8 @@ def _row(
         earlier = automaton.event_of(read[0].ref or "")
         in_its_own_names = renamed(other, {label(a): a.name for a in read})
         columns = [
-            _add(derived, Derived(side.stream, mine, kind)),
-            _add(derived, Derived(earlier.stream, in_its_own_names, kind)),
+            _add(derived, DerivedValue(side.stream, mine, kind)),
+            _add(derived, DerivedValue(earlier.stream, in_its_own_names, kind)),
         ]
         return _OPERATORS[sign], columns[0], place_of(read[0]), columns[1]
     return None
@@ -107,7 +107,7 @@ def _common(one: Type, two: Type, op: str) -> Type | None:
     return None
 
 
-def _add(derived: list[Derived], new: Derived) -> int:
+def _add(derived: list[DerivedValue], new: DerivedValue) -> int:
     for i, known in enumerate(derived):
         if (known.stream, str(known.expr), known.kind) == (new.stream, str(new.expr), new.kind):
             return i

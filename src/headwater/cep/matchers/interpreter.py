@@ -15,7 +15,7 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import Absence, Accept, Automaton, Pair, Stage, label, sides
 from headwater.cep.matchers.compiled import own_mask
 from headwater.cep.matchers.conditions import Bindings, Conditions, Record, reader
-from headwater.cep.matchers.waiting import NEVER, Shown, Token, Tokens, optional
+from headwater.cep.matchers.waiting import NEVER, ShownRecord, Token, Tokens, optional
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array, column_of
 from headwater.operators.chunk import Chunk
@@ -91,7 +91,7 @@ class Interpreter:
                 records[place] = (part.stream, record)
         times, keys, stamps = chunk.times.tolist(), chunk.slots.tolist(), chunk.stamps.tolist()
         for i, (stream, record) in enumerate(records):
-            shown = Shown({side for side, mask in masks if mask[i]}, record, times[i])
+            shown = ShownRecord({side for side, mask in masks if mask[i]}, record, times[i])
             if self._every_record_counts or shown.sides:
                 self._offer(keys[i], shown, tuple(stamps[i]))
                 if self._conditions.faults:
@@ -144,7 +144,7 @@ class Interpreter:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def _offer(self, key: int, shown: Shown, stamp: tuple[int, int]) -> None:
+    def _offer(self, key: int, shown: ShownRecord, stamp: tuple[int, int]) -> None:
         """Show a record to the attempts of its key."""
         self._pass_time(shown.time)
         self._stamp = stamp
@@ -179,12 +179,12 @@ class Interpreter:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    def _show(self, token: Token, shown: Shown) -> None:
+    def _show(self, token: Token, shown: ShownRecord) -> None:
         """Show a record to an attempt: what follows an optional or satisfied count has precedence."""
         if not any(self._try(token, pos, shown) for pos in self._tokens.stages_after(token)):
             self._try(token, token.pos, shown)
 
-    def _show_in_turn(self, tokens: list[Token], shown: Shown) -> None:
+    def _show_in_turn(self, tokens: list[Token], shown: ShownRecord) -> None:
         """Show a record to attempts at a sequence, at their last stages first; who does not take it is over."""
         for token in tokens:
             self._tokens.leave_places(token)
@@ -201,7 +201,7 @@ class Interpreter:
             # an attempt began beyond the first place, where the record may begin another
             self._show_at(self._arm(tokens[0].key, 0, {}, None, shown.time), 0, shown, last=True)
 
-    def _show_at(self, token: Token, pos: int, shown: Shown, *, last: bool) -> bool:
+    def _show_at(self, token: Token, pos: int, shown: ShownRecord, *, last: bool) -> bool:
         """Show a record to an attempt at one of the stages where it waits, perhaps the last; say whether it was taken."""
         taken = self._try(token, pos, shown)
         if taken:
@@ -216,7 +216,7 @@ class Interpreter:
                 self._die(token, shown.time, again=False)
         return taken
 
-    def _try(self, token: Token, pos: int, shown: Shown) -> bool:
+    def _try(self, token: Token, pos: int, shown: ShownRecord) -> bool:
         stage = self._a.stages[pos]
         for n, side in enumerate(sides(stage), 1):
             if id(side) not in shown.sides or not self._conditions.hold(side, token.taken, shown.record):
@@ -235,7 +235,7 @@ class Interpreter:
                 return True
         return False
 
-    def _take(self, token: Token, pos: int, side: Accept, shown: Shown, n: int) -> None:
+    def _take(self, token: Token, pos: int, side: Accept, shown: ShownRecord, n: int) -> None:
         self._tokens.leave(token)
         if token.first is None:
             self._tokens.begin(token, shown.time)

@@ -27,7 +27,7 @@ class Token:
         self.waits: list[int] = []  #: at a sequence, the stages where it waits
 
 
-class Shown(NamedTuple):
+class ShownRecord(NamedTuple):
     """A record that attempts are shown: the sides, by identity, that it suits by its own values, and when it came."""
 
     sides: set[int]
@@ -131,7 +131,7 @@ class Tokens:
         self.seq += 1
         token.came = self.seq
 
-    def candidates(self, key: int, shown: Shown) -> list[Token]:
+    def candidates(self, key: int, shown: ShownRecord) -> list[Token]:
         """Return the attempts of a key that a record may move, in the order in which they came to their stages."""
         found: list[Token] = []
         for pos, equal in enumerate(self._equal):

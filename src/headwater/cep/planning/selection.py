@@ -62,7 +62,7 @@ class Selector(Translator):
             made.having = Translator(self.text, self._result).condition(self._having(self._query.having))
         return made
 
-    def _name(self, item: s.Selected) -> str:
+    def _name(self, item: s.SelectItem) -> str:
         if item.name:
             return item.name
         if isinstance(item.value, s.Attribute):

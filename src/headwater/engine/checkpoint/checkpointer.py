@@ -28,7 +28,7 @@ from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
 from headwater.io.moved import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
-from headwater.operators.operator import Frozen
+from headwater.operators.operator import FrozenState
 from headwater.operators.queue import Control, Delivery
 from headwater.operators.task import Task
 
@@ -360,7 +360,7 @@ class Checkpointer:
                 log.warning(told)
         return told
 
-    def encoded(self, instance: Instance, state: Frozen) -> bytes:
+    def encoded(self, instance: Instance, state: FrozenState) -> bytes:
         """Return the state of an instance as bytes, and have its task know how many they are, with what they build on."""
         task, found = self._run.tasks[instance.index], state.encode()
         task.state_bytes = len(found) + (0 if state.whole else task.state_bytes)

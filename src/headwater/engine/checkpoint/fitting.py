@@ -52,7 +52,8 @@ class Fitting:
             names = ", ".join(map(repr, gone))
             raise RunError(
                 f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
-                "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True)"
+                "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True in Python, "
+                "allow_dropped_state = true in the .toml of a flow that is served)"
             )
         self._check_renamed(now)
         self.then = Spreading.of(self._content, flow)

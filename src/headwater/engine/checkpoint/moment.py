@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.in_flight import enqueue
 from headwater.engine.checkpoint.ledgers import Ledgers, writers_of
-from headwater.engine.checkpoint.queued import enqueue
 from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import RunError, listed

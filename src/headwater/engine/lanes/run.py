@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
 from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
-from headwater.engine.lanes.merged import Accounts
+from headwater.engine.lanes.merging import Accounts
 from headwater.engine.lanes.nursery import Nursery
 from headwater.engine.lanes.sharing import shared_objects
 from headwater.engine.lanes.wire import unpack

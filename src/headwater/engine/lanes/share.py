@@ -19,7 +19,7 @@ from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.schema import Schema
 from headwater.errors import RunError
 from headwater.flow.endpoints import Reject, Source
-from headwater.flow.ranges import Offset, Ranges, Sizes, Wanted, ranges_of
+from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
 
 _NOTHING = Batch.of_watermark(NO_WATERMARK)
 _ROOM = 2**16  #: bytes for an offset
@@ -129,7 +129,7 @@ class ShareReader:
 
 def shared(source: Source) -> tuple[Ranges, SharedPosition] | None:
     """Return how a source is read side by side, and the place where that begins; None if it cannot be, or does not pay."""
-    ranges = ranges_of(source, Wanted(_sizes(1), together=True))
+    ranges = ranges_of(source, RangeRequest(_sizes(1), together=True))
     if ranges is None:
         return None
     start = ranges.start()

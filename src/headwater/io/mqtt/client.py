@@ -13,7 +13,7 @@ from headwater.io.mqtt.packets import Welcome
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedMessages:
     """Messages and acknowledgements that came together, in columns; see `scan`."""
 
     payloads: Text
@@ -23,18 +23,18 @@ class Received:
     answers: NDArray[np.int64]
     arrived_ns: NDArray[np.int64]
 
-    def rows(self, start: int, stop: int) -> Received:
+    def rows(self, start: int, stop: int) -> ReceivedMessages:
         """Return some of the messages, without copying, and no answers."""
         cut = slice(start, stop)
         arrived_ns = self.arrived_ns[cut]
-        return Received(
+        return ReceivedMessages(
             self.payloads[cut], self.topics[cut], self.numbers[cut], self.flags[cut], self.answers[:0], arrived_ns
         )
 
-    def at(self, rows: NDArray[np.int64]) -> Received:
+    def at(self, rows: NDArray[np.int64]) -> ReceivedMessages:
         """Return the messages at these rows, and all answers."""
         texts = self.payloads.take(rows), self.topics.take(rows)
-        return Received(*texts, self.numbers[rows], self.flags[rows], self.answers, self.arrived_ns[rows])
+        return ReceivedMessages(*texts, self.numbers[rows], self.flags[rows], self.answers, self.arrived_ns[rows])
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -48,7 +48,7 @@ class Client(Protocol):
     def connected(self, welcome: Welcome) -> bytes:
         """Hear that the broker is there; return what to send first."""
 
-    def received(self, received: Received) -> None:
+    def received(self, received: ReceivedMessages) -> None:
         """Take messages and acknowledgements."""
 
     def answered(self, code: int) -> None:

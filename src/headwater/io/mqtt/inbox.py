@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.data.column import concat
-from headwater.io.mqtt.client import Received
+from headwater.io.mqtt.client import ReceivedMessages
 from headwater.io.mqtt.scan import DONE, DUPLICATE, FREE, HELD, SUSPECT, TELL_AGAIN, TOLD
 
 _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x40, 0x50, 6, 0x70
 
 
 @dataclass
-class Handed:
+class PendingAcks:
     """Messages that the flow has: numbers and QoS of those to acknowledge, up to a position."""
 
     position: int
     session: int
-    messages: Received
+    messages: ReceivedMessages
 
 
 class Inbox:
@@ -39,8 +39,8 @@ class Inbox:
         self.states[list(known)] = TOLD
         self.position = 0  #: of the first message that was not handed out
         self.waiting = 0
-        self._waiting: deque[Received] = deque()
-        self._handed: deque[Handed] = deque()
+        self._waiting: deque[ReceivedMessages] = deque()
+        self._handed: deque[PendingAcks] = deque()
         self._done: dict[int, bytes] = {}  # payloads of messages that nobody could be told of, by number
         self._again: dict[int, bytes] = {}  # payloads that the broker sends again, since it was not told, by number
         self._session = 0
@@ -81,7 +81,7 @@ class Inbox:
             self._releasing, self._released = [], []
             self._waiting = deque(_forgotten(messages) for messages in self._waiting)
 
-    def put(self, received: Received) -> bytes:
+    def put(self, received: ReceivedMessages) -> bytes:
         """Keep messages; return what is to be answered at once."""
         answers = self._answers(received)
         suspects = received.flags & (SUSPECT | (DUPLICATE if self._again else 0))
@@ -93,9 +93,9 @@ class Inbox:
             self.waiting += len(received)
         return answers
 
-    def take(self, limit: int) -> Received | None:
+    def take(self, limit: int) -> ReceivedMessages | None:
         """Hand out the oldest messages."""
-        runs: list[Received] = []
+        runs: list[ReceivedMessages] = []
         while self._waiting and limit > 0:
             run = self._waiting.popleft()
             if len(run) > limit:
@@ -109,7 +109,7 @@ class Inbox:
         self.waiting -= len(taken)
         self.position += len(taken)
         if np.any(taken.flags & 6):
-            self._handed.append(Handed(self.position, self._session, taken))
+            self._handed.append(PendingAcks(self.position, self._session, taken))
         return taken
 
     def commit(self, position: int, *, connected: bool) -> bytes:
@@ -120,13 +120,13 @@ class Inbox:
             messages, beyond = handed.messages, handed.position - position
             if beyond > 0:
                 rest = messages.rows(len(messages) - beyond, len(messages))
-                self._handed.appendleft(Handed(handed.position, handed.session, rest))
+                self._handed.appendleft(PendingAcks(handed.position, handed.session, rest))
                 messages = messages.rows(0, len(messages) - beyond)
             if handed.session == self._session:
                 told.append(self.acknowledgements(messages, connected=connected))
         return b"".join(told)
 
-    def acknowledgements(self, messages: Received, *, connected: bool = True) -> bytes:
+    def acknowledgements(self, messages: ReceivedMessages, *, connected: bool = True) -> bytes:
         """Return the acknowledgements of these messages, or keep in mind that there is nobody to tell."""
         qos = messages.flags >> 1 & 3
         rows = np.flatnonzero(qos)
@@ -138,7 +138,7 @@ class Inbox:
         self.states[numbers] = np.where(qos == 2, TOLD, FREE)
         return packets_of(np.where(qos == 2, _PUBREC, _PUBACK), numbers)
 
-    def _answers(self, received: Received) -> bytes:
+    def _answers(self, received: ReceivedMessages) -> bytes:
         """Return what QoS 2 has us say: PUBCOMP to PUBREL, PUBREC again to a message that came again."""
         kinds, numbers = received.answers[:, 0], received.answers[:, 1].astype(np.uint16)
         rows = np.flatnonzero((kinds == _PUBREL) | (kinds == TELL_AGAIN))
@@ -151,7 +151,7 @@ class Inbox:
         self._releasing.append(packets_of(np.full(int(released.sum()), _PUBCOMP), numbers[rows][released]))
         return packets_of(np.full(int((~released).sum()), _PUBREC), numbers[rows][~released])
 
-    def _unsuspected(self, received: Received, suspects: NDArray[np.int64]) -> tuple[Received, bytes]:
+    def _unsuspected(self, received: ReceivedMessages, suspects: NDArray[np.int64]) -> tuple[ReceivedMessages, bytes]:
         """Leave out what is here already; return also what is to be acknowledged of that."""
         keep, answers = np.ones(len(received), np.bool_), b""
         for row in suspects.tolist():
@@ -170,7 +170,7 @@ class Inbox:
         return replace(kept, flags=kept.flags & np.uint8(15)), answers
 
 
-def _payloads_by_number(messages: Received) -> dict[int, bytes]:
+def _payloads_by_number(messages: ReceivedMessages) -> dict[int, bytes]:
     rows = np.flatnonzero(messages.flags & 6)
     return dict(zip(messages.numbers[rows].tolist(), messages.payloads.take(rows).bytes_list(), strict=True))
 
@@ -183,20 +183,20 @@ def packets_of(firsts: NDArray[np.int64], numbers: NDArray[np.uint16]) -> bytes:
     return out.tobytes()
 
 
-def _numbers_of_2(messages: Received) -> list[int]:
+def _numbers_of_2(messages: ReceivedMessages) -> list[int]:
     numbers: list[int] = messages.numbers[messages.flags >> 1 & 3 == 2].tolist()
     return numbers
 
 
-def _forgotten(messages: Received) -> Received:
+def _forgotten(messages: ReceivedMessages) -> ReceivedMessages:
     """Return messages as if they were of QoS 0: nobody waits for their acknowledgement any more."""
     return replace(messages, flags=messages.flags & np.uint8(0xF9))
 
 
-def _joined(runs: list[Received]) -> Received:
+def _joined(runs: list[ReceivedMessages]) -> ReceivedMessages:
     if len(runs) == 1:
         return runs[0]
-    return Received(
+    return ReceivedMessages(
         concat([run.payloads for run in runs]),  # type: ignore[arg-type]
         concat([run.topics for run in runs]),  # type: ignore[arg-type]
         np.concatenate([run.numbers for run in runs]),

@@ -14,7 +14,7 @@ from headwater.data.column import Array, Column, Text, parts
 from headwater.flow.endpoints import Reject
 from headwater.io.json.columns import JsonColumns
 from headwater.io.mqtt import packets
-from headwater.io.mqtt.client import Received
+from headwater.io.mqtt.client import ReceivedMessages
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.inbox import Inbox
@@ -133,7 +133,7 @@ class MqttReader:
         self._stopped = room == 0
         return room
 
-    def received(self, received: Received) -> None:
+    def received(self, received: ReceivedMessages) -> None:
         """Take what arrived."""
         if np.any(received.flags & RETAINED):
             received = self._asked_for(received)
@@ -158,7 +158,7 @@ class MqttReader:
     def disconnected(self) -> None:
         """Nothing to do: what is here stays here."""
 
-    def _asked_for(self, received: Received) -> Received:
+    def _asked_for(self, received: ReceivedMessages) -> ReceivedMessages:
         """Leave out kept messages of topics that others subscribed to, which amqtt sends to all who connect."""
         rows = np.flatnonzero(received.flags & RETAINED).tolist()
         strange = [row for row in rows if not matches(self._source.topic, received.topics[row : row + 1].tolist()[0])]
@@ -180,7 +180,7 @@ class MqttReader:
                 self._source, self.dropped, self._source.buffer,
             )  # fmt: skip
 
-    def _batch(self, messages: Received) -> Batch:
+    def _batch(self, messages: ReceivedMessages) -> Batch:
         def refuse(number: int, text: bytes, reason: str) -> None:
             self._reject(text.decode(errors="replace"), f"{messages.topics[number : number + 1].tolist()[0]}: {reason}")
 
@@ -200,7 +200,7 @@ class MqttReader:
             created_ns = np.where(True if said is None else said, said_us * 1000, created_ns)
         return Batch({name: columns[name] for name in self._schema}, count, stamped(count, created_ns))
 
-    def _texts(self, messages: Received, refuse: Refuse) -> tuple[Text, Array | None]:
+    def _texts(self, messages: ReceivedMessages, refuse: Refuse) -> tuple[Text, Array | None]:
         texts = messages.payloads
         fit = whole_texts(texts.data, texts.offsets)
         if fit.all():

@@ -16,7 +16,7 @@ from headwater.clock import now_ns
 from headwater.data.column import Text
 from headwater.errors import InputError
 from headwater.io.mqtt.address import Address
-from headwater.io.mqtt.client import Received
+from headwater.io.mqtt.client import ReceivedMessages
 from headwater.io.mqtt.packets import ProtocolError
 from headwater.io.mqtt.scan import BROKEN, CONTROL, FULL, head, scan
 
@@ -136,7 +136,7 @@ class Incoming:
         self._arrived_ns = now_ns()
         return came
 
-    def take(self, room: int) -> tuple[Received | None, Packet | None]:
+    def take(self, room: int) -> tuple[ReceivedMessages | None, Packet | None]:
         """Return the next run of messages and acknowledgements, at most `room`, and the packet behind them if it is another.
 
         Raises ProtocolError where the broker broke the rules, after what came before that.
@@ -156,7 +156,7 @@ class Incoming:
         if self._at > before:
             texts = Text(payloads, payload_ends), Text(topics, topic_ends)
             arrived_ns = np.full(len(flags), self._arrived_ns, np.int64)
-            received = Received(*texts, numbers, flags, answers, arrived_ns)
+            received = ReceivedMessages(*texts, numbers, flags, answers, arrived_ns)
         if why < 0:
             self._error = ProtocolError(f"the broker sent {BROKEN[why]}")
             return (received, None) if received is not None else self.take(room)

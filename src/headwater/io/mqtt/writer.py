@@ -13,7 +13,7 @@ from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
 from headwater.io.json.texts import JsonTexts
-from headwater.io.mqtt.client import Received
+from headwater.io.mqtt.client import ReceivedMessages
 from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.ids import as_properties, ids_of, in_payloads, in_topics
@@ -120,7 +120,7 @@ class MqttWriter:
             self._connection.refused = f"it takes messages of {welcome.largest:,} bytes at most, and one of {size}"
         return self._outbox.begin(session_kept=welcome.session_kept, window=welcome.receive_maximum)
 
-    def received(self, received: Received) -> None:
+    def received(self, received: ReceivedMessages) -> None:
         """Take acknowledgements."""
         reply, denied = self._outbox.answered(received.answers[np.isin(received.answers[:, 0], _ANSWERS)])
         if denied:

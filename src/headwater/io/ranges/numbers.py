@@ -15,7 +15,7 @@ from headwater.data.column import Array
 from headwater.errors import RunError
 from headwater.flow.duration import microseconds
 from headwater.flow.endpoints import Reject
-from headwater.flow.ranges import Offset, Piece, Ranges, Wanted
+from headwater.flow.ranges import Offset, Piece, RangeRequest, Ranges
 from headwater.io.clock import SteadyClock
 from headwater.io.open_loop import RecordsFrom
 from headwater.io.open_loop_source import OpenLoopSource
@@ -28,7 +28,7 @@ _NEVER_S = 1e9
 class NumberRanges(Ranges):
     """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
 
-    def __init__(self, source: OpenLoopSource, wanted: Wanted) -> None:
+    def __init__(self, source: OpenLoopSource, wanted: RangeRequest) -> None:
         self.source, self.sizes, self._at_once, self._together = source, wanted.sizes, wanted.at_once, wanted.together
         self.quick_to_cut = isinstance(source.open_loop.clock, SteadyClock)  # any other is of one process
         self._key = uuid4().hex

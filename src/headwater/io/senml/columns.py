@@ -35,7 +35,7 @@ class Reason(IntEnum):
     NOT_FINITE = 8
 
 
-class Parsed(NamedTuple):
+class ParsedMessages(NamedTuple):
     """What a batch of messages said; where `status` is not 0, time and values are 0 and texts empty."""
 
     time_ms: NDArray[np.int64]
@@ -73,7 +73,7 @@ class SenmlParser:
         self._form: Form | None = None  # of most messages, as far as is known
         self._misses, self._patience = 0, 1
 
-    def parse(self, messages: TextColumn) -> Parsed:
+    def parse(self, messages: TextColumn) -> ParsedMessages:
         """Read a text column of messages."""
         data, offsets = messages.data, messages.offsets
         count, texts_wanted = len(offsets) - 1, len(self._names) - self._float_count
@@ -89,7 +89,7 @@ class SenmlParser:
                 columns[name] = values[field]
             else:
                 columns[name] = TextArrays(*gather_spans(data, spans[field - self._float_count]))
-        return Parsed(times, {name: columns[name] for name in self.fields}, status)
+        return ParsedMessages(times, {name: columns[name] for name in self.fields}, status)
 
     def _scan(
         self,

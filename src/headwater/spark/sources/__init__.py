@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import RunError
 from headwater.flow.endpoints import Source, check_source
-from headwater.flow.ranges import Offset, Sizes, Wanted, ranges_of
+from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
 from headwater.io.receiving import Receiver
 from headwater.spark.native import NativeSource, read_by_driver, reads
 from headwater.spark.places import place_of
@@ -104,7 +104,7 @@ def open_source(
     prefix = prefix or plain(step_index)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
     native = reads(source)
-    ranges = None if native else ranges_of(source, Wanted(sizes, columns, at_once=available_now))
+    ranges = None if native else ranges_of(source, RangeRequest(sizes, columns, at_once=available_now))
     folder, temporary = _folder(checkpoint, step_index, lasting=not (native or ranges))
     control = SourceControl(folder)
     receiver = None
@@ -136,7 +136,7 @@ def check(source: Source) -> None:
 
 def changed(source: Source, at: Offset) -> str:
     """Say how a source is no longer what was read of it up to an offset of a checkpoint; nothing if it is."""
-    ranges = None if reads(source) else ranges_of(source, Wanted(Sizes(1)))
+    ranges = None if reads(source) else ranges_of(source, RangeRequest(Sizes(1)))
     return "" if ranges is None else ranges.changed(at)
 
 
@@ -145,7 +145,7 @@ def way_of(source: Source, columns: tuple[str, ...]) -> str:
     native = reads(source)
     if native is not None:
         return native.way
-    ranges = ranges_of(source, Wanted(Sizes(1), columns))
+    ranges = ranges_of(source, RangeRequest(Sizes(1), columns))
     if ranges is None:
         return "through a log, by the driver"
     if ranges.columns is None:

@@ -12,7 +12,7 @@ from headwater.web.api import Api, ApiError
 from headwater.web.board import Board
 from headwater.web.figures import milliseconds, rate
 from headwater.web.frame import Frame, empty, title
-from headwater.web.planned import (
+from headwater.web.plan_words import (
     MEASURES,
     OBJECTIVES,
     binding_of,

@@ -12,7 +12,7 @@ from headwater.web.figures import count, milliseconds, rate
 from headwater.web.frame import Frame, empty, title
 from headwater.web.netmap import NetMap
 from headwater.web.site_side import SiteSide
-from headwater.web.sited import figures_of, moves_of, prices_of, verdict
+from headwater.web.site_words import figures_of, moves_of, prices_of, verdict
 from headwater.web.table import Column, Table
 
 _SITES = (
