@@ -19,7 +19,7 @@ from typing import Any
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
-from headwater_bench.moves.faults import FAULTS, strike
+from headwater_bench.moves.faults import FAULTS, spark_site, strike
 from headwater_bench.moves.sites import MOVABLE, SITES, SPARK, Farm
 from headwater_bench.moves.verdict import compared, different, longest_s, waits_s
 
@@ -27,7 +27,10 @@ _RATE = 2000  #: records/s
 _EVERY = "50 ms"  #: between checkpoints: what a record waits at each bridge
 _PAUSE_S = 1.0  #: after a move, at most
 _AROUND_S = 0.5  #: of records that fell due shortly before or after a move
-_TRIP, _TRIP_AT = 15, 4  #: of so many moves one is to Spark, and the next one back; each second time with a fault there
+_TRIP, _TRIP_AT = (
+    15,
+    4,
+)  #: of so many moves one is to Spark, and the next one back; amid one of the two Spark's site dies
 
 
 def run(
@@ -77,6 +80,7 @@ def run(
         "usual_ms": round(1000 * usual_s, 1),
         "gap_ms": {"p50": statistics.median(calm_gaps), "max": calm_gaps[-1]} if calm_gaps else {},
         "spark": sum(bool(row["spark"]) for row in rows),
+        "spark_killed": sum(bool(row["spark"] and row["fault"]) for row in rows),
         "spark_gap_ms": {"p50": statistics.median(spark_gaps), "max": spark_gaps[-1]} if spark_gaps else {},
     }
     if output is not None:
@@ -104,7 +108,7 @@ def _moved(farm: Farm, chance: Random, number: int, *, calm: bool, has_spark: bo
         steps = away
     elif has_spark and number % _TRIP == _TRIP_AT:
         target = SPARK
-    fault = "" if calm or number % 2 == 0 else chance.choice(FAULTS)
+    fault = "" if calm or number % 2 == 0 else spark_site(before[steps[0]], target) or chance.choice(FAULTS)
     began_s = time.time()
     farm.move(list(steps), target)
     if fault:
@@ -141,5 +145,6 @@ def table(answer: dict[str, Any]) -> str:
     if answer["spark"]:
         told = answer["spark_gap_ms"]
         waited = f"; a record waited longer by {told['p50']:g} ms in the middle, without a fault" if told else ""
-        lines.append(f"{answer['spark']} of them were to Spark, or back{waited}")
+        killed = f"in {answer['spark_killed']} of which Spark's site was killed"
+        lines.append(f"{answer['spark']} of them were to Spark, or back, {killed}{waited}")
     return "\n".join(lines)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 from random import Random
 
-from headwater_bench.moves.sites import SITES, Farm
+from headwater_bench.moves.sites import SITES, SPARK, Farm
 
 FAULTS = ("source site", "target site", "other site", "coordinator", "link")
 _SILENT_S = 2.5  #: longer than either end of a bridge waits for a word
 _LATEST_S = 2.0  #: after a move was begun
 _CHANGE_S = 0.4  #: within which the parts change over, on a machine that is not too busy
+_SPARK_CHANGE_S = 4.0  #: and where one of them is on Spark: a micro-batch ends, and what Spark has is read back
 _WARM_S = 30.0  #: for the new parts to have their processes
+
+
+def spark_site(source: str, target: str) -> str:
+    """Return the fault that is the end of the site on Spark, of a move there or back; nothing for a move elsewhere."""
+    return {source: "source site", target: "target site"}.get(SPARK, "")
 
 
 def strike(farm: Farm, fault: str, source: str, target: str, chance: Random) -> None:
@@ -19,7 +25,8 @@ def strike(farm: Farm, fault: str, source: str, target: str, chance: Random) -> 
     is_amid = chance.random() < 0.5
     if is_amid:
         farm.wait_until_cut(_WARM_S)
-    time.sleep(chance.random() * (_CHANGE_S if is_amid else _LATEST_S))
+    change_s = _SPARK_CHANGE_S if SPARK in (source, target) else _CHANGE_S
+    time.sleep(chance.random() * (change_s if is_amid else _LATEST_S))
     if fault == "coordinator":
         farm.kill_coordinator()
     elif fault == "link":

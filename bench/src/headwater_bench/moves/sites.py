@@ -17,7 +17,7 @@ from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
-from headwater.processes import children
+from headwater.processes import children, family
 from headwater_bench.processes import end
 
 SITES = ("edge-1", "edge-2", "cloud")
@@ -223,10 +223,8 @@ class Farm:
         self.wait(begun, "a move")
 
     def kill_site(self, name: str) -> None:
-        """Kill a site: its agent and the processes of its parts."""
-        agent = self._agent(name)
-        parts = children(agent)
-        for pid in (agent, *parts):
+        """Kill a site: its agent, the processes of its parts, and what those have started, such as Spark's Java."""
+        for pid in family(self._agent(name)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
