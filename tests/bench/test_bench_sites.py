@@ -7,6 +7,7 @@ import pytest
 from headwater.flow.contract import Contract
 from headwater_bench.sites.account import Moment, Output, compared, cost, kept, least, paid
 from headwater_bench.sites.flows import Promised, write_net
+from headwater_bench.sites.pauses import Span, pauses_s, waits_of
 from headwater_bench.sites.picture import draw
 
 NEEDED = {"etl": 0.2, "stats": 0.3, "pred": 0.1}
@@ -75,7 +76,45 @@ def test_lines_are_counted_as_they_are_written(flow):
     with output.path.open("a") as file:
         file.write(" a line\n")
     output.look(3.0)
+    output.look(4.0)  # nothing new
     assert [output.at(moment) for moment in (0.5, 1.5, 2.0, 9.0)] == [0, 0, 2, 3]
+    assert len(output.points) == 2
+
+
+def written_at(flow, came_s):
+    """Return what was seen of a flow whose message n was written at a moment, two lines each."""
+    by_moment = sorted((came_s(n), n) for n in range(100))
+    lines = "".join(json.dumps({"msg": n, "k": k}) + "\n" for _, n in by_moment for k in (0, 1))
+    (flow.folder / "moved.jsonl").write_text(lines)
+    return Output(
+        flow.folder / "moved.jsonl", points=[(at_s, 2 * number) for number, (at_s, _) in enumerate(by_moment, start=1)]
+    )
+
+
+def test_a_pause_is_what_the_longest_wait_around_a_move_is_longer_than_usual(flow):
+    def came_s(n):
+        due_s = 1000 + n / 10
+        if 1004.95 < due_s < 1005.45:
+            return 1005.9  # all of them held by a move
+        return due_s + (0.3 if n % 10 == 5 else 0.1)
+
+    waits = waits_of(flow, written_at(flow, came_s))
+    assert len(waits.due_s) == 200
+    assert waits.longest_s(Span(1004.9, 1006.0)) == pytest.approx(0.9)
+    assert waits.longest_s(Span(999.0, 1000.0)) == 0.0
+    move, other = Span(1005.0, 1005.5), Span(1007.0, 1007.5)
+    assert pauses_s(waits, [move], [move]) == [pytest.approx(0.6)]  # the longest usual wait of any 1.5 s is 0.3
+    assert pauses_s(waits, [other], [move, other]) == [pytest.approx(0.0)]
+
+
+def test_what_waits_while_another_flow_is_moved_is_not_usual(flow):
+    def came_s(n):
+        return max(1000 + n / 10 + 0.1, 1008.5 if n >= 60 else 0.0)
+
+    waits = waits_of(flow, written_at(flow, came_s))
+    mine, other = Span(1003.6, 1004.0), Span(1006.0, 1009.5)
+    assert pauses_s(waits, [mine], [mine, other]) == [pytest.approx(0.0)]
+    assert pauses_s(waits, [other], [mine, other]) == [pytest.approx(2.4)]
 
 
 def test_the_net_is_that_of_the_paper(tmp_path):

@@ -15,7 +15,7 @@ import numpy as np
 
 from headwater_bench.sites.flows import PRICES, SENSORS, Promised
 
-_BEAT_S = 0.25
+_BEAT_S = 0.02  #: by which a look at what was written may be late
 
 
 class Moment(NamedTuple):
@@ -34,15 +34,16 @@ class Output:
     path: Path
     read: int = 0
     lines: int = 0
-    points: list[tuple[float, int]] = field(default_factory=list)  #: (moment, lines so far)
+    points: list[tuple[float, int]] = field(default_factory=list)  #: (moment, lines so far), where there were more
 
     def look(self, now_s: float) -> None:
         """Count what is new."""
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                file.seek(self.read)
-                new = file.read()
-            self.read, self.lines = self.read + len(new), self.lines + new.count(b"\n")
+        if not self.path.exists() or self.path.stat().st_size == self.read:
+            return
+        with self.path.open("rb") as file:
+            file.seek(self.read)
+            new = file.read()
+        self.read, self.lines = self.read + len(new), self.lines + new.count(b"\n")
         self.points.append((now_s, self.lines))
 
     def at(self, moment_s: float) -> int:

@@ -1,0 +1,70 @@
+"""How long records had to wait because of moves: by when each fell due, and when what became of it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from headwater_bench.sites.account import Output
+from headwater_bench.sites.flows import Promised
+
+_AROUND_S = 0.5  #: of records that fell due shortly before a move was decided, or after it was over
+_BEGUN_S = 3.0  #: after its first record, before which a flow is no measure of what is usual
+
+
+class Span(NamedTuple):
+    """A time, such as that of a move from its decision until all parts were at work."""
+
+    from_s: float
+    to_s: float
+
+
+class Waits(NamedTuple):
+    """Of each line that a flow has written, when its message fell due, in that order, and how long it took from then on."""
+
+    due_s: np.ndarray[tuple[int], np.dtype[np.float64]]
+    waited_s: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+    def longest_s(self, span: Span) -> float:
+        """Return how long the record took that took longest, of those that fell due in a span; 0 where none did."""
+        first, last = np.searchsorted(self.due_s, [span.from_s, span.to_s])
+        return float(self.waited_s[first:last].max(initial=0.0))
+
+
+def waits_of(flow: Promised, output: Output) -> Waits:
+    """Return how long each line took that was seen to be written."""
+    began_s = float((flow.folder / "began").read_text())
+    with output.path.open() as lines:
+        numbers = np.array([json.loads(line)["msg"] for line in lines], np.int64)
+    moments, counts = (np.array(each) for each in zip(*output.points, strict=True))
+    seen = numbers[: counts[-1]]
+    due_s = began_s + seen / flow.contract.rate_hz
+    waited_s = moments[np.searchsorted(counts, np.arange(len(seen)), side="right")] - due_s
+    order = np.argsort(due_s, kind="stable")
+    return Waits(due_s[order], waited_s[order])
+
+
+def pauses_s(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) -> list[float]:
+    """Return of each move of a flow the longest pause that it has caused any record.
+
+    That is how much longer the record took that took longest than it is usual: than the one that did, in the middle of all
+    equally long times in which no flow was moved.
+    """
+    around = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in moves]
+    busy = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in all_moves]
+    return [max(0.0, waits.longest_s(each) - _usual_s(waits, each.to_s - each.from_s, busy)) for each in around]
+
+
+def _usual_s(waits: Waits, lasts_s: float, busy: Sequence[Span]) -> float:
+    """Return the longest wait of a time of some length in which nothing was moved, in the middle of all such times."""
+    found = []
+    from_s, end_s = (float(waits.due_s[0]) + _BEGUN_S, float(waits.due_s[-1])) if len(waits.due_s) else (0.0, 0.0)
+    while from_s + lasts_s <= end_s:
+        in_way = [each.to_s for each in busy if each.from_s < from_s + lasts_s and from_s < each.to_s]
+        if not in_way:
+            found.append(waits.longest_s(Span(from_s, from_s + lasts_s)))
+        from_s = max(in_way, default=from_s + lasts_s)
+    return float(np.median(found)) if found else float(np.median(waits.waited_s)) if len(waits.waited_s) else 0.0
