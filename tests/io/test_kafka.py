@@ -12,8 +12,12 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater import Flow, col, engine, io
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.deploy.takeover import take_over
 from headwater.errors import InputError
+from headwater.io.transactions.journal import Journal
+from headwater.spark.sinks import guarantee, open_sink
 from headwater_bench.servers.kafka import JARS, broker
 from killed import killed_until
 from waiting import wait_until
@@ -91,6 +95,20 @@ def run_until(flow, done, **options):
     return run.wait(PATIENCE_S)
 
 
+def murmur2(data):
+    """Hash bytes as Java's clients do, by the definition of MurmurHash2 with their seed."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
 def test_keys_headers_and_values_come_back(servers, topic, tmp_path):
     out = tmp_path / "out.jsonl"
     flow = Flow("through")
@@ -103,7 +121,9 @@ def test_keys_headers_and_values_come_back(servers, topic, tmp_path):
         assert message.headers() == [("unit", b"cm")]
         by_key.setdefault(message.key(), []).append((message.partition(), json.loads(message.value())))
     for number, key in enumerate((b"t0", b"t1", b"t2")):
-        assert len({partition for partition, _ in by_key[key]}) == 1
+        assert {partition for partition, _ in by_key[key]} == {
+            (murmur2(key) & 0x7FFFFFFF) % 3
+        }  # as with Java's clients
         assert [value["n"] for _, value in by_key[key]] == list(range(number, 300, 3))
     run_until(reading(servers, topic, out, key_column="key", headers="about"), lambda: len(lines(out)) == 300)
     assert sorted(lines(out), key=lambda row: row["n"])[1] == {"n": 1, "key": "t1", "about": {"unit": "cm"}}
@@ -121,6 +141,80 @@ def test_a_flow_that_is_killed_has_every_record_in_the_topic_once(servers, topic
     # a broker says that it commits, and lets readers see it a moment later
     wait_until(lambda: len(held(servers, topic)) >= 20_000, "what was committed", seconds=60)
     assert sorted(json.loads(message.value())["n"] for message in held(servers, topic)) == list(range(20_000))
+
+
+@pytest.fixture
+def on_spark(servers, topic, tmp_path):
+    """Open a topic as the driver of a run on Spark does; Java is not needed for that."""
+    flow = Flow("numbers")
+    numbers = flow.read("in", io.Items([], {"n": int, "k": str}))
+    numbers.write("out", io.Kafka(servers, topic, options={"kafka.message.max.bytes": "100000"}))
+    assert guarantee(flow.steps["out"]) == "exactly once"
+    return lambda: open_sink(flow.steps["out"], tmp_path / "checkpoint", ("k",))
+
+
+def of(numbers):
+    rows = {"n": list(numbers), "k": [f"k{n % 5}" for n in numbers]}
+    return Batch.of(rows, Schema.of({"n": int, "k": str}))
+
+
+class KilledError(BaseException):
+    """Stands for the end of a process: nobody closes anything."""
+
+
+def amid_a_transaction(patch):
+    class Dying(Producer):  # type: ignore[misc]  # the client is not typed
+        def commit_transaction(self, *given):
+            Dying.times = getattr(Dying, "times", 0) + 1
+            if Dying.times == 2:
+                raise KilledError
+            return super().commit_transaction(*given)
+
+    patch.setattr("headwater.io.kafka.transactions.Producer", Dying)
+
+
+def before_it_is_noted(patch):
+    commit = Journal.commit
+
+    def dying(journal, number, *said):
+        if number == 1:
+            raise KilledError
+        return commit(journal, number, *said)
+
+    patch.setattr(Journal, "commit", dying)
+
+
+@pytest.mark.parametrize("killed", [amid_a_transaction, before_it_is_noted], ids=lambda each: each.__name__)
+def test_a_micro_batch_of_spark_is_in_the_topic_once_whenever_its_driver_is_killed(
+    servers, topic, on_spark, monkeypatch, killed
+):
+    with monkeypatch.context() as patch:
+        killed(patch)
+        sink = on_spark()
+        sink.write(of(range(10)))
+        sink.commit(0)
+        sink.write(of(range(10, 30)))
+        with pytest.raises(KilledError):
+            sink.commit(1)
+    again = on_spark()
+    assert again.committed == 0
+    again.write(of(range(10, 30)))
+    again.commit(1)
+    again.write(of(range(30, 40)))
+    again.commit(2)
+    again.close()
+    wait_until(lambda: len(held(servers, topic)) >= 40, "what was committed", seconds=60)
+    found = held(servers, topic)
+    assert sorted(json.loads(message.value())["n"] for message in found) == list(range(40))
+    assert {message.key() for message in found} == {f"k{n}".encode() for n in range(5)}
+
+
+def test_what_is_too_large_for_a_message_is_told_before_it_holds_up_the_others(on_spark):
+    sink = on_spark()
+    rows = {"n": [1, 2, 3], "k": ["a", "b" * 100_000, "c"]}
+    refused = sink.write(Batch.of(rows, Schema.of({"n": int, "k": str})))
+    assert refused == {1: "200,114 bytes are more than a message may have"}
+    sink.close()
 
 
 def test_a_topic_is_read_once_by_runs_that_are_killed(servers, topic, tmp_path):

@@ -11,12 +11,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from kafka_flows import KEYS, MOST, RECORDS
+from kafka_flows import JAVA_ONLY, KEYS, MOST, RECORDS
 
 from headwater import Flow, engine, io
 from headwater import spark as on_spark
 from headwater.errors import FlowError, RunError
-from headwater.spark.sinks import key_before
+from headwater.spark.sinks import guarantee, key_before
 from headwater.spark.sources.kafka import PACKAGES
 from headwater_bench.servers.kafka import JARS, broker
 
@@ -30,6 +30,8 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
         command = [sys.executable, script, servers, ",".join(map(str, CONNECTOR)), tmp_path]
         done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "may be in kafka://" in done.stderr  # of the topic that is written without transactions
+    assert 'property: "max.request.size"' in done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
 
     by_key = defaultdict(list)
@@ -57,6 +59,17 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
     for topic in ("keyed", "by-number"):
         assert sorted(line["n"] for line in lines if line["topic"] == topic) == list(range(RECORDS))
     assert len(lines) == 2 * RECORDS
+
+
+def test_what_holds_for_a_topic_depends_on_the_client_that_is_there(monkeypatch):
+    flow = Flow("sinks")
+    read = flow.read("r", io.Items([{"n": 1}]))
+    read.write("plain", io.Kafka("h:1", "t"))
+    read.write("java's", io.Kafka("h:1", "t", options=JAVA_ONLY))
+    pytest.importorskip("confluent_kafka")
+    assert [guarantee(flow.steps[name]) for name in ("plain", "java's")] == ["exactly once", "at least once"]
+    monkeypatch.setattr("headwater.spark.sinks.kafka.find_spec", lambda name: None)
+    assert guarantee(flow.steps["plain"]) == "at least once"
 
 
 def doubled(state, record):

@@ -60,7 +60,10 @@ class NativeSink(Protocol):
     """A sink that Spark writes itself."""
 
     way: str  #: who writes it, in words
-    guarantee: str  #: what holds after a kill, in words
+
+    @property
+    def guarantee(self) -> str:
+        """What holds after a kill, in words."""
 
     def check(self, schema: Schema, key: tuple[str, ...]) -> None:
         """Raise what is wrong with it, before Java has to be started; records are grouped by `key`."""

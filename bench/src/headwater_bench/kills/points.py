@@ -52,7 +52,7 @@ POINTS: dict[str, dict[str, tuple[str, str]]] = {
         "outbox: a part is delivered": (_OUTBOX, "_deliver"),
     },
     "PostgreSQL": {"PostgreSQL: a part is written": ("headwater.io.postgres.uplink:PostgresUplink", "deliver")},
-    "Kafka": {"Kafka: a transaction": ("headwater.io.kafka.uplink:KafkaUplink", "_deliver")},
+    "Kafka": {"Kafka: a transaction": ("headwater.io.kafka.transactions:Transactions", "_commit")},
     "HTTP": {"HTTP: a request is posted": ("headwater.io.http.poster:Poster", "_asked")},
     "forward": {
         "forwarding: a log is appended to": ("headwater.io.log.log:Log", "append"),

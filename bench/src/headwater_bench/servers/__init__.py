@@ -1,7 +1,7 @@
 """Servers of our own on loopback, each a process, for experiments and tests that write to real ones.
 
-`mosquitto` is a broker of MQTT, `postgresql` a database, `kafka` a broker of Kafka; `taking` is somebody's HTTP server,
-which keeps what is posted and knows requests that come again, `posting` a client of one.
+`mosquitto` is a broker of MQTT, `postgresql` a database, `kafka` a broker of Kafka, `topics` what is in it; `taking` is
+somebody's HTTP server, which keeps what is posted and knows requests that come again, `posting` a client of one.
 What is not installed says so: see `NotHereError`.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 180.0  #: on a machine with much else to do, a Java takes its time
 _LOWEST = 15_000
 _MOST_WORKERS = 8  #: of tests, each of which takes ports of its own
 _given: set[int] = set()

@@ -24,6 +24,20 @@ def settings(topic: Kafka, **more: Any) -> dict[str, Any]:
     return {"log_level": 3, "error_cb": lambda error: log.info("%s: %s", topic, error.str()), **more, **own}
 
 
+def producing(topic: Kafka, **more: Any) -> dict[str, Any]:
+    """Return the settings of a client that writes: a key is in the partition that Java's clients choose for it too."""
+    return settings(topic, **{"partitioner": "murmur2_random", "linger.ms": 5, **more})
+
+
+def unknown_option(topic: Kafka) -> str:
+    """Say which option of a topic the client does not know, as one that only Java's has; nothing where it knows all."""
+    try:
+        confluent_kafka.Producer(producing(topic) | {"bootstrap.servers": ""})
+    except confluent_kafka.KafkaException as error:
+        return str(error.args[0].str())
+    return ""
+
+
 def explained(topic: Kafka, doing: str, error: Any) -> InputError:
     """Return an error of the client as one of ours."""
     said = error.args[0] if isinstance(error, confluent_kafka.KafkaException) else error

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kafka:
-    """A topic of a Kafka cluster. The engine needs the extra `headwater[kafka]`; Spark has a connector of its own.
+    """A topic of a Kafka cluster. This needs the extra `headwater[kafka]`, and to read on Spark its own connector.
 
     A value is a JSON object of the columns of `schema`, or with `payload="text"` a text as it is, for the one text column
     of `schema`. Reading begins with the earliest record that is there, or with what comes from now on (`start="latest"`),
@@ -33,10 +33,11 @@ class Kafka:
 
     When written, each record has a key, by which Kafka chooses its partition, so that records of one key stay in order:
     the columns `key`, or on Spark those of the last `key_by` before, where records still have them; `key=()` writes none.
-    One text column is the key as it is, one column of another type its JSON text, several a JSON object. With a checkpoint
-    on the engine, what came between two checkpoints is one transaction: a reader that takes only what is committed has every
-    record once. While the cluster is away records wait beside the checkpoint. On Spark records may be there twice after
-    a kill.
+    One text column is the key as it is, one column of another type its JSON text, several a JSON object. With a checkpoint,
+    what came between two of the engine's, or in a micro-batch on Spark, is one transaction: a reader that takes only what is
+    committed has every record once. While the cluster is away the engine keeps records beside the checkpoint, and Spark
+    waits. Where Spark's own connector has to write, records may be there twice after a kill: without the extra, or with
+    options that only Java's client knows.
 
     `headers` is a column of objects, such as `{"unit": "cm"}`: a record's headers, apart from its value.
     """

@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
-from headwater.io.kafka.client import explained, settings
+from headwater.io.kafka.client import explained, producing
 from headwater.io.kafka.endpoint import Kafka
 from headwater.io.kafka.form import Form
 from headwater.io.sifting import sifted
 
 _FULL_S = 0.01
+_LARGEST = 1_000_000  #: bytes of a message that the client takes unless told
+_AROUND = 100  #: bytes around a message, at most, and around a header
+
+#: what a record becomes: a value, a key and headers
+Message = tuple[bytes, bytes | None, list[tuple[str, bytes]] | None]
 
 
 class Sending:
-    """Hands records to a producer, which sends them in the background."""
+    """Makes messages of records, and hands them to a producer, which sends them in the background.
 
-    def __init__(self, sink: Kafka, schema: Schema) -> None:
-        self._sink, self._form = sink, Form(sink, schema, ())
+    Records are grouped by the columns of `key`, which is theirs in the topic unless that says otherwise.
+    """
+
+    def __init__(self, sink: Kafka, schema: Schema, key: tuple[str, ...] = ()) -> None:
+        self._sink, self._form = sink, Form(sink, schema, key)
+        self._largest = int(sink.options.get("kafka.message.max.bytes", _LARGEST))
         self.failed: list[Any] = []  #: what the producer gave up since this was emptied
 
-    def send(self, producer: Producer, batch: Batch) -> Refused:
-        """Send what can be; return what never can."""
+    def messages(self, batch: Batch) -> tuple[list[Message], Refused]:
+        """Make messages of what can be, in order; return what never can: one that is too large would hold up all others."""
         form = self._form
-        (values, keys, headers), kept, refused = sifted(
-            batch, lambda part: (form.values(part), form.keys(part), form.headers(part))
-        )
-        rows = [row for row in range(batch.length) if row not in refused]
-        for row, value, key, header in zip(rows[: kept.length], values, keys, headers, strict=True):
-            why = self._produce(producer, value, key, header)
-            if why:
-                refused[row] = why
-        producer.poll(0)
-        return refused
+        made, kept, refused = sifted(batch, lambda part: (form.values(part), form.keys(part), form.headers(part)))
+        messages: list[Message] = list(zip(*made, strict=True))
+        large = {at: size for at, message in enumerate(messages) if (size := _size(message)) > self._largest}
+        if large:
+            rows = [row for row in range(batch.length) if row not in refused][: kept.length]
+            refused |= {rows[at]: f"{size:,} bytes are more than a message may have" for at, size in large.items()}
+            messages = [message for at, message in enumerate(messages) if at not in large]
+        return messages, refused
 
-    def _produce(self, producer: Producer, value: bytes, key: bytes | None, headers: Any) -> str:
-        """Send one record; return why it never can be."""
+    def send(self, producer: Producer, messages: Iterable[Message]) -> None:
+        """Send messages."""
+        for message in messages:
+            self._produce(producer, *message)
+        producer.poll(0)
+
+    def _produce(self, producer: Producer, value: bytes, key: bytes | None, headers: Any) -> None:
         until = time.monotonic() + self._sink.patience_s
         while True:
             try:
                 producer.produce(self._sink.topic, value, key, headers=headers or [], on_delivery=self._heard)
-                return ""
+                return
             except BufferError:  # so many wait for the cluster
                 if time.monotonic() > until:
                     raise InputError(f"cannot write {self._sink}: its buffer is full; is the cluster there?") from None
                 producer.poll(_FULL_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise
-                return f"cannot write {self._sink}: {len(value):,} bytes are more than its largest message"
 
     def _heard(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -66,8 +75,7 @@ class KafkaWriter:
 
     def __init__(self, sink: Kafka, schema: Schema) -> None:
         self._sink, self._sending = sink, Sending(sink, schema)
-        limits = {"enable.idempotence": True, "linger.ms": 5}
-        self._producer = Producer(settings(sink, **limits))
+        self._producer = Producer(producing(sink, **{"enable.idempotence": True}))
         try:
             self._producer.list_topics(sink.topic, timeout=sink.patience_s)
         except KafkaException as error:
@@ -75,10 +83,12 @@ class KafkaWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Take records; while too many wait this waits, for a while."""
+        messages, refused = self._sending.messages(batch)
         try:
-            return self._sending.send(self._producer, batch)
+            self._sending.send(self._producer, messages)
         except KafkaException as error:
             raise explained(self._sink, "write", error) from None
+        return refused
 
     def flush(self) -> None:
         """Wait until the cluster has all records."""
@@ -92,3 +102,10 @@ class KafkaWriter:
     def close(self) -> None:
         """Wait for what is on its way."""
         self.flush()
+
+
+def _size(message: Message) -> int:
+    """Return how large a message is at most, as the client reckons."""
+    value, key, headers = message
+    named = sum(len(name) + len(said) + _AROUND for name, said in headers or ())
+    return len(value) + len(key or b"") + named + _AROUND

@@ -1,6 +1,13 @@
-"""Kafka, through Spark's own connector: at least once, the records of a key in order."""
+"""Kafka: the records of a micro-batch together, those of a key in order.
+
+With the client library that the engine uses, exactly once (see `kafka_transactions`); through Spark's own connector, which
+has no transactions, at least once.
+"""
 
 from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
 
 import pyarrow as pa
 
@@ -13,6 +20,8 @@ from headwater.io.sifting import sifted
 from headwater.io.transactions.journal import Journal
 from headwater.spark.sources.kafka import connected
 
+log = logging.getLogger(__name__)
+
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -20,10 +29,14 @@ class KafkaWriting:
     """How Spark writes a topic."""
 
     way = "written by the driver"
-    guarantee = "at least once"
 
     def __init__(self, sink: Kafka) -> None:
         self._sink = sink
+
+    @property
+    def guarantee(self) -> str:
+        """What holds after a kill: it depends on what is installed."""
+        return "at least once" if _why_no_transactions(self._sink) else "exactly once"
 
     def check(self, schema: Schema, key: tuple[str, ...]) -> None:
         """Raise if the columns make no keys and values."""
@@ -31,13 +44,28 @@ class KafkaWriting:
         self._sink.check_write(schema)
         Form(self._sink, schema, key)
 
-    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> KafkaSink:
+    def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> NumberedWriter:
         """Start sending."""
-        return KafkaSink(self._sink, schema, ledger, key)
+        why_not = _why_no_transactions(self._sink)
+        if why_not:
+            log.warning("after a kill, records may be in %s twice: %s", self._sink, why_not)
+            return KafkaSink(self._sink, schema, ledger, key)
+        from headwater.spark.sinks.kafka_transactions import KafkaTransactions
+
+        return KafkaTransactions(self._sink, schema, ledger, key)
+
+
+def _why_no_transactions(sink: Kafka) -> str:
+    if find_spec("confluent_kafka") is None:
+        return "transactions need confluent-kafka where the driver runs: pip install 'headwater[kafka]'"
+    from headwater.io.kafka.client import unknown_option
+
+    unknown = unknown_option(sink)
+    return unknown and f"transactions need options that confluent-kafka knows ({unknown})"
 
 
 class KafkaSink(NumberedWriter):
-    """Sends the records of a micro-batch together, and takes note when the cluster has them."""
+    """Sends the records of a micro-batch by Spark's own connector, and takes note when the cluster has them."""
 
     def __init__(self, sink: Kafka, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> None:
         self._sink, self._form = sink, Form(sink, schema, key)

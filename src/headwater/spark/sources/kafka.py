@@ -66,6 +66,7 @@ class KafkaReading:
             "startingOffsets": self._start,
             "maxOffsetsPerTrigger": str(sizes.batch_records),
             "includeHeaders": str(source.headers is not None).lower(),
+            "kafka.isolation.level": "read_committed",  # as on the engine: what a transaction took back is not there
             **source.options,
         }
         values = connected(spark, lambda: spark.readStream.format("kafka").options(**options).load())
