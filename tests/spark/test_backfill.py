@@ -16,6 +16,7 @@ from headwater.errors import FlowError, RunError
 from headwater.flow import Tumbling
 from headwater.flow.ranges import Sizes
 from headwater.spark.backfilling import Backfill
+from headwater.spark.history import Slice, table_of
 
 ROWS, UNTIL = 2000, 1500
 SECOND = 1_000_000
@@ -47,6 +48,10 @@ def built(source, folder):
 def again(state, record):
     state = (state or 0) + 1
     return state, {"n": record["n"], "seen": state}
+
+
+def put_on(number, put_out):
+    return iter(())
 
 
 def live(path, rows):
@@ -174,6 +179,17 @@ def test_what_is_no_history_is_told(spark, tmp_path, table, rest):
     frame = spark.read.parquet(str(table)).selectExpr("tank", "level", "at", "'x' AS word")
     with pytest.raises(FlowError, match="column 'word', by which the table is put in order, is string; it must be a"):
         on_spark.backfill(plain, frame, order_by="word", **kept)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_what_a_file_says_of_its_times_is_used_to_leave_it_out(spark, tmp_path, table, rest, kind):
+    flow, path = built(rest, tmp_path), str(tmp_path / "typed")
+    spark.read.parquet(str(table)).selectExpr("tank", "level", f"CAST(at AS {kind}) at").write.parquet(path)
+    found = table_of(spark, path, flow, "levels", None)
+    rows = found.slice(Slice((100 * SECOND, 200 * SECOND)), ("tank", "level", "at"), put_on)
+    plan = rows._jdf.queryExecution().executedPlan().toString()
+    assert "GreaterThanOrEqual(at,1970-01-01" in plan.partition("PushedFilters:")[2]
+    assert found.rows.where(found._held(Slice((100 * SECOND, 200 * SECOND)))).count() == 100
 
 
 def test_a_table_without_rows_leaves_a_stream_that_begins(spark, tmp_path, table):

@@ -53,9 +53,18 @@ class Table:
         """Return the rows of a stage that reads one slice."""
         from pyspark.sql import functions as F
 
-        placed = self.rows.select(*map(named, columns), self.at().alias(_AT)).where(edges.holds(F.col(_AT)))
+        placed = self.rows.where(self._held(edges)).select(*map(named, columns), self.at().alias(_AT))
         pieces = placed.select("*", edges.piece(F.col(_AT)).alias(_PART)).repartitionById(edges.pieces, F.col(_PART))
         return pieces.mapInArrow(_in_order(self.schema.only(columns), prefix), ROW)
+
+    def _held(self, edges: Slice) -> Column:
+        """Say whether a row is in a slice, by the column itself: Spark then leaves out files that have no such times."""
+        from pyspark.sql import functions as F
+
+        kind = dict(self.rows.dtypes)[self.time]
+        if kind in ("timestamp", "timestamp_ntz"):
+            return edges.holds(named(self.time), lambda at_us: F.timestamp_micros(F.lit(at_us)).cast(kind))
+        return edges.holds(self.at())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +78,13 @@ class Slice:
         """How many there are."""
         return len(self.edges) - 1
 
-    def holds(self, at: Column) -> Column:
-        """Say whether a moment is in it; a record without any is in the first slice."""
+    def holds(self, at: Column, moment: Callable[[int], Any] = int) -> Column:
+        """Say whether a moment is in it, or none, which the first has; `moment` makes of an edge what `at` is."""
         from pyspark.sql import functions as F
 
         first, last = self.edges[0], self.edges[-1]
-        before = F.lit(True) if last is None else at < last
-        return (at.isNull() | before) if first is None else (at >= first) & before
+        before = F.lit(True) if last is None else at < moment(last)
+        return (at.isNull() | before) if first is None else (at >= moment(first)) & before
 
     def piece(self, at: Column) -> Column:
         """Return in which piece a moment is."""

@@ -6,6 +6,7 @@ both handwritten forms, and history that is handed to a stream, on the engine an
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -141,6 +142,7 @@ class Bench:
             "python_mb": round(whole.python_mb),
             "python_mb_of_a_quarter": round(quarter.python_mb),
             "java_mb": round(whole.java_mb),
+            "driver_mb": round(whole.driver_mb),
         }
 
     def _ours(self, count: int) -> float:
@@ -233,11 +235,11 @@ def _java() -> int:
 
 
 class Memory(AbstractContextManager["Memory"]):
-    """The most that Java and its Python processes have of their own while the context lasts."""
+    """The most that this process, Java and its Python processes have of their own while the context lasts."""
 
     def __init__(self, java: int) -> None:
         self._java, self._over = java, Event()
-        self.java_mb = self.python_mb = 0.0
+        self.java_mb = self.python_mb = self.driver_mb = 0.0
 
     def __enter__(self) -> Memory:
         self._thread = Thread(target=self._look, daemon=True)
@@ -250,6 +252,7 @@ class Memory(AbstractContextManager["Memory"]):
 
     def _look(self) -> None:
         while not self._over.wait(0.5):
+            self.driver_mb = max(self.driver_mb, private_mb(os.getpid()))
             self.java_mb = max(self.java_mb, private_mb(self._java))
             self.python_mb = max(self.python_mb, sum(map(_mb, family(self._java)[1:])))
 
@@ -272,6 +275,6 @@ def table(answer: dict[str, Any]) -> str:
     lines += [f"  {difference}" for difference in answer["differences"]]
     lines.append(
         f"memory of Python processes {answer['python_mb']:,} MB, of a quarter of the rows "
-        f"{answer['python_mb_of_a_quarter']:,} MB; Java {answer['java_mb']:,} MB"
+        f"{answer['python_mb_of_a_quarter']:,} MB; Java {answer['java_mb']:,} MB, the driver {answer['driver_mb']:,} MB"
     )
     return "\n".join(lines)
