@@ -270,5 +270,9 @@ def test_forms_and_columns_that_cannot_be_are_told_before_spark_starts(monkeypat
     refused(io.Items([], SCHEMA), io.SparkTable("lines", form="text"), "has one text column")
     with pytest.raises(FlowError, match=r"no form 'jsno'.*did you mean 'json'"):
         io.SparkTable("a/b", form="jsno")
+    with pytest.raises(
+        FlowError, match=r"no release of Iceberg's runtime works with Spark 4\.3: the newest, 1\.12\.0, is for"
+    ):
+        io.SparkTable("a/b", form="iceberg")
     with pytest.raises(FlowError, match="on Spark only"):
         io.SparkTable("a/b", SCHEMA).open(None)

@@ -10,9 +10,11 @@ from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.endpoints import DeliverySemantics, Resume
 from headwater.flow.identity import Identity
+from headwater.flow.ranges import RangeRequest, Ranges
+from headwater.io.delta import FOLDER
 from headwater.io.urls import path_in, shown
 
-Form = Literal["parquet", "orc", "csv", "json", "text"]
+Form = Literal["parquet", "orc", "csv", "json", "text", "delta"]
 
 FORMS: tuple[Form, ...] = get_args(Form)
 _ENDINGS: dict[str, Form] = {
@@ -23,15 +25,21 @@ _ENDINGS: dict[str, Form] = {
     ".orc": "orc",
     ".txt": "text",
 }
+#: forms that people ask for, and why there is none
+_REFUSED = {
+    "iceberg": "no release of Iceberg's runtime works with Spark 4.3: the newest, 1.12.0, is for Spark 4.1 and breaks on "
+    "4.3 with IncompatibleClassChangeError (interfaces of Spark's catalogs have become classes). "
+    "Use form='delta' or 'parquet'; on a platform that has Iceberg for its Spark, DataFrames: spark.start(flow, inputs=df)"
+}
 
 
 class SparkTable:
     """The files of a folder, or one file, at a URL such as `s3a://lake/levels`, or a path.
 
-    `form` is `parquet`, `orc`, `csv`, `json` (a JSON object to a line) or `text` (one text column); unless said, it follows
-    from the ending of the address, and is `parquet` where that says nothing. What is read has the columns of `schema`; with
-    `follow`, reading goes on with files that are added later. `options` are those of Spark's reader and writer. What is
-    written is there once: a micro-batch is one file.
+    `form` is `parquet`, `orc`, `csv`, `json` (a JSON object to a line), `text` (one text column) or `delta`; unless said, it
+    follows from the ending of the address; where that says nothing, it is `delta` if a folder has Delta's log, or `parquet`.
+    What is read has the columns of `schema`; with `follow`, reading goes on with files that are added later. `options` are
+    those of Spark's reader and writer. What is written is there once: a micro-batch is one file, or one commit.
     """
 
     resume: Resume = "position"  # kept by Spark's own checkpoint
@@ -47,9 +55,11 @@ class SparkTable:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self.address = address.rstrip("/")
+        if form in _REFUSED:
+            raise FlowError(f"{shown(self.address)} cannot be read or written: {_REFUSED[form]}")
         if form is not None and form not in FORMS:
             raise FlowError(f"there is no form {form!r}; forms are {listed(FORMS)}{suggestion(form, FORMS)}")
-        self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix, "parquet")
+        self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix) or _found(self.address)
         self.follow = follow
         self.options = dict(options or {})
         self._schema = None if schema is None else Schema.of(schema)
@@ -72,9 +82,23 @@ class SparkTable:
         """Where it is, and its form."""
         return {"address": shown(self.address), "form": self.form}
 
+    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+        """Read a Delta table of this machine by its files; all else is read by connectors of Spark's."""
+        path = path_in(self.address)
+        if self.form != "delta" or path is None:
+            return None
+        from headwater.io.delta.ranges import DeltaRanges
+
+        return DeltaRanges(path, self.schema, wanted, follow=self.follow)
+
     def open(self, given: Any) -> NoReturn:
         """Refuse: only Spark has these file systems and connectors."""
         raise FlowError(f"{self} can be read and written on Spark only: run the flow with --on spark")
 
     def __str__(self) -> str:
         return f"{self.form} {shown(self.address)}"
+
+
+def _found(address: str) -> Form:
+    path = path_in(address)
+    return "delta" if path is not None and (path / FOLDER).is_dir() else "parquet"

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.flow import Flow
+from headwater.io.delta import FOLDER
+from headwater.io.delta.log import DeltaTable, Folder
 from headwater.spark.envelope import ROW
 from headwater.spark.frames import SQL, check_columns, event_time_of, named
 
@@ -129,6 +132,10 @@ def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataF
     try:
         if "/" not in url and "." not in path.suffix:
             return spark.table(address)
+        if (path / FOLDER).is_dir():  # of a Delta table, the files that count
+            files = DeltaTable(Folder(path.absolute())).files
+            found = [f"{url}/{unquote(name)}" for name in files]
+            return reader.option("basePath", url).load(found) if found else reader.load(url).limit(0)
         return reader.load(url)
     except AnalysisException as error:
         raise FlowError(f"cannot read table {address}: {str(error).splitlines()[0]}") from None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, NumberedWriter
-from headwater.flow.ranges import Sizes
+from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.io.jdbc import Jdbc
 from headwater.io.kafka import Kafka
 from headwater.io.memory import Discard
@@ -112,7 +112,9 @@ def _(source: Frame) -> NativeSource:
 
 
 @reads.register
-def _(source: SparkTable) -> NativeSource:
+def _(source: SparkTable) -> NativeSource | None:
+    if ranges_of(source, RangeRequest(Sizes(1))) is not None:  # a Delta table, for which no connector is needed
+        return None
     from headwater.spark.sources.table import TableReading
 
     return TableReading(source)

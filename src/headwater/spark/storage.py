@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from headwater.errors import RunError
 from headwater.io.urls import shown
@@ -101,6 +102,50 @@ class Storage:
 
         self._told("write", removed)
         self._versions.pop(name, None)
+
+    def put(self, name: str, data: bytes) -> bool:
+        """Write a file under exactly this name, whole or not at all, unless there is one; return whether it was written."""
+
+        def written() -> bool:
+            files, path = self._files(name)
+            fresh = self._fresh(name, data)
+            if not files.exists(path) and files.rename(fresh, path):
+                return True
+            files.delete(fresh, False)
+            return False
+
+        return self._told("write", written)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file under exactly this name, in place of the one that is there; for a moment there may be none."""
+
+        def written() -> None:
+            files, path = self._files(name)
+            fresh = self._fresh(name, data)
+            files.delete(path, False)
+            files.rename(fresh, path)
+
+        self._told("write", written)
+
+    def _fresh(self, name: str, data: bytes) -> Any:
+        """Write data under a name that nobody looks for, beside the one that it is for."""
+        folder, slash, plain = name.rpartition("/")
+        files, fresh = self._files(f"{folder}{slash}.{plain}.{uuid4().hex}.tmp")
+        stream = files.create(fresh, True)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        return fresh
+
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has."""
+
+        def asked() -> int:
+            files, path = self._files(name)
+            return int(files.getFileStatus(path).getLen())
+
+        return self._told("read", asked)
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name, under which there is none yet."""

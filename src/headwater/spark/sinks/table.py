@@ -15,6 +15,7 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.arrow import table_of
+from headwater.io.delta.log import DeltaLog
 from headwater.io.mqtt import text_column
 from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
@@ -46,7 +47,7 @@ class TableWriting:
 
     def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> NumberedWriter:
         """Start writing."""
-        kind = _Lines if self._sink.form in ("json", "text") else _Files
+        kind = _KINDS.get(self._sink.form, _Files)
         return kind(self._sink, schema, ledger)
 
 
@@ -95,16 +96,19 @@ class _Files(GatheringWriter):
     def _has(self, number: int) -> bool:
         return any(name.startswith(self._file(number)) for name in self._storage.names())
 
-    def _append(self, number: int) -> None:
+    def _append(self, number: int) -> str:
+        """Write the file of a micro-batch, and return its name."""
         form, options = self._sink.form, dict(self._sink.options)
         if form == "csv":
             options.setdefault("header", "true")
-        writer = self._rows().coalesce(1).write.format("text" if form == "json" else form).options(**options)
+        writer = self._rows().coalesce(1).write.format(_WRITTEN_AS.get(form, form)).options(**options)
         writer.mode("overwrite").save(f"{self._sink.url}/{self._hidden}")
         [made] = [name for name in self._storage.names(self._hidden) if name.startswith("part-")]
         ending = made[made.index(".") :] if form != "json" else made[made.index(".") :].replace(".txt", ".jsonl", 1)
-        self._storage.move(f"{self._hidden}/{made}", self._file(number) + ending)
+        name = self._file(number) + ending
+        self._storage.move(f"{self._hidden}/{made}", name)
         self._storage.drop(self._hidden)
+        return name
 
     def _file(self, number: int) -> str:
         return f"part-{self._name}-{number:09d}"
@@ -127,3 +131,35 @@ class _Lines(_Files):
         else:
             lines = [line.decode() for line in json_lines(batch, self._schema)]
         return pa.table({"value": pa.array(lines, pa.string())})
+
+
+class _Delta(_Files):
+    """A Delta table: what counts is its log, which names the files of a micro-batch and its number in one commit."""
+
+    def __init__(self, sink: SparkTable, schema: Schema, ledger: Ledger) -> None:
+        super().__init__(sink, schema, ledger)
+        self._opened: DeltaLog | None = None  #: once there are records, of whose columns Spark has a word
+
+    @property
+    def _log(self) -> DeltaLog:
+        if self._opened is None:
+            self._opened = DeltaLog(self._storage, f"headwater-{self._name}", self._rows().schema.json())
+        return self._opened
+
+    def _has(self, number: int) -> bool:
+        self._opened = None  # what it says now, whatever went wrong before
+        if self._log.committed >= number:
+            return True
+        for name in self._storage.names():
+            if name.startswith(self._file(number)):  # of an attempt that was cut off, and nobody knows of
+                self._storage.drop(name)
+        return False
+
+    def _append(self, number: int) -> str:
+        name = super()._append(number)
+        self._log.add(number, {name: self._storage.size(name)}, sum(map(len, self._waiting)))
+        return name
+
+
+_KINDS = {"json": _Lines, "text": _Lines, "delta": _Delta}
+_WRITTEN_AS = {"json": "text", "delta": "parquet"}  #: forms that Spark's writers know by another name, or not
