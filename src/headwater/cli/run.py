@@ -279,7 +279,7 @@ def run(
             pages = watched(running, web_listen, kept, dead)
         try:
             with pages:
-                report = live(running) if show else _waited(running)
+                report = live(running) if show else _waited(running, getattr(running, "told", None))
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)
@@ -386,7 +386,7 @@ def _waited(running: Any, told: Callable[[], str] | None = None) -> Report:
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
-            if told is not None:
+            if told is not None and report is None and err.is_terminal:
                 say(told())
     return report
 

@@ -70,6 +70,10 @@ class Ranges(ABC):
         """Return an offset as a reader of the same source tells it, the other way round."""
         raise RunError(f"{type(self).__name__} does not say which position an offset is; give it the method position")
 
+    def share(self, at: Offset) -> float | None:
+        """Return which part of the source, of 1, lies before an offset; None where that cannot be told."""
+        return None
+
     def forget(self, end: Offset) -> None:  # noqa: B027  most keep nothing
         """Take note that nothing before `end` will be asked for again."""
 

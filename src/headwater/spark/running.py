@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +31,7 @@ from headwater.spark.gateway import java_side
 from headwater.spark.hearing import Hearing
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import SparkOptions
+from headwater.spark.outlook import Outlook, records_behind
 from headwater.spark.progress import cause_in, progress
 from headwater.spark.pruning import columns_used
 from headwater.spark.seeds import Taken, waiting_in
@@ -132,6 +133,8 @@ class SparkRun:
                     begin=None if taken is None else taken.offsets[step.name],
                     target_s=target_s,
                 )
+        shares = {name: partial(self._share, name) for name in self._sources}
+        self._outlook = Outlook(self.flow.name, shares, self._waiting)
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (source.rows for source in self._sources.values()))
         for level in range(1, self.layout.levels + 1):
@@ -378,6 +381,26 @@ class SparkRun:
         for name, source in self._sources.items():
             self.tally.dropped(name, source.dropped)
         return self.tally.sample()
+
+    def told(self) -> str:
+        """Say how far it has come, how fast it goes, what waits and how long it will take, in words."""
+        return self._outlook.told(self.sample())
+
+    def _waiting(self) -> int | None:
+        from py4j.protocol import Py4JError
+
+        try:
+            told = self._query.lastProgress
+        except (Py4JError, OSError):  # Java is gone, which ends the run
+            return None
+        return None if told is None else records_behind(told.sources)
+
+    def _share(self, source: str) -> float | None:
+        """Return which part of a source was read; of a checkpoint that is far away, asking would take too long."""
+        if self.checkpoint.is_far:
+            return None
+        at = self.checkpoint.offsets(self.flow, self.checkpoint.committed()).get(source)
+        return self._sources[source].share(at)
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""

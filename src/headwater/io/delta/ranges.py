@@ -79,6 +79,10 @@ class DeltaRanges(Ranges):
         for path, values in piece:
             yield from self._read(self._path / unquote(path), dict(values))
 
+    def share(self, at: Offset) -> float | None:
+        """Return it by files, where no more are waited for."""
+        return None if self._follow else at["file"] / max(1, len(self._files(at["first"], at["version"])))
+
     def _read(self, path: Path, values: dict[str, str | None]) -> Iterator[Batch]:
         from headwater.io.arrow import batch_of, parquet
 

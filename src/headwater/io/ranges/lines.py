@@ -104,6 +104,10 @@ class LineRanges(Ranges):
         byte, line, *_ = position
         return self._offset({"byte": 0, "crc": 0}, min(byte, self.path.stat().st_size), line, ended=False)
 
+    def share(self, at: Offset) -> float:
+        """Return it by bytes."""
+        return float(at["byte"] / max(1, self.path.stat().st_size))
+
     def position(self, at: Offset) -> list[int]:
         """Return the bytes and lines."""
         return [at["byte"], at["line"]]

@@ -48,6 +48,10 @@ class NumberRanges(Ranges):
         """Return the next record; when it is due is for the run that reads it to say."""
         return {"number": position or 0, "since_ns": 0, "ended": False}
 
+    def share(self, at: Offset) -> float | None:
+        """Return it by numbers, where there is a last one."""
+        return None if self._total == maxsize else float(at["number"] / max(1, self._total))
+
     def position(self, at: Offset) -> int:
         """Return how many records were handed out."""
         return int(at["number"])

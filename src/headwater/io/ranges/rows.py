@@ -51,6 +51,10 @@ class RowRanges(Ranges):
         """Return the next row."""
         return {"row": position or 0, "ended": False}
 
+    def share(self, at: Offset) -> float:
+        """Return it by rows."""
+        return float(at["row"] / max(1, self._groups[-1]))
+
     def position(self, at: Offset) -> int:
         """Return how many rows were read."""
         return int(at["row"])

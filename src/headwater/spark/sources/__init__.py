@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import RunError
 from headwater.flow.endpoints import Source, check_source
-from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
+from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
 from headwater.io.receiving import Receiver
 from headwater.spark.native import NativeSource, read_by_driver, reads
 from headwater.spark.places import place_of
@@ -38,6 +38,7 @@ class SparkSource:
     _receiver: Receiver | None
     _temporary: Path | None
     _backlog: NativeSource | None = None  #: which cannot tell its end, and is to be read up to what it holds
+    _ranges: Ranges | None = None
 
     def begun_ns(self) -> int | None:
         """Return since when it is read, by the wall clock; None if it is not yet."""
@@ -58,6 +59,12 @@ class SparkSource:
         if self._backlog is not None and self._backlog.is_read(query):
             self._backlog = None
             self.finish()
+
+    def share(self, at: Offset | None) -> float | None:
+        """Return which part of it was read up to an offset, of 1; None where that cannot be told."""
+        if self._ranges is None:
+            return None
+        return 0.0 if at is None else self._ranges.share(at)
 
     @property
     def dropped(self) -> int:
@@ -120,9 +127,8 @@ def open_source(
     first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
     pace = None if target_s is None else Pace(target_s)
-    return SparkSource(
-        rows_of(spark, step, ranges, begin or first, prefix, control, pace), control, receiver, temporary
-    )
+    rows = rows_of(spark, step, ranges, begin or first, prefix, control, pace)
+    return SparkSource(rows, control, receiver, temporary, _ranges=ranges)
 
 
 def check(source: Source) -> None:
