@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from headwater.errors import RunError
-from headwater.processes import family
+from headwater.processes import children, family
 from headwater.spark import java
 
 _HOST = "127.0.0.1"
@@ -62,6 +62,10 @@ class Cluster:
     def executors(self) -> int:
         """Return how many executors its workers have started so far."""
         return sum(path.is_dir() for path in self.folder.glob("app-*/*"))
+
+    def executor_processes(self) -> list[int]:
+        """Return the processes of the executors that run, which a worker starts again where they are killed."""
+        return [pid for worker in self._workers.values() for pid in children(worker.pid)]
 
     def _await(self, workers: int) -> None:
         """Wait until the master knows so many workers to be there; raise what they said if one ends instead."""

@@ -383,6 +383,21 @@ def kills(
     _report("kills", quick, output, as_json, **chosen)
 
 
+@app.command("spark-kills")
+def spark_kills(
+    quick: Quick = False,
+    output: Output = None,
+    as_json: JSON = False,
+    kills: Annotated[int | None, typer.Option(help="how many kills [default: 24]")] = None,
+    seed: Annotated[int | None, typer.Option(help="of who is killed, and when")] = None,
+    connector: Annotated[
+        bool, typer.Option("--connector", help="write to Kafka by Spark's own connector, which has no transactions")
+    ] = False,
+) -> None:
+    """Kafka → ETL → Kafka and a Delta table on a cluster of Spark: drivers, executors, Python killed at random moments."""
+    _report("spark-kills", quick, output, as_json, kills=kills, seed=seed, connector=connector or None)
+
+
 @app.command()
 def checkpoint(
     quick: Quick = False,

@@ -44,7 +44,7 @@ def run(
     quick: bool = False, output: Path | None = None, *, messages: int | None = None, repeats: int | None = None
 ) -> dict[str, Any]:
     """Compare; `messages` are those of one run."""
-    count, times = messages or (QUICK if quick else MESSAGES), repeats or 1
+    count, times = messages or (QUICK if quick else MESSAGES), repeats or (1 if quick else 3)
     rates: dict[str, list[float]] = {"local": [], "cluster": []}
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as name:
         folder = Path(name)

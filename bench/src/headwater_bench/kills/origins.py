@@ -15,6 +15,7 @@ from headwater.flow.endpoints import Source
 from headwater_bench.kills.case import FIELDS, RECORDS, Origin, made, records
 from headwater_bench.servers import free_port, mosquitto
 from headwater_bench.servers.posting import posted
+from headwater_bench.servers.topics import remove_topic
 
 _RATE = 10_000
 _PIECE = 50  #: records that are added, or posted, at once
@@ -197,11 +198,7 @@ class Kafka(Origin):
 
     def remove(self, folder: Path) -> None:
         """Remove the topic."""
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient({"bootstrap.servers": self._brokers})  # it has to outlive what it is asked
-        for done in admin.delete_topics([f"{name_of(folder)}-in"]).values():
-            done.result(_PATIENCE_S)
+        remove_topic(self._brokers, f"{name_of(folder)}-in")
 
 
 class Postgres(Origin):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from headwater_bench.kills.case import SUMMED, Row, Target
 from headwater_bench.kills.origins import name_of
 from headwater_bench.servers import mosquitto
 from headwater_bench.servers.taking import Taking
-
-_PATIENCE_S = 60.0
+from headwater_bench.servers.topics import in_topic, remove_topic
 
 
 class TextFile(Target):
@@ -74,20 +72,9 @@ class Kafka(Target):
 
     def rows(self, folder: Path) -> list[Row]:
         """Return those messages of the topic whose transactions were committed, and delete it."""
-        from confluent_kafka import Consumer, TopicPartition
-        from confluent_kafka.admin import AdminClient
-
         topic = name_of(folder)
-        settings = {"bootstrap.servers": self._brokers, "group.id": topic, "isolation.level": "read_committed"}
-        consumer = Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
-        try:
-            known = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
-            found = [value for number in known for value in _of_partition(consumer, TopicPartition(topic, number, 0))]
-        finally:
-            consumer.close()
-        admin = AdminClient({"bootstrap.servers": self._brokers})  # it has to outlive what it is asked
-        for done in admin.delete_topics([topic]).values():
-            done.result(_PATIENCE_S)
+        found = in_topic(self._brokers, topic)
+        remove_topic(self._brokers, topic)
         return [_row(json.loads(value)) for value in found]
 
 
@@ -154,18 +141,3 @@ class MqttWithIds(Mqtt):
 
 def _row(record: dict[str, Any]) -> Row:
     return tuple(record[name] for name in SUMMED)
-
-
-def _of_partition(consumer: Any, partition: Any) -> list[bytes]:
-    from confluent_kafka import KafkaError
-
-    consumer.assign([partition])
-    found: list[bytes] = []
-    until_s = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until_s:
-        for message in consumer.consume(1000, 0.5):
-            if message.error() is None:
-                found.append(message.value())
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                return found
-    raise AssertionError(f"{partition.topic} has no end after {_PATIENCE_S:g} s")
