@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, looked_at, opened
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, lent, looked_at, opened
 from headwater.web.figures import size
 from headwater.web.past import clock
 from headwater.web.reading import cells_of, steps_now
@@ -72,9 +72,15 @@ def browser():
         yield browser
 
 
-@pytest.fixture
-def page(browser, served):
+@pytest.fixture(scope="module")
+def own_page(browser, served):
     with looked_at(browser, served.web, served.token) as page:
+        yield page
+
+
+@pytest.fixture
+def page(own_page, served):
+    with lent(own_page, served.token) as page:
         yield page
 
 

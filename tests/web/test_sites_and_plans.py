@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, looked_at, opened
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, lent, looked_at, opened
 from headwater.cli.planning import Deployer
 from headwater.deploy.api.routes import PLANS, SITES, Answers
 from headwater.deploy.api.schemas import SCHEMAS
@@ -159,9 +159,15 @@ def browser():
         yield browser
 
 
-@pytest.fixture
-def page(browser, shown, coordinator):
+@pytest.fixture(scope="module")
+def own_page(browser, shown):
     with looked_at(browser, shown.url, TOKEN) as page:
+        yield page
+
+
+@pytest.fixture
+def page(own_page, coordinator):
+    with lent(own_page, TOKEN) as page:
         yield page
 
 
