@@ -1,5 +1,6 @@
 """Certificates that several commands ask for at once, or that somebody was killed at, are made once and whole."""
 
+import _ssl  # to read a certificate without a connection
 import asyncio
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headwater.deploy import certificates
-from headwater.deploy.certificates import check_signature, issued, sign
+from headwater.deploy.certificates import check_signature, issued, sign, tls_name
 from headwater.errors import RunError
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
@@ -46,6 +47,29 @@ def test_what_was_begun_and_not_done_is_made_anew(tmp_path, monkeypatch, last):
 def test_a_name_that_is_no_file_is_refused(tmp_path):
     with pytest.raises(RunError, match="has no '/'"):
         issued(tmp_path, "../a")
+
+
+@pytest.mark.parametrize("name", ["édge", "a+CN=coordinator", "back\\slash", 'the "new" one', "Coordinator", "x" * 64])
+def test_a_certificate_has_the_name_of_its_site_and_nobody_elses(tmp_path, name):
+    site = issued(tmp_path, name)
+    subject = _ssl._test_decode_cert(str(site.certificate))["subject"]  # type: ignore[attr-defined]
+    assert subject == ((("commonName", name),),)
+    data = b"a flow"
+    check_signature(site.authority, site.certificate, name, data, sign(site, data))
+    with pytest.raises(RunError, match="not signed by 'coordinator'"):
+        check_signature(site.authority, site.certificate, "coordinator", data, sign(site, data))
+
+
+def test_no_two_sites_have_the_same_name_for_tls():
+    names = ["press hall", "press-hall", "Press hall", "press hall ", "é", "è", "x" * 64, "x" * 63]
+    names += [tls_name(name) for name in names]  # a site may even be called what another's name becomes
+    assert len({tls_name(name) for name in names}) == len(set(names))
+    assert all(len(tls_name(name)) <= 63 for name in names)
+
+
+def test_a_name_that_no_certificate_can_hold_is_refused(tmp_path):
+    with pytest.raises(RunError, match="64 characters at most, 80 are in"):
+        issued(tmp_path, "x" * 80)
 
 
 def test_a_clock_that_is_wrong_keeps_nobody_out(tmp_path, monkeypatch):

@@ -8,16 +8,21 @@ still: that of a site may be wrong by years, and what keeps strangers out is the
 from __future__ import annotations
 
 import fcntl
+import re
 import ssl
 import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from headwater.errors import RunError
 
 _DAYS = 3650
+_LONGEST = 64  #: characters of a name in a certificate
+_LABEL = 63  #: characters of a name that TLS compares
+_HASHED = re.compile("(^|-)[0-9a-f]{16}$")
 _ANY_TIME = ssl.VerifyFlags(0x200000)  #: X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which Python has no name for
 _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
@@ -75,8 +80,7 @@ def issue(folder: str | Path, site: str, *, anew: bool = True) -> Identity:
     Whoever else makes some there waits; unless it is to be made `anew`, it may then be there.
     """
     folder = Path(folder)
-    if not site or "/" in site or "," in site or "\n" in site or site.startswith("."):
-        raise RunError(f"a site's name has no '/', ',' or new line, and does not begin with '.'; got {site!r}")
+    _check(site)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -86,6 +90,14 @@ def issue(folder: str | Path, site: str, *, anew: bool = True) -> Identity:
         with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as making:
             _make(folder, site, Path(making))
     return Identity.of(folder, site)
+
+
+def _check(site: str) -> None:
+    """Refuse a name that cannot stand in a certificate, or in the name of a file."""
+    if not site or "/" in site or "," in site or not site.isprintable() or site.startswith("."):
+        raise RunError(f"a site's name has no '/', ',' or new line, and does not begin with '.'; got {site!r}")
+    if len(site) > _LONGEST:
+        raise RunError(f"a site's name has {_LONGEST} characters at most, {len(site)} are in {site!r}")
 
 
 def _make(folder: Path, site: str, making: Path) -> None:
@@ -100,7 +112,9 @@ def _make(folder: Path, site: str, making: Path) -> None:
         _put(making / "authority.crt", authority)
     certificate, key, asked = making / "site.crt", making / "site.key", making / "site.csr"
     names = f"subjectAltName=DNS:{tls_name(site)}"
-    _openssl("req", *_KEY, "-keyout", key, "-out", asked, "-subj", f"/CN={site}", "-addext", names)
+    # unless it is escaped, '+' begins another name, by which a site could be taken for somebody else
+    subject = "/CN=" + site.replace("\\", "\\\\").replace("+", "\\+")
+    _openssl("req", *_KEY, "-keyout", key, "-out", asked, "-utf8", "-subj", subject, "-addext", names)
     _openssl(
         *("x509", "-req", "-in", asked, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", _DAYS),
         *("-copy_extensions", "copyall", "-out", certificate),
@@ -135,12 +149,15 @@ def check_signature(authority: Path, certificate: Path, signer: str, data: bytes
 
 
 def tls_name(site: str) -> str:
-    """Return a site's name in the form that TLS compares.
+    """Return a site's name in the form that TLS compares: no two have the same, not even "Press hall" and "press-hall".
 
-    >>> tls_name("press hall")
-    'press-hall'
+    >>> tls_name("press-hall"), tls_name("Press hall")
+    ('press-hall', 'press-hall-12ea17575021db59')
     """
-    return "".join(c if c.isalnum() and c.isascii() else "-" for c in site.lower()).strip("-") or "site"
+    plain = "".join(c if c.isalnum() and c.isascii() else "-" for c in site.lower()).strip("-")
+    if plain == site and len(site) <= _LABEL and not _HASHED.search(site):
+        return site
+    return f"{plain[:40]}-{sha256(site.encode()).hexdigest()[:16]}".strip("-")
 
 
 def _openssl(*arguments: object, given: bytes = b"") -> bytes:
