@@ -51,6 +51,7 @@ class EngineRun(ABC):
 
     def __init__(self, flow: Flow, options: Options) -> None:
         self.flow, self.options = flow, options
+        self.grace_s = options.grace_s  #: after an abort; who needs the threads to be gone gives them longer
         self.graph = ExecutionGraph.of(flow)
         self._kernels = kernels_of(self.graph)
         self._kernels.load()
@@ -242,14 +243,15 @@ class EngineRun(ABC):
 
     def _join(self) -> None:
         """Wait for all threads; once aborted, not for ever."""
-        until = time.monotonic() + self.options.grace_s
+        began_s = time.monotonic()
         for thread in self._threads:
-            while thread.is_alive() and not (self.aborted and time.monotonic() > until):
-                thread.join(max(0.01, until - time.monotonic()) if self.aborted else 1.0)
+            while thread.is_alive() and not (self.aborted and time.monotonic() > began_s + self.grace_s):
+                left_s = began_s + self.grace_s - time.monotonic()
+                thread.join(min(1.0, max(0.01, left_s)) if self.aborted else 1.0)
         hanging = self._hanging()
         if hanging:
             names = " and ".join(f"{'source' if s.operator is None else 'step'} {s.name!r}" for s in hanging)
-            said = f"{names} did not come back within {self.options.grace_s:g} s of being told to stop"
+            said = f"{names} did not come back within {self.grace_s:g} s of being told to stop"
             log.error(said)
             self.error = self.error or RunError(said, step=hanging[0].name)
 
@@ -287,12 +289,12 @@ class EngineRun(ABC):
         thread = threading.Thread(target=closing, name=f"close {task.name}", daemon=True)
         thread.start()
         aborted_s: float | None = None
-        while thread.is_alive() and (aborted_s is None or time.monotonic() < aborted_s + self.options.grace_s):
+        while thread.is_alive() and (aborted_s is None or time.monotonic() < aborted_s + self.grace_s):
             thread.join(0.1)
             if self.aborted and aborted_s is None:
                 aborted_s = time.monotonic()
         if thread.is_alive():
-            said = f"step {task.name!r} did not finish closing within {self.options.grace_s:g} s of being told to stop"
+            said = f"step {task.name!r} did not finish closing within {self.grace_s:g} s of being told to stop"
             log.error(said)
             self.error = self.error or RunError(said, step=task.name)
         for error in broken:

@@ -5,11 +5,12 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from contextlib import suppress
 
 import pytest
 
-from headwater import engine
+from headwater import Flow, engine, io
 from headwater.errors import RunError
 from kept_flow import flow, held
 from waiting import gone, wait_until
@@ -51,6 +52,27 @@ def test_lanes_that_are_killed_start_again_from_the_last_checkpoint(tmp_path, un
     assert "was killed by SIGKILL; all lanes start again from the last checkpoint" in caplog.text
     assert not run._children or all(gone(child.pid) for child in run._children)
     assert gone(run._nursery.pid)
+
+
+def test_lanes_start_again_though_a_step_takes_longer_to_come_back_than_an_abort_waits(tmp_path):
+    """As any may on a machine that is busy: threads that live on are in the way of new lanes."""
+    here, slept = os.getpid(), []
+
+    def slowly(record):
+        if record["n"] >= 200 and os.getpid() == here and not slept:
+            slept.append(time.monotonic())
+            time.sleep(1)
+        return {"n": record["n"]}
+
+    made = Flow("slow")
+    numbers = made.read("numbers", io.Generate(lambda at: {"n": at}, {"n": int}, rate=400, count=800))
+    numbers.map("slowly", slowly, out={"n": int}).write("out", io.JsonLines(tmp_path / "out.jsonl"))
+    run = engine.start(made, lanes=2, checkpoint=tmp_path / "kept", every="50 ms", grace_s=0.05)
+    wait_until(lambda: slept or run.done.is_set(), "the step that sleeps")
+    os.kill(run._children[0].pid, signal.SIGKILL)
+    assert run.wait().extra["restarts"] == 1
+    (found,) = held(tmp_path).values()
+    assert found == Counter((("n", n),) for n in range(800))
 
 
 def test_lanes_of_which_one_dies_before_the_first_checkpoint_begin_anew(tmp_path, undisturbed):

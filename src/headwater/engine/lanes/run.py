@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TO_START_AGAIN_S = 60.0  #: which the steps of a lane have to come back in before lanes start again: nobody waits for it
 _ANSWER_S = 1.0  #: how long a lane may take to say how it is before it is reported as it was
 
 
@@ -209,6 +210,7 @@ class LanesRun:
         if self._aborted_s is None:
             self._aborted_s = time.monotonic()
         self._tell_all(ABORT)
+        self._own.grace_s = self.options.grace_s
         self._own.abort()
 
     def wait(self, timeout_s: float | None = None) -> Report | None:
@@ -348,6 +350,8 @@ class LanesRun:
             if thread.name == "checkpoint":  # one that is being written may yet be complete
                 thread.join()
         self._end_children()
+        if self._aborted_s is None:
+            self._own.grace_s = max(self.options.grace_s, _TO_START_AGAIN_S)
         self._own.abort()
         for thread in self._with_lanes:
             thread.join()
