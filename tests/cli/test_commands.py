@@ -75,6 +75,7 @@ def test_a_run_that_breaks_off_has_one_document_too(headwater, tmp_path):
         (("--queue-mb", "-3"), "--queue-mb is a whole number above 0; got -3"),
         (("--hang", "x"), "--hang: cannot read duration 'x'"),
         (("--for", "abc"), "--for: cannot read duration 'abc'"),
+        (("--for", "50"), "such as '100 ms'; did you mean '50 s' or '50 ms'?"),
         (("--promise", "5/parsec"), "--promise: cannot read rate '5/parsec'"),
         (("--promise", "0/s"), "--promise is a rate above 0, such as 20000/s; got '0/s'"),
         (("--promise", "5/s", "--within", "0ms"), "--within is a latency above 0, such as 50ms; got '0ms'"),

@@ -118,6 +118,12 @@ def test_a_time_column_gets_the_moment_the_record_was_due(clock):
     assert batch["t"].tolist() == [clock.ns // 1000]
 
 
+def test_a_function_of_one_number_is_told_that_it_gets_many(clock):
+    source = Generate(lambda n: {"k": ["a", "b"][n % 2]}, {"k": str}, 10, clock=clock)
+    with pytest.raises(InputError, match=r"TypeError: only .*; it takes an array of record numbers, not one of them"):
+        opened(source).read(10, 1)
+
+
 def test_columns_of_the_wrong_length_are_an_error(clock):
     source = Generate(lambda n: {"n": n[:3]}, {"n": int}, 10, clock=clock)
     with pytest.raises(InputError, match="returned columns of 3"):

@@ -114,3 +114,5 @@ def test_a_rate_without_contract_is_told(tmp_path, monkeypatch):
     Path("tanks.py").write_text(FLOW)
     done = CliRunner().invoke(app, ["profile", "tanks.py", "--rate", "5/s"])
     assert "say --contract too" in str(done.exception)
+    done = CliRunner().invoke(app, ["profile", "tanks.py", "--contract", "--rate", "5000"])
+    assert "--rate: cannot read rate '5000'" in str(done.exception)

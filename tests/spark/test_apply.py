@@ -148,6 +148,8 @@ def test_wrong_names_and_mixtures_are_told(spark, tmp_path):
         on_spark.apply(flow_of([], io.Collect()))
     with pytest.raises(FlowError, match=r"bytes \(binary\); cast them"):
         on_spark.apply(means, rows.selectExpr("cast(tank as binary) as bytes"))
+    with pytest.raises(FlowError, match="must be a DataFrame of Spark's; got str"):
+        on_spark.apply(means, "levels.parquet")
     with pytest.raises(FlowError, match="must return a stream, or a mapping of several by name; got Schema"):
         on_spark.apply(lambda rows: {"out": rows.schema}, rows)
 

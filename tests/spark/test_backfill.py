@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,7 +104,8 @@ def until():
 @pytest.mark.parametrize("goes_on", ["engine", "spark"])
 def test_a_stream_goes_on_from_history(spark, tmp_path, table, rest, all_at_once, goes_on):
     flow, kept = built(rest, tmp_path), tmp_path / "kept"
-    told = on_spark.backfill(flow, table, until=until(), checkpoint=kept, sizes=SLICES)
+    said = until() if goes_on == "engine" else datetime.fromisoformat(until())
+    told = on_spark.backfill(flow, table, until=said, checkpoint=kept, sizes=SLICES)
     assert told.last.records_in == UNTIL
     assert told.extra["backfill"] == {
         "done": True, "records": UNTIL, "slices": 4, "slices_done": 4, "until": "1970-01-01T00:25:00.000000Z",

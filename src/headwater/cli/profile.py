@@ -92,7 +92,7 @@ def _usual(flow: Flow, records: int | None) -> Profile:
 def _demanding(flow: Flow, rate: str | None, within: str | None, records: int | None) -> Profile:
     from headwater.rate.profiler import RECORDS, demanding
 
-    asked = contract_of(flow, rate, within) or Contract.of(_RATE, within)
+    asked = contract_of(flow, rate, within, option="--rate") or Contract.of(_RATE, within)
     return demanding(flow, asked, records=records or RECORDS)
 
 

@@ -18,16 +18,25 @@ _LANES_OWN = ("workers", "take", "linger", "lanes")
 
 
 def contract_of(
-    flow: Flow, rate: str | None, within: str | None = None, above: str | None = None, burst: float | None = None
+    flow: Flow,
+    rate: str | None,
+    within: str | None = None,
+    above: str | None = None,
+    burst: float | None = None,
+    *,
+    option: str = "--promise",
 ) -> Contract | None:
-    """Return what a command line asks for, or the flow's own contract where it asks for nothing; None without either."""
+    """Return what a command line asks for, or the flow's own contract where it asks for nothing; None without either.
+
+    `option` is by which name it asked for the rate.
+    """
     if rate is not None:
         try:
             is_rate = rate_hz(rate) > 0
         except FlowError as error:
-            raise FlowError(f"--promise: {error}") from None
+            raise FlowError(f"{option}: {error}") from None
         if not is_rate:
-            raise FlowError(f"--promise is a rate above 0, such as 20000/s; got {rate!r}")
+            raise FlowError(f"{option} is a rate above 0, such as 20000/s; got {rate!r}")
         if within is not None and microseconds_of("--within", within) <= 0:
             raise FlowError(f"--within is a latency above 0, such as 50ms; got {within!r}")
         if burst is not None and not burst > 0:
@@ -37,7 +46,7 @@ def contract_of(
     if not (within or above or burst):
         return own
     said = "has no contract" if own is None else f"has a contract of its own ({own})"
-    raise FlowError(f"flow {flow.name!r} {said}; --within, --above and --burst need a rate: --promise RATE")
+    raise FlowError(f"flow {flow.name!r} {said}; --within, --above and --burst need a rate: {option} RATE")
 
 
 def keeps(on: str, contract: Contract) -> bool:

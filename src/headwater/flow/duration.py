@@ -48,8 +48,10 @@ def microseconds(duration: Duration) -> int:
         for name in (unit.lower(), (unit + plural).lower()):
             if name in _MICROSECONDS and float(amount) * _MICROSECONDS[name] < _LONGEST:
                 return round(float(amount) * _MICROSECONDS[name])
+    bare = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*", duration)
+    hint = f"; did you mean '{bare[1]} s' or '{bare[1]} ms'?" if bare else ""
     raise FlowError(
-        f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'"
+        f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'{hint}"
     )
 
 

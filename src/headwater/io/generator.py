@@ -179,7 +179,14 @@ class _Made:
     def take(self, start: int, count: int) -> Batch:
         if not self._first <= start <= start + count <= self._first + len(self._block):
             numbers = np.arange(start, start + max(count, min(self._most, _AHEAD * count)))
-            self._block, self._first = Batch.of(self._make(numbers), self._schema), start
+            try:
+                made = self._make(numbers)
+            except (TypeError, ValueError) as error:
+                raise InputError(
+                    f"make broke at {len(numbers)} records: {type(error).__name__}: {error}; it takes an array of record "
+                    "numbers, not one of them, and returns columns"
+                ) from error
+            self._block, self._first = Batch.of(made, self._schema), start
             if len(self._block) != len(numbers):
                 raise InputError(
                     f"make was asked for {len(numbers)} records and returned columns of {len(self._block)}; "

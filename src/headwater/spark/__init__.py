@@ -23,6 +23,7 @@ from headwater.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from pyspark.sql import DataFrame
 
@@ -58,7 +59,7 @@ def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, *
 
 
 def start_backfill(
-    flow: Flow, tables: Any, *, until: str | None = None, order_by: str | None = None, **options: Any
+    flow: Flow, tables: Any, *, until: str | datetime | None = None, order_by: str | None = None, **options: Any
 ) -> Backfill:
     """Start reading history and return that at work: see `backfill`."""
     from headwater.spark.backfilling import Backfill, History
@@ -67,7 +68,7 @@ def start_backfill(
 
 
 def backfill(
-    flow: Flow, tables: Any, *, until: str | None = None, order_by: str | None = None, **options: Any
+    flow: Flow, tables: Any, *, until: str | datetime | None = None, order_by: str | None = None, **options: Any
 ) -> Report:
     """Run a flow over tables as a batch job, with event time as if they had streamed, and return the report.
 

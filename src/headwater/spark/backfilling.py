@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from shutil import copy2, rmtree
@@ -100,7 +101,7 @@ class History:
         object.__setattr__(self, "names", told)
 
     @classmethod
-    def of(cls, flow: Flow, tables: Any, until: str | None = None, order_by: str | None = None) -> History:
+    def of(cls, flow: Flow, tables: Any, until: str | datetime | None = None, order_by: str | None = None) -> History:
         """Check what is given against a flow: of a single source, its name is not needed."""
         names = [step.name for step in flow.steps.values() if step.is_source]
         if not isinstance(tables, Mapping):
@@ -114,6 +115,8 @@ class History:
                 raise FlowError(
                     f"flow {flow.name!r} has no source {name!r}; its sources are {listed(names)}{suggestion(name, names)}"
                 )
+        if isinstance(until, datetime):
+            until = until.isoformat()
         if until is not None:
             try:
                 micros_of_text(until)

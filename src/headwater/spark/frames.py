@@ -86,8 +86,6 @@ def with_inputs(flow: Flow, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
     kinds = {}
     for name, rows in given.items():
         what = f"input {name!r} of flow {flow.name!r}"
-        if not hasattr(rows, "isStreaming"):
-            raise FlowError(f"{what} must be a DataFrame of Spark's; got {type(rows).__name__}")
         schema = flow.steps[name].outputs["out"]
         check_columns(rows, schema, what)
         kinds[name] = Read(Frame(rows, schema))
@@ -96,6 +94,7 @@ def with_inputs(flow: Flow, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
 
 def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
     """Raise if a DataFrame does not have the columns of a schema, or in other types."""
+    _check_frame(rows, what)
     found = dict(rows.dtypes)
     for name, kind in schema.fields:
         if name not in found:
@@ -108,7 +107,13 @@ def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
             )
 
 
+def _check_frame(rows: object, what: str) -> None:
+    if not hasattr(rows, "isStreaming"):
+        raise FlowError(f"{what} must be a DataFrame of Spark's; got {type(rows).__name__}")
+
+
 def _schema_of(rows: DataFrame, what: str) -> Schema:
+    _check_frame(rows, what)
     kinds = {name: _kind(said) for name, said in rows.dtypes}
     unknown = {name: said for name, said in rows.dtypes if kinds[name] is None}
     if unknown:

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TO_START_AGAIN_S = 60.0  #: which the steps of a lane have to come back in before lanes start again: nobody waits for it
+_TO_START_AGAIN_S = (
+    60.0  #: which the steps of a lane have to come back in before lanes start again: nobody waits for it
+)
 _ANSWER_S = 1.0  #: how long a lane may take to say how it is before it is reported as it was
 
 
