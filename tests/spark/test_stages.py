@@ -55,6 +55,16 @@ def test_a_flow_without_state_is_one_stage():
     assert shape(flow) == [(0, "source", (), ("r", "f", "s", "u", "m", "out"))]
 
 
+def test_what_tells_the_state_of_a_flow_is_worked_out_once(monkeypatch):
+    """A worker needs it for each bucket of each micro-batch, and a large flow takes milliseconds to describe."""
+    flow, read = started()
+    read.key_by("key").scan("a", Scan()).write("out", io.Discard())
+    layout = cut(flow, 4)
+    first = layout.fingerprint
+    monkeypatch.setattr(Flow, "to_json", lambda flow: pytest.fail("described again"))
+    assert layout.fingerprint == first
+
+
 def test_steps_of_one_key_share_a_stage_and_the_records_that_enter_it():
     flow, read = started()
     first = read.key_by("key").scan("a", Scan())

@@ -3,8 +3,9 @@
 `partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `buckets` numbers
 the parts that keys are spread over, `wiring` joins the steps of a stage, `executor` runs them, `exits` is where their
 records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
-`keyed` makes stages Spark's operators, `running` is a run, `collecting` what the driver makes of its rows, `tally` its
-counts, `progress` and `advice` what Spark says of it, `checkpoint` what a later run goes on from. `session`, `gateway`,
+`keyed` makes stages Spark's operators, `running` is a run, `handing` how Java gives it the rows of a micro-batch,
+`collecting` what the driver makes of them, `tally` its counts, `progress` and `advice` what Spark says of it,
+`checkpoint` what a later run goes on from. `session`, `gateway`,
 `interpreter`, `daemon`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
 `sources` and `sinks` are how it reads and writes what declares itself, `native` what it has means of its own for, and
 `pruning` what it need not read. `columns` makes Spark's Columns of expressions. `applying` puts a flow between DataFrames:

@@ -263,7 +263,7 @@ class Backfill:
         before, after = self._states(number), self._states(number + 1)
         for level in range(1, self.layout.levels + 1):
             rows = with_level_at_once(rows, self._shipped, level, self.layout.buckets, before)
-        envelopes, states = collected(rows.toArrow(), self.layout, self.tally)
+        envelopes, states = collected(rows.toArrow().to_batches(), self.layout, self.tally)
         rmtree(after, ignore_errors=True)  # of an attempt that was cut off
         write_seeds(after, states, {})
         for kept in before.glob("*"):

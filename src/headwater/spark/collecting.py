@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from headwater.spark.envelope import COUNTS, FIRST_SINK, STATE, Envelope, in_order
@@ -12,11 +13,11 @@ from headwater.spark.tally import Tally
 Collected = tuple[dict[str, list[Envelope]], dict[int, bytes]]
 
 
-def collected(rows: Any, layout: Layout, tally: Tally) -> Collected:
-    """Return what goes to each sink, out of an Arrow table of rows, and the state of buckets where rows have it."""
+def collected(rows: Iterable[Any], layout: Layout, tally: Tally) -> Collected:
+    """Return what goes to each sink, out of Arrow batches of rows, and the state of buckets where rows have it."""
     envelopes: dict[str, list[Envelope]] = defaultdict(list)
     states: dict[int, bytes] = {}
-    for batch in rows.to_batches():
+    for batch in rows:
         seqs, frames = batch.column("seq"), batch.column("frame")
         for at, target in enumerate(batch.column("target").to_pylist()):
             data = frames[at].as_buffer()

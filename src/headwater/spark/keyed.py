@@ -99,7 +99,7 @@ def _on_bucket(sent_layout: SentLayout, level: int) -> Callable[..., Iterator[pd
         if given:
             executor = _executor(sent_layout, bucket, state)
             made += executor.take(given)
-            token = layout.fingerprint() + secrets.token_bytes(8)
+            token = layout.fingerprint + secrets.token_bytes(8)
             state.update((token, executor.save()))
             made.append((-1, COUNTS, 0, executor.counts()))
             _live[sent_layout.file, bucket] = token, executor
@@ -129,7 +129,7 @@ def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
 
 def _check_mark(layout: Layout, token: bytes) -> None:
     """Raise if state was kept by another flow, or for other buckets: keys would not find what is theirs."""
-    if token.startswith(layout.fingerprint()):
+    if token.startswith(layout.fingerprint):
         return
     (buckets,) = unpack_from("<I", token)
     if buckets != layout.buckets:

@@ -28,6 +28,7 @@ from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.collecting import collected
 from headwater.spark.envelope import Envelope
 from headwater.spark.gateway import java_side
+from headwater.spark.handing import hand_over
 from headwater.spark.hearing import Hearing
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import SparkOptions
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_WATCH_S = 0.02
+_WATCH_S = 0.02  # between two looks at a run
+_ASK_S = 0.2  # between two questions to Java whether it goes on, which costs both of them more than a look
 _TOO_SLOW = "Python worker failed to connect back"
 _LAST_S = 60.0  # for a last micro-batch to be committed
 _ENOUGH_S = 15.0  # for Spark to stop when it is told to
@@ -75,6 +77,7 @@ class SparkRun:
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._is_through = False  #: all sources have ended, and what came of them is written
         self._aborted = False
+        self._asked = 0.0  #: when Java was last asked whether the query goes on
         self._starts_left = 5  #: how often the query may still be started again
 
     def start(self) -> Self:
@@ -176,20 +179,17 @@ class SparkRun:
         before = spark.conf.get(name, "true")
         spark.conf.set(name, "false")
         try:
-            return (
-                rows.writeStream.foreachBatch(self._take)
-                .option("checkpointLocation", self.checkpoint.query)
-                .trigger(processingTime=self.options.every)
-                .start()
-            )
+            writer = rows.writeStream.option("checkpointLocation", self.checkpoint.query)
+            hand_over(spark, writer, self._take)
+            return writer.trigger(processingTime=self.options.every).start()
         finally:
             spark.conf.set(name, before)
 
     # -- micro-batches ------------------------------------------------------------------------------------------------
 
-    def _take(self, rows: DataFrame, batch_id: int) -> None:
-        """Take the rows of one micro-batch, in one action: write what is for sinks, add up what was counted."""
-        envelopes, _ = collected(rows.toArrow(), self.layout, self.tally)
+    def _take(self, rows: list[Any], batch_id: int) -> None:
+        """Take the rows of one micro-batch: write what is for sinks, add up what was counted."""
+        envelopes, _ = collected(rows, self.layout, self.tally)
         assert self._sinks is not None
         self._sinks.wait_for_room(self.stopping)
         self._sinks.write(self._first_part + batch_id, envelopes, self.tally)
@@ -285,7 +285,7 @@ class SparkRun:
         self._last_batch = max(self._last_batch, self._last_if_ended())
         told = False
         next_sample = self.options.sample_s
-        while self._query.isActive and not self._aborted:
+        while self._is_active() and not self._aborted:
             time.sleep(_WATCH_S)
             elapsed = time.perf_counter() - self._began
             if elapsed >= next_sample:
@@ -315,6 +315,14 @@ class SparkRun:
             self._watch_till_the_end()
             return
         raise self._explained()
+
+    def _is_active(self) -> bool:
+        """Say whether the query goes on, as far as Java has told lately."""
+        now = time.perf_counter()
+        if now - self._asked >= _ASK_S:
+            self._asked = now
+            return bool(self._query.isActive)
+        return True
 
     def _is_time_up(self) -> bool:
         """Say whether the sources were read for as long as they should be; starting Spark is not reading."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from struct import pack
 from typing import Literal
 from zlib import crc32
@@ -64,7 +65,7 @@ class Stage:
     places: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Layout:
     """All stages of a flow and the streams between them."""
 
@@ -83,8 +84,9 @@ class Layout:
         """How many times records move."""
         return max(stage.level for stage in self.stages)
 
+    @cached_property
     def fingerprint(self) -> bytes:
-        """Return eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
+        """Eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
         steps = self.flow.to_json()["steps"]
         told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
         return pack("<II", self.buckets, crc32(json.dumps(told).encode(), _FORM))
