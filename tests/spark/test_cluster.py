@@ -1,6 +1,7 @@
 """A flow gives the same on a cluster of separate processes as on the engine: nothing depends on local mode."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,8 +51,9 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
     with standalone(workers=1, cores=1) as cluster:
         cluster.add_worker()
         command = [Path(sys.executable).with_name("headwater"), "run", "spread.py", "--on", "spark", "--json"]
+        short_lived = f"spark.executor.extraJavaOptions={os.environ['SPARK_DAEMON_JAVA_OPTS']}"  # as all of these tests
         done = subprocess.run(
-            [*command, "--master", cluster.url],
+            [*command, "--master", cluster.url, "--conf", short_lived],
             cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
