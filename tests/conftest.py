@@ -13,16 +13,9 @@ from conservation import missing
 from headwater.engine import EngineRun
 from headwater.engine.lanes import LanesRun
 from headwater.errors import RunError
+from sharing_out import FOLDERS, Sharing, is_on_spark
 from typed_words import exit_code
 
-ROOT = Path(__file__).parents[1]
-#: all in these is a test of Spark; elsewhere a test says so itself, with the marker or by asking for the session
-ON_SPARK = (
-    ROOT / "tests" / "spark",
-    ROOT / "tests" / "runners",
-    ROOT / "src" / "headwater" / "spark",
-    ROOT / "bench" / "src" / "headwater_bench" / "mllib",
-)
 #: files of few tests that take long, which two workers share out best when they begin with them
 LONG = {
     "test_bench.py",
@@ -43,6 +36,7 @@ LONG = {
     "test_site.py",
     "test_sites.py",
     "test_sites_and_plans.py",
+    "test_spark_sites.py",
     "test_split.py",
     "test_troubleshooting.py",
 }
@@ -64,12 +58,17 @@ def pytest_collect_file():
     return [each for each in (yield) if type(each) is pytest.Module]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return Sharing(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or any(item.path.is_relative_to(folder) for folder in ON_SPARK):
+        if "spark" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(FOLDERS):
             item.add_marker("spark")
     # Spark last: beside the threads of its session no lanes can be forked, in this process. Of the rest the long ones first.
-    items.sort(key=lambda item: (item.get_closest_marker("spark") is not None, item.path.name not in LONG))
+    items.sort(key=lambda item: (is_on_spark(item.nodeid), item.path.name not in LONG))
 
 
 @pytest.fixture(autouse=True)
@@ -131,9 +130,11 @@ def typed(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture(scope="session")
 def spark():
-    """One Spark session for all tests: starting one takes longer than most tests."""
+    """One Spark session for all tests of a process: starting one takes longer than most tests."""
     from headwater.spark.session import session
 
+    asking = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]  # and whether it is set up
+    assert is_on_spark(asking), f"{asking} asks for Spark, and its name does not end with on_spark: see sharing_out"
     running = session("local[2]")
     yield running
     running.stop()

@@ -44,7 +44,8 @@ def with_code():
         if code and page.name not in OWN:
             told = "".join(text for kind, text in blocks if kind == "text")
             marks = [pytest.mark.spark] if NEEDS_SPARK.search(code) else []
-            yield pytest.param(page, code, told, id=page.name, marks=marks)
+            name = f"{page.name}-on_spark" if marks and page.name not in ALONE else page.name
+            yield pytest.param(page, code, told, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("page", "code", "told"), list(with_code()))

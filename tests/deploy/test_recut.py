@@ -363,7 +363,7 @@ def test_dead_letters_are_gathered_from_a_site_that_had_no_part_before(tmp_path)
     there_and_back(tmp_path, on_engine)
 
 
-def test_steps_go_to_spark_and_back_and_a_run_that_is_cut_off_there_goes_on(spark, tmp_path):
+def test_steps_go_there_and_back_and_a_run_that_is_cut_off_goes_on_while_on_spark(spark, tmp_path):
     def begun(site, part, home):
         if site != "cloud":
             return on_engine(site, part, home)
