@@ -55,6 +55,20 @@ def test_what_came_faster_is_served_as_best_effort_and_counted():
     assert through._bucket.exceeded >= 879
 
 
+def test_records_that_come_back_late_and_at_once_are_no_more_than_was_promised():
+    """Half of what comes to a part has been elsewhere meanwhile, and the bucket has filled for the other half by then."""
+    bucket, windows = Bucket(100, 20), Windows(Contract(100.0, 1.0), 0.5, 10**18)
+    soon, late = (Gate(Backlog(100, 2), SCHEMA, bucket, windows) for _ in range(2))
+    for _ in range(4):
+        assert soon.read(25, 0.0).length == late.read(25, 0.0).length == 25
+    assert bucket.exceeded > 0
+    assert not windows.is_above(10**18 + 2 * 10**9)
+    more = Gate(Backlog(300, 1), SCHEMA, bucket, windows)
+    more.read(300, 0.0)
+    assert windows.is_above(10**18 + 2 * 10**9)
+    assert not windows.is_above(10**18 + 20 * 10**9)  # which was long ago
+
+
 def test_what_has_to_wait_stays_unread():
     reader = Backlog(1000, 1)
     through = gate(reader, "block")

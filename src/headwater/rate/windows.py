@@ -27,6 +27,9 @@ SLOW = "a way through the flow that took too long, with processor to spare"
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
 _HELD = 0.1  #: the same of a queue that stood full
 _CLOSE = 0.8  #: the share of the promised latency from which on a record was nearly too late
+_LATELY = (
+    10  #: windows in which it is looked whether more came than was promised: records may be read some seconds late
+)
 _OPEN_S = 60  #: for how long a window may still break by records that are found late
 _TOLD = 20  #: broken windows of which all is kept
 
@@ -155,6 +158,11 @@ class Windows:
         self._readings[second] = reading
         for old in [each for each in self._readings if each <= second - _OPEN_S]:
             self._settled.add(self._window(old, self._readings.pop(old)))
+
+    def is_above(self, now_ns: int) -> bool:
+        """Say whether more records were created in some window of late than is promised, whenever they were read."""
+        here, most = self.second(now_ns), self.contract.rate_hz + self.contract.burst_records
+        return any(self.counts.total(CAME, here - ago) > most for ago in range(_LATELY))
 
     def is_breaking(self, second: int, backlog: float) -> bool:
         """Say whether a window that has just ended is broken as it seems now."""
