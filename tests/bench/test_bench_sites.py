@@ -1,12 +1,16 @@
 """How the experiment about sites keeps its account: what was paid, what could have been, and which windows were kept."""
 
 import json
+import time
 
+import numpy as np
 import pytest
 
+from headwater.cli.locate import find_flow
+from headwater.data.batch import CREATED
 from headwater.flow.contract import Contract
 from headwater_bench.sites.account import Moment, Output, compared, cost, kept, least, paid
-from headwater_bench.sites.flows import Promised, write_net
+from headwater_bench.sites.flows import RATES, Promised, write_net, write_program
 from headwater_bench.sites.pauses import Span, pauses_s, waits_of
 from headwater_bench.sites.picture import draw
 
@@ -46,6 +50,14 @@ def flow(tmp_path):
     lines = "".join(json.dumps({"msg": n // 2, "k": n % 2}) + "\n" for n in range(200))
     (tmp_path / "undisturbed.jsonl").write_text(lines)
     return Promised("etl", tmp_path, Contract(10.0, 1.0), 0.1, 0.1)
+
+
+def test_messages_are_as_old_as_they_have_been_due_whenever_they_are_read(tmp_path):
+    source = find_flow(f"{write_program('stats', tmp_path / 'stats', 3.0)}:moved").steps["messages"].kind.source
+    (tmp_path / "stats" / "began").write_text(repr(time.time() - 60.0))
+    made_ns = source.open(None).read(100, 0.0).stamps[:, CREATED]
+    assert np.allclose(np.diff(made_ns), 1e9 / RATES["stats"], atol=1000)
+    assert time.time() - made_ns[0] / 1e9 >= 59.0
 
 
 def test_a_window_is_kept_if_all_that_fell_due_in_it_came_in_time(flow):

@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from headwater import io
-from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.clock import now_ns
+from headwater.data.batch import CREATED, NO_WATERMARK, Batch
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.pred import pred
@@ -67,7 +68,11 @@ class DueReader:
             return Batch.of_watermark(NO_WATERMARK)
         numbers = np.arange(self.position, stop)
         self.position = stop
-        return Batch.of({{"msg": numbers, "message": self._texts.take(numbers % MADE)}}, MESSAGES)
+        made = Batch.of({{"msg": numbers, "message": self._texts.take(numbers % MADE)}}, MESSAGES)
+        if self._began_s:  # a sensor has made them when they were due, whenever somebody comes to read them
+            late_s = time.time() - self._began_s - numbers / RATE
+            made.stamps[:, CREATED] = now_ns() - (late_s * 1e9).astype(np.int64)
+        return made
 
     def _begin(self):
         file = FOLDER / "began"
@@ -110,13 +115,19 @@ class Promised:
         return self.folder / "flow.py"
 
 
-def promised(name: str, folder: Path, bound_s: float) -> Promised:
-    """Write a flow into a folder, and measure what its promise takes; its profile is written beside it."""
+def write_program(name: str, folder: Path, bound_s: float) -> Path:
+    """Write a flow into a new folder, and return its file."""
     folder.mkdir(parents=True)
     program = folder / "flow.py"
     program.write_text(_PROGRAM.format(folder=str(folder), rate=RATES[name], name=name, bound_ms=1000 * bound_s))
+    return program
+
+
+def promised(name: str, folder: Path, bound_s: float) -> Promised:
+    """Write a flow into a folder, and measure what its promise takes; its profile is written beside it."""
+    program = write_program(name, folder, bound_s)
     (folder / "end").write_text("4000")  # for the measurement; it is to be done before it begins
-    (folder / "began").write_text("0.0")
+    (folder / "began").write_text("0.0")  # all are there at once, and made when they are read
     flow = find_flow(f"{program}:moved")
     contract = flow.promised
     assert contract is not None
