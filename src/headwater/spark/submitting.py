@@ -65,7 +65,8 @@ def packed(
     command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
     if modules is not None:
         command += ["--py-files", str(modules)]
-    chosen = {**_of_environment(environment, master, deploy_mode), **(settings or {})}
+    here = _of_driver_here(master) if deploy_mode == "client" else {}
+    chosen = {**here, **_of_environment(environment, master, deploy_mode), **(settings or {})}
     if environment is not None:
         command += ["--archives", f"{environment}#{_ENVIRONMENT}"]
     for key, value in chosen.items():
@@ -98,15 +99,23 @@ def _shipped(flow: str, folder: Path) -> tuple[str, Path | None]:
     return target, packed_modules
 
 
+def _of_driver_here(master: str) -> dict[str, str]:
+    """Return the settings of a driver that runs here: this Python, whatever a shell finds, and Spark's errors alone."""
+    words = Path(__file__).with_name("log4j2.properties").as_uri()
+    found = {
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={words}",
+    }
+    return found | ({"spark.pyspark.python": sys.executable} if master.startswith("local") else {})
+
+
 def _of_environment(environment: Path | None, master: str, deploy_mode: str) -> dict[str, str]:
     """Return the settings by which driver and executors use the Python that was packed."""
     if environment is None:
         return {}
     python = f"./{_ENVIRONMENT}/bin/python"
     found = {"spark.pyspark.python": python}
-    if deploy_mode == "client":
-        found["spark.pyspark.driver.python"] = sys.executable
-    elif master.startswith("yarn"):
+    if deploy_mode == "cluster" and master.startswith("yarn"):
         found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = python
     return found
 
