@@ -8,7 +8,7 @@ import pytest
 
 from headwater.errors import RunError
 from headwater_bench.experiments import spark as bench
-from headwater_bench.experiments import spark_start
+from headwater_bench.experiments import spark_native, spark_start
 from headwater_bench.experiments.spark_flows import Bench, _compare_etl, _compare_pred, _compare_stats
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
@@ -39,6 +39,15 @@ def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypat
         assert by_keys["40"]["differences"] == []
         assert by_keys["40"]["over_transform_with_state"] > 0
     assert "sliding regression" in bench.table(answer)
+
+
+def test_windows_say_the_same_in_both_meanings(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(spark_native.Bench, "rate", lambda bench, meaning: len(meaning) * 100.0)
+    monkeypatch.setattr(bench, "NATIVE", (600, 600))
+    answer = bench.run(only=["native"], repeats=1)
+    assert answer["native"]["differences"] == []
+    assert answer["native"]["spark_over_headwater"] == round(5 / 9, 2)
+    assert "results are equal" in bench.table(answer)
 
 
 def test_latency_is_told_beside_the_floor(spark, monkeypatch):

@@ -1,6 +1,7 @@
 """What an expression computes as a Spark Column is what it computes on a batch, or it is not made one."""
 
 import math
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from headwater.operators.expression import compiled
 
 pyspark = pytest.importorskip("pyspark")
 
-from headwater.spark.columns import native, why_not  # noqa: E402
+from headwater.spark.columns import Columns, native, why_not  # noqa: E402
 
 SCHEMA = Schema.of(
     {"i": int, "j": int, "x": float, "y": float, "f": "float32", "b": bool, "s": str, "t": str, "at": "time"}
@@ -33,6 +34,10 @@ NATIVE = [
     col.f.cast("float"), col.i.is_in([1, 7, -7]), col.s.is_in(["a", "zz"]), col.s.length(), col.s.contains("a"),
     col.s.starts_with("a"), col.s.ends_with("a"), col.s.replace("a", "bb"), col.s.substring(1, 3), col.s + col.t,
     col.s + "!",
+]  # fmt: skip
+CONDITIONS = [
+    (col.x > -3) & (col.i >= 0) & ~col.b, ~(col.x > 1), (col.x > 0) & (col.x * 2 < 1e300), col.f > 0.0, col.f >= col.x,
+    col.at > 2**49, col.at == col.at, (col.at <= 2**49) & (col.y == 3.0), col.x.is_nan() | (col.s.length() > 2),
 ]  # fmt: skip
 IN_PYTHON = [
     col.i + col.j, col.i - 3, col.i * col.j, -col.i, col.i.abs(), col.at - col.at, col.at + 5, col.at.cast(str),
@@ -62,20 +67,35 @@ def batch(nulls: bool) -> Batch:
     return Batch.of_rows([dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)], SCHEMA)
 
 
-@pytest.mark.parametrize("nulls", [False, True])
-def test_a_native_column_computes_what_the_expression_computes(spark, nulls):
+@pytest.fixture(params=["false", "true"])
+def ansi(spark, request):
+    """In a session of our own it is off, in somebody else's on."""
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+def test_a_native_column_computes_what_the_expression_computes_and_conditions_hold_where_it_does(spark, ansi):
     from pyspark.sql import functions as F
 
-    given = batch(nulls)
+    given = batch(nulls=ansi == "true")
     kinds = {"i": "int64", "j": "int64", "x": "float64", "y": "float64", "f": "float32", "b": "bool", "at": "int64"}
     table = pa.table({n: pa.array(c.tolist(), kinds.get(n, "string")) for n, c in given.columns.items()})
     made = [native(expr, SCHEMA).alias(str(k)) for k, expr in enumerate(NATIVE)]
+    conditions = [expr for expr in (*NATIVE, *CONDITIONS) if expr.type_in(SCHEMA) == "bool"]
+    asked = Columns(SCHEMA, timestamps=frozenset({"at"}))
+    made += [reduce(lambda a, b: a & b, asked.where(expr)).alias(f"where {k}") for k, expr in enumerate(conditions)]
     frame = spark.createDataFrame(table.append_column("n", pa.array(range(given.length))))
-    got = frame.select("n", *made).orderBy(F.col("n")).toArrow()
+    timed = frame.withColumn("at", F.timestamp_micros("at"))
+    got = timed.select("n", *made).orderBy(F.col("n")).toArrow()
     with np.errstate(all="ignore"):
         for k, expr in enumerate(NATIVE):
             expected = compiled(expr, SCHEMA)(given).tolist()
             assert [shown(v) for v in got.column(str(k)).to_pylist()] == [shown(v) for v in expected], str(expr)
+        for k, expr in enumerate(conditions):
+            held = [bool(value) for value in compiled(expr, SCHEMA)(given).tolist()]
+            assert [bool(v) for v in got.column(f"where {k}").to_pylist()] == held, str(expr)
 
 
 @pytest.mark.parametrize("expr", IN_PYTHON, ids=str)

@@ -43,7 +43,7 @@ class State:
 
 def rows(here, count):
     batch = Batch.of({"key": ["a"] * count}, here.layout().flow.steps["r"].outputs["out"])
-    rows = list(keyed.SourceStage(here, 0)(0, iter([(0, batch)])))
+    rows = list(keyed.SourceStage(here, here.layout().stages[0])(0, iter([(0, batch)])))
     return [row for row in rows if row[1] != COUNTS]
 
 

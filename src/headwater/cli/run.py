@@ -83,6 +83,13 @@ def run(
             help="keep in this folder, on Spark also at a URL, how far the run has come, and go on from there"
         ),
     ] = None,
+    meaning: Annotated[
+        str | None,
+        typer.Option(
+            help="on Spark: spark has its own operators run expressions and windows next to a source that it reads, by "
+            "its own rules [default: headwater's, exactly]"
+        ),
+    ] = None,
     target: Annotated[
         str | None, typer.Option(help="on Spark: about how long a micro-batch takes when much waits, such as 2s")
     ] = None,
@@ -189,7 +196,9 @@ def run(
         known = (*RUNNERS, _SPARK)
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     settings = parsed_settings(conf or [])
-    sparks: dict[str, Any] = {"master": master, "conf": conf or None, "target": target, "backfill": backfill}
+    sparks: dict[str, Any] = {
+        "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning
+    }  # fmt: skip
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     kept = _checkpoint_folder(checkpoint, on)
     _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
@@ -204,6 +213,7 @@ def run(
             "conf": conf or None,
             "checkpoint": checkpoint,
             "target": target,
+            "meaning": meaning,
             "backfill": backfill,
             "live": show or None,
             "prometheus": prometheus,
@@ -234,6 +244,9 @@ def run(
     if on == _SPARK:
         if contract is not None and target is not None:
             raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
+        if meaning is not None and (contract is not None or backfill):
+            other = "--backfill" if backfill else "a promise"
+            raise RunError(f"--meaning means nothing with {other}, which needs all steps to be ours")
         of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": kept or checkpoint}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
@@ -252,6 +265,7 @@ def run(
 
             give_way()
             with progress("starting Spark"):
+                of_spark |= {} if meaning is None else {"meaning": meaning}
                 running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:

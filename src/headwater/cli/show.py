@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,10 @@ def show(
     on: Annotated[
         str | None, typer.Option(help="spark: say how the flow would run there, in which stages and why")
     ] = None,
+    meaning: Annotated[
+        str | None,
+        typer.Option(help="with --on spark: by whose rules the first steps run, headwater's [default] or spark's"),
+    ] = None,
     guarantees: Annotated[
         bool,
         typer.Option(
@@ -37,6 +41,8 @@ def show(
         raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
     if on not in (None, "spark"):
         raise FlowError(f"show can say how a flow runs on 'spark'; got {on!r}")
+    if meaning is not None and on is None:
+        raise FlowError("--meaning says how a flow runs on Spark; say --on spark too")
     if on is not None and (job := spark_job(flow)):
         print_json({"flow": flow, "stages": [], "why": job.about}) if as_json else typer.echo(job.about)
         return
@@ -46,7 +52,7 @@ def show(
         _show_guarantees(found, as_json)
         return
     if on is not None:
-        _show_stages(found, as_json)
+        _show_stages(found, as_json, meaning or "headwater")
         return
     if as_json:
         print_json(found.to_json())
@@ -72,10 +78,12 @@ def _show_guarantees(flow: Flow, as_json: bool) -> None:
             typer.echo(f"  {link}")
 
 
-def _show_stages(flow: Flow, as_json: bool) -> None:
+def _show_stages(flow: Flow, as_json: bool, meaning: Any) -> None:
     from headwater.spark.explain import explained, explanation_text
+    from headwater.spark.options import check_meaning
 
-    answer = explained(flow)
+    check_meaning(meaning)
+    answer = explained(flow, meaning=meaning)
     if as_json:
         print_json(answer)
     else:

@@ -8,9 +8,11 @@ records leave and `envelope` what moves between stages; none of these needs Spar
 `checkpoint` what a later run goes on from. `session`, `gateway`,
 `interpreter`, `daemon`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
 `sources` and `sinks` are how it reads and writes what declares itself, `native` what it has means of its own for, and
-`pruning` what it need not read. `columns` makes Spark's Columns of expressions. `applying` puts a flow between DataFrames:
-`frames` are what goes in, `outcome` what comes out, and `batched` is for those that are no streams. `backfilling` runs a
-flow over tables before it streams, and `history` is how those are read. `submitting` packs a flow for a cluster.
+`pruning` what it need not read. `columns` makes Spark's Columns of expressions, `relations` its own operators of steps, and
+`heads` says how far those have a flow; `counting` is what they have read, `titles` what parts are called in Spark's UI.
+`applying` puts a flow between DataFrames: `frames` are what goes in, `outcome` what comes out, and `batched` is for those
+that are no streams. `backfilling` runs a flow over tables before it streams, and `history` is how those are read.
+`submitting` packs a flow for a cluster.
 """
 
 from __future__ import annotations

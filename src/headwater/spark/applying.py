@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ from headwater.flow.stream import Stream
 from headwater.io.memory import Discard
 from headwater.spark.batched import with_level_at_once
 from headwater.spark.broadcast import carried
-from headwater.spark.frames import Frame, end_of, event_time_of, rows_of_frame, with_inputs
+from headwater.spark.frames import SQL, Frame, end_of, event_time_of, named, rows_of_frame, with_inputs
+from headwater.spark.heads import Head, cut_behind, heads_of
 from headwater.spark.keyed import SourceStage, with_level
-from headwater.spark.outcome import Outcome
-from headwater.spark.pruning import columns_used
-from headwater.spark.stages import cut
+from headwater.spark.options import Meaning, check_meaning
+from headwater.spark.outcome import Outcome, observed
+from headwater.spark.relations import PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -34,6 +36,7 @@ def apply(
     *,
     buckets: int | None = None,
     observe: str | Observation | None = None,
+    meaning: Meaning = "headwater",
 ) -> Any:
     """Return what a flow makes of DataFrames, as a DataFrame, or as several by name where it has several outputs.
 
@@ -47,19 +50,27 @@ def apply(
     in the DataFrame's own order. Each output is computed by itself: to have several of one computation, give the flow
     sinks, and run it with `spark.start(flow, inputs=…)`.
 
+    First steps that are expressions become Columns where Spark means exactly the same by them, so that filters and columns
+    go down to what the DataFrame reads. With `meaning="spark"`, event time, windows and what Spark means otherwise do, too:
+    late records are dropped, and event time moves once in a micro-batch. What Spark runs itself counts nothing.
+
     What steps count, `late` and `dead_letters` among it, is observed under the flow's name, or what `observe` says, as
     `DataFrame.observe` has it: of a stream in its progress, for each micro-batch; of a batch in an `Observation` given.
     """
+    check_meaning(meaning)
     given = inputs if inputs is not None else {}
     built = _built(flow, given) if not isinstance(flow, Flow) else with_inputs(flow, given)
     names = [step.name for step in built.steps.values() if step.is_sink]
     if not names:
         raise FlowError(f"flow {built.name!r} has no output; end it with .write(name, io.Discard())")
     if len(names) == 1:
-        return _output(built, names[0], buckets, built.name if observe is None else observe)
+        return _output(built, names[0], buckets, built.name if observe is None else observe, meaning)
     if observe is not None and not isinstance(observe, str):
         raise FlowError(f"flow {built.name!r} has the outputs {listed(names)}; an Observation is for one")
-    return {name: _output(_leading_to(built, name), name, buckets, f"{observe or built.name}.{name}") for name in names}
+    return {
+        name: _output(_leading_to(built, name), name, buckets, f"{observe or built.name}.{name}", meaning)
+        for name in names
+    }
 
 
 def query(
@@ -136,34 +147,52 @@ def _leading_to(flow: Flow, sink: str) -> Flow:
     return Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in kept))
 
 
-def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observation) -> DataFrame:
+def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observation, meaning: Meaning) -> DataFrame:
     """Return what comes to one sink."""
     frames = _frames(flow)
     streaming = _is_stream(flow, frames)
     spark = next(iter(frames.values())).rows.sparkSession
-    layout = cut(
-        flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink}),
-        buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
-    )
+    flow = flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink})
+    heads = heads_of(flow, meaning)
+    given = {step: frame.rows for step, frame in frames.items()}
+    made = _by_spark_alone(flow, name, heads, given)
+    if made is not None:
+        return observed(made, observe)
+    layout = cut_behind(flow, heads, buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     sent_layout = carried(layout)
     parts = []
-    for step, frame in frames.items():
-        prefix = SourceStage(sent_layout, layout.source_stage(step).number)
-        order = None if streaming else event_time_of(flow, step)
-        parts.append(rows_of_frame(frame, columns_used(flow, step), prefix, order))
+    for step, head in heads.items():
+        prefix = SourceStage(sent_layout, layout.source_stage(step))
+        order = None if streaming else event_time_of(layout.flow, step)
+        parts.append(rows_of_frame(head.of(given), head.schema.only(head.columns), prefix, order))
         if not streaming:
             parts.append(end_of(spark, prefix))
     rows = reduce(lambda a, b: a.union(b), parts)
     for level in range(1, layout.levels + 1):
         rows = (
-            with_level(rows, sent_layout, level, layout.buckets_of(level))
+            with_level(rows, sent_layout, layout, level)
             if streaming
-            else with_level_at_once(rows, sent_layout, level, layout.buckets)
+            else with_level_at_once(rows, sent_layout, layout, level)
         )
-    if streaming and layout.levels > 1:
+    if streaming and layout.levels + sum(head.waits for head in heads.values()) > 1:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
         _set(spark, _UNCHECKED, "false")
     return Outcome(layout, name).of(rows, observe)
+
+
+def _by_spark_alone(
+    flow: Flow, name: str, heads: Mapping[str, Head], given: Mapping[str, DataFrame]
+) -> DataFrame | None:
+    """Return what comes to a sink where no step is left to us; None where one is, or where only we write its columns."""
+    (source,) = flow.steps[name].inputs
+    head = next((head for head in heads.values() if head.steps and head.steps[-1].name == source.step), None)
+    if head is None:
+        return None
+    whole = replace(head, columns=tuple(head.schema)).of(given)
+    kinds = dict(head.schema.fields)
+    if any(said not in (("timestamp",) if kinds[column] == "time" else PLAIN) for column, said in whole.dtypes):
+        return None
+    return whole.select(*(named(column).cast(SQL[kind]).alias(column) for column, kind in kinds.items()))
 
 
 def _frames(flow: Flow) -> dict[str, Frame]:

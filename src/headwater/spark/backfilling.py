@@ -134,6 +134,8 @@ class Backfill:
         if options.checkpoint is None:
             raise RunError("history leaves state for a stream to go on from: say where, with a checkpoint")
         self.flow, self.history, self.options = flow, history, options
+        if options.meaning != "headwater":
+            raise RunError("history is read by our own steps, whose state the stream goes on with: leave out meaning")
         self.checkpoint = Checkpoint(options.checkpoint, begins_with_history=True)
         if self.checkpoint.is_far:
             raise RunError(
@@ -257,12 +259,12 @@ class Backfill:
         """Read one slice: what comes of it is in the sinks, and its state on disk, when this returns."""
         parts: list[DataFrame] = []
         for name, table in self._tables.items():
-            prefix = SourceStage(self._shipped, self.layout.source_stage(name).number)
+            prefix = SourceStage(self._shipped, self.layout.source_stage(name))
             parts.append(table.slice(edges, columns_used(self.flow, name), prefix))
         rows = reduce(lambda a, b: a.union(b), parts)
         before, after = self._states(number), self._states(number + 1)
         for level in range(1, self.layout.levels + 1):
-            rows = with_level_at_once(rows, self._shipped, level, self.layout.buckets, before)
+            rows = with_level_at_once(rows, self._shipped, self.layout, level, before)
         envelopes, states = collected(rows.toArrow().to_batches(), self.layout, self.tally)
         rmtree(after, ignore_errors=True)  # of an attempt that was cut off
         write_seeds(after, states, {})

@@ -13,21 +13,23 @@ from headwater.spark.envelope import COUNTS, ROW, STATE, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout, Stage
+from headwater.spark.titles import title_of, titled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def with_level_at_once(
-    rows: DataFrame, sent_layout: SentLayout, level: int, partitions: int, seeds: Path | None = None
+    rows: DataFrame, sent_layout: SentLayout, layout: Layout, level: int, seeds: Path | None = None
 ) -> DataFrame:
     """Add the stages of one level to a query over tables.
 
     Where more follows than these tables, buckets begin with the state in the folder `seeds`, and what they keep leaves the
     query in rows of its own; else nothing is kept.
     """
-    sorted_rows = rows.repartition(partitions, "bucket").sortWithinPartitions("bucket", "seq")
-    return sorted_rows.mapInArrow(_on_partition(sent_layout, level, seeds), ROW)
+    sorted_rows = rows.repartition(layout.buckets, "bucket").sortWithinPartitions("bucket", "seq")
+    run = titled(_on_partition(sent_layout, level, seeds), title_of(layout.steps_of(level)))
+    return sorted_rows.mapInArrow(run, ROW)
 
 
 def _on_partition(sent_layout: SentLayout, level: int, seeds: Path | None) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -15,7 +15,9 @@ from headwater.flow.ranges import Offset
 from headwater.flow.steps import Read, Step, Write
 from headwater.io.lock import FILE as LOCK
 from headwater.spark import sources
+from headwater.spark.heads import Head, heads_of
 from headwater.spark.native import reads
+from headwater.spark.options import Meaning
 from headwater.spark.places import place_of
 from headwater.spark.seeds import Taken
 
@@ -28,9 +30,13 @@ _ANEW = "give another folder, or remove this one to begin anew"
 class Checkpoint:
     """A folder or URL in which a query keeps how far it has come; the next run with it goes on from there."""
 
-    def __init__(self, at: str | Path, *, begins_with_history: bool = False) -> None:
-        """Look at a place; only who reads history has business with one in which that has not come to its end."""
+    def __init__(self, at: str | Path, *, begins_with_history: bool = False, meaning: Meaning = "headwater") -> None:
+        """Look at a place; only who reads history has business with one in which that has not come to its end.
+
+        What Spark's own operators keep, where they have the first steps, is for the same `meaning` alone.
+        """
         self._at = place_of(at)
+        self.meaning: Meaning = meaning
         self._begins_with_history = begins_with_history
 
     def __str__(self) -> str:
@@ -87,7 +93,7 @@ class Checkpoint:
         known = self._read()
         if known is None:
             return
-        mine = _described(flow, buckets)
+        mine = self._described(flow, buckets)
         difference = _difference(known, mine) or _other_ends(known, mine, flow)
         if difference:
             raise RunError(f"checkpoint {self} does not fit: {difference}; {_ANEW}")
@@ -133,7 +139,7 @@ class Checkpoint:
         return None if taken is None or self._begun() else taken.after
 
     def _describe(self, flow: Flow, buckets: int, taken: Taken | None) -> None:
-        known = _described(flow, buckets)
+        known = self._described(flow, buckets)
         self._write(known if taken is None else {**known, "taken": asdict(taken)})
 
     def end(self) -> None:
@@ -173,12 +179,11 @@ class Checkpoint:
             return {}
         # a version, what Spark notes of the micro-batch, then a line for each source, in the order of the flow
         lines = iter(self._at.raw(f"{_QUERY}/offsets/{batch}").decode().splitlines()[2:])
-        found: dict[str, list[str]] = {}
-        for name, step in flow.steps.items():
-            if isinstance(step.kind, Read):
-                native = reads(step.kind.source)
-                found[name] = [next(lines, "-") for _ in range(1 if native is None else native.offsets + 1)]
-        return found
+        counts = counted_lines(flow, heads_of(flow, self.meaning))
+        return {name: [next(lines, "-") for _ in range(count)] for name, count in counts.items()}
+
+    def _described(self, flow: Flow, buckets: int | None) -> dict[str, Any]:
+        return _described(flow, buckets) | ({} if self.meaning == "headwater" else {"meaning": self.meaning})
 
     def _begun(self) -> list[int]:
         return self._numbers("offsets")
@@ -220,6 +225,18 @@ class Checkpoint:
             raise RunError(f"{self} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")
 
 
+def counted_lines(flow: Flow, heads: Mapping[str, Head]) -> dict[str, int]:
+    """Return how many lines each source has in Spark's log of offsets, in its order: the last one is always our own.
+
+    Those before it are a connector's, and that of what tells windows of Spark's own that the source has ended.
+    """
+    counts = {}
+    for name, head in heads.items():
+        found = [reads(_source(flow.steps[source])) for source in head.sources]
+        counts[name] = 1 + sum(native.offsets + head.waits for native in found if native is not None)
+    return counts
+
+
 def _source(step: Step) -> Any:
     assert isinstance(step.kind, Read)
     return step.kind.source
@@ -245,6 +262,9 @@ def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
 def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
     if known["flow"] != mine["flow"]:
         return f"it belongs to flow {known['flow']!r}, not to {mine['flow']!r}"
+    before, now = (each.get("meaning", "headwater") for each in (known, mine))
+    if before != now:
+        return f"its run had meaning={before!r}, and this has {now!r}"
     if known["buckets"] != mine["buckets"]:
         return f"it spreads keys over {known['buckets']} buckets, not over {mine['buckets']}"
     before, now = known["steps"], mine["steps"]

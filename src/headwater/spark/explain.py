@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
-from headwater.spark.pruning import columns_used
+from headwater.spark.heads import Head, cut_behind, heads_of, read_by_spark
+from headwater.spark.native import reads
+from headwater.spark.options import Meaning
+from headwater.spark.relations import said_of
 from headwater.spark.sinks import told_of
 from headwater.spark.sources import way_of
 from headwater.spark.stages import Layout, Stage, cut
 
 
-def explained(flow: Flow, buckets: int = 1) -> dict[str, Any]:
+def explained(flow: Flow, buckets: int = 1, meaning: Meaning = "headwater") -> dict[str, Any]:
     """Return the stages as plain data; a flow that cannot run on Spark is refused as a run would."""
-    layout = cut(flow, buckets)
+    flow = read_by_spark(flow, meaning)
+    cut(flow, buckets)  # refused as it is
+    heads = heads_of(flow, meaning)
+    layout = cut_behind(flow, heads, buckets)
     return {
         "flow": flow.name,
+        "meaning": meaning,
         "moves": layout.levels,
         "python_hops": layout.levels + 1,
-        "stages": [_stage(layout, stage) for stage in sorted(layout.stages, key=lambda s: (s.level, s.number))],
+        "by_spark": [_head(flow, head) for head in heads.values() if meaning == "spark" or _might(flow, head)],
+        "stages": [_stage(layout, stage, heads) for stage in sorted(layout.stages, key=lambda s: (s.level, s.number))],
     }
 
 
-def _stage(layout: Layout, stage: Stage) -> dict[str, Any]:
+def _might(flow: Flow, head: Head) -> bool:
+    """Say whether Spark could run something of a source, since it reads it."""
+    source = flow.steps[head.source].kind
+    return isinstance(source, Read) and reads(source.source) is not None
+
+
+def _head(flow: Flow, head: Head) -> dict[str, Any]:
+    """Tell what Spark's own operators do with a source, and why no more."""
+    return {
+        "source": ", ".join(head.sources),
+        "steps": [
+            {"name": step.name, "does": str(step.kind), "runs": "in Spark", "why": said_of(step)}
+            for step in head.all_steps
+        ],
+        "stopped": {"step": head.stopped, "why": head.why} if head.stopped else None,
+    }
+
+
+def _stage(layout: Layout, stage: Stage, heads: Mapping[str, Head]) -> dict[str, Any]:
     return {
         "stage": stage.number,
         "level": stage.level,
@@ -38,7 +65,12 @@ def _stage(layout: Layout, stage: Stage) -> dict[str, Any]:
             if entry.stage == stage.number
         ],
         "steps": [
-            {"name": name, "does": str(layout.flow.steps[name].kind), "why": _why(layout, stage, name)}
+            {
+                "name": name,
+                "does": str(layout.flow.steps[name].kind),
+                "runs": "in Python",
+                "why": _why(layout, stage, name, heads),
+            }
             for name in stage.steps
         ],
     }
@@ -60,10 +92,12 @@ def _spread(entry: Any) -> str:
     return ways[entry.spread]
 
 
-def _why(layout: Layout, stage: Stage, name: str) -> str:
+def _why(layout: Layout, stage: Stage, name: str, heads: Mapping[str, Head]) -> str:
     step = layout.flow.steps[name]
     if isinstance(step.kind, Read):
-        return f"read {way_of(step.kind.source, columns_used(layout.flow, name))}"
+        head = heads[name]
+        behind = f", behind {head.steps[-1].name!r}" if head.steps else ""
+        return f"read {way_of(step.kind.source, head.columns)}{behind}"
     if step.is_sink:
         return told_of(step)
     return stage.why[name]
@@ -75,6 +109,13 @@ def explanation_text(answer: dict[str, Any]) -> str:
     often = {0: "records never move", 1: "records move once"}.get(moves, f"records move {moves} times")
     counted = f"{_several(len(answer['stages']), 'stage')}, {often}, {_several(moves + 1, 'hop')} into Python"
     lines = [f"{answer['flow']} on Spark: {counted}"]
+    for head in answer["by_spark"]:
+        lines += ["", f"Spark's own operators, behind source {head['source']}:"]
+        width = max((len(step["name"]) for step in head["steps"]), default=0)
+        lines += [f"  {step['name']:{width}}  {step['does']}  ({step['why']})" for step in head["steps"]]
+        if head["stopped"]:
+            where = "and then Python" if head["steps"] else "none"
+            lines.append(f"  {where}: {head['stopped']['step']}: {head['stopped']['why']}")
     for stage in answer["stages"]:
         lines += ["", f"stage {stage['stage']}: {stage['where']}"]
         for stream in stage["reads"]:

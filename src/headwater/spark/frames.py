@@ -13,6 +13,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.identity import Identity
 from headwater.flow.steps import EventTime, Filter, Read, Select, Split, Union
 from headwater.spark.envelope import ROW
+from headwater.spark.titles import titled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,14 +132,14 @@ def _kind(said: str) -> Type | None:
     return _TYPES.get(said.split("(")[0].split("<")[0])
 
 
-def rows_of_frame(source: Frame, columns: tuple[str, ...], prefix: Prefix, order: str | None = None) -> DataFrame:
-    """Return the rows of a stage that reads some columns of a DataFrame, sorted by one of them if it says so."""
+def rows_of_frame(rows: DataFrame, schema: Schema, prefix: Prefix, order: str | None = None) -> DataFrame:
+    """Return the rows of a stage that reads a DataFrame of some schema, sorted by a column if one is said."""
     from pyspark.sql import functions as F
 
-    rows = source.rows if order is None else source.rows.orderBy(named(order))
+    rows = rows if order is None else rows.orderBy(named(order))
     # its own partitions' numbers: those of tasks would count what it stands beside in a union
-    placed = rows.select(*map(named, columns), F.spark_partition_id().alias(_PART))
-    return placed.mapInArrow(_reader(source.schema.only(columns), prefix), ROW)
+    placed = rows.select(*map(named, schema), F.spark_partition_id().alias(_PART))
+    return placed.mapInArrow(titled(_reader(schema, prefix), getattr(prefix, "title", "")), ROW)
 
 
 def end_of(spark: SparkSession, prefix: Prefix) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from headwater.spark.broadcast import SentLayout
 from headwater.spark.envelope import COUNTS, FIRST_SINK, ROW, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
-from headwater.spark.stages import Layout
+from headwater.spark.stages import Layout, Stage
+from headwater.spark.titles import title_of, titled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,9 @@ def _used(file: str) -> None:
 class SourceStage:
     """What happens to the records of a source where they are read."""
 
-    def __init__(self, sent_layout: SentLayout, stage: int) -> None:
-        self.sent_layout, self.stage = sent_layout, stage
+    def __init__(self, sent_layout: SentLayout, stage: Stage) -> None:
+        self.sent_layout, self.stage = sent_layout, stage.number
+        self.title = title_of(stage.steps)
 
     def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
         """Run the stage on one piece of the source."""
@@ -63,12 +65,14 @@ class SourceStage:
         yield -1, COUNTS, number, executor.counts()
 
 
-def with_level(rows: DataFrame, sent_layout: SentLayout, level: int, buckets: Sequence[int]) -> DataFrame:
-    """Add the stages of one level, which have these buckets, to a query."""
+def with_level(rows: DataFrame, sent_layout: SentLayout, layout: Layout, level: int) -> DataFrame:
+    """Add the stages of one level to a query."""
+    buckets = layout.buckets_of(level)
     # what is on its way to a sink travels with buckets: Spark would look for the state of a group of its own
     by = f"CASE bucket WHEN -1 THEN {buckets[0]} WHEN -2 THEN {buckets[-1]} ELSE bucket END AS bucket"
     grouped = rows.selectExpr(by, "target", "seq", "frame").groupBy("bucket")
-    made = grouped.applyInPandasWithState(_on_bucket(sent_layout, level), ROW, STATE, "append", "NoTimeout")
+    run = titled(_on_bucket(sent_layout, level), title_of(layout.steps_of(level)))
+    made = grouped.applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
     # computing something makes plain rows of Arrow's, which is what a second level's shuffle can take
     return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 

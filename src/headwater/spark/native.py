@@ -11,7 +11,7 @@ own, before a flow is run::
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, NumberedWriter
@@ -19,6 +19,7 @@ from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.io.jdbc import Jdbc
 from headwater.io.kafka import Kafka
 from headwater.io.memory import Discard
+from headwater.io.parquet import Parquet
 from headwater.io.spark_table import SparkTable
 from headwater.spark.frames import Frame
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from headwater.spark.relations import Relation
     from headwater.spark.sources.control import SourceControl
     from headwater.spark.sources.data_source import Prefix
 
@@ -56,6 +58,17 @@ class NativeSource(Protocol):
         """Return what the connector's lines in Spark's log of offsets mean, as a reader on the engine tells it."""
 
 
+class NativeTable(NativeSource, Protocol):
+    """A source of which Spark has columns before Python has records, so that operators of its own may come first."""
+
+    @property
+    def relation(self) -> Relation:
+        """What these columns are; None in one that has none after all."""
+
+    def frame(self, spark: SparkSession, sizes: Sizes) -> DataFrame:
+        """Return them."""
+
+
 class NativeSink(Protocol):
     """A sink that Spark writes itself."""
 
@@ -78,6 +91,11 @@ def reads(source: Any) -> NativeSource | None:
     return None
 
 
+def table_in(source: NativeSource | None) -> NativeTable | None:
+    """Return a source as one of which Spark has columns; None where we make its records."""
+    return None if getattr(source, "relation", None) is None else cast("NativeTable", source)
+
+
 @singledispatch
 def writes(sink: Any) -> NativeSink | None:
     """Return how Spark itself writes a sink; None for one that declares how it is written."""
@@ -95,6 +113,25 @@ def _(source: Jdbc) -> Any:
     from headwater.spark.sources.jdbc import JdbcRows
 
     return JdbcRows(source)
+
+
+@singledispatch
+def as_table(source: Any) -> SparkTable | None:
+    """Return the table as which Spark could read a source that is read in Python; None for one that it could not."""
+    return None
+
+
+@as_table.register
+def _(source: Parquet) -> SparkTable | None:
+    from headwater.io.arrow import ARROW, parquet
+
+    try:
+        found = parquet().read_schema(source.path)
+    except OSError:
+        return None  # which is told when it is read
+    kinds = [field.type for field in found]
+    plain = all(kind in ARROW.values() for kind in kinds) and "any" not in dict(source.schema.fields).values()
+    return SparkTable(str(source.path), source.schema, form="parquet") if plain else None
 
 
 @reads.register

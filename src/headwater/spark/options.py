@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from headwater.data.column import Array
-from headwater.errors import RunError
+from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import above_zero, microseconds_of
 from headwater.flow.ranges import Sizes
+
+#: By whose rules the first steps of a flow run: ours, or those of Spark's own operators, which take less time
+Meaning = Literal["headwater", "spark"]
+MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
+
+
+def check_meaning(meaning: object) -> None:
+    """Raise for a meaning that there is not."""
+    if meaning not in MEANINGS:
+        told = suggestion(str(meaning), MEANINGS)
+        raise RunError(f"there is no meaning {meaning!r}; a flow means what {listed(MEANINGS)} means by it{told}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +47,16 @@ class SparkOptions:
     seconds: float | None = None
     #: take what is there now and end, even if a source could bring more
     available_now: bool = False
+    #: `spark` has Spark's own operators run expressions, windows and joins next to a source that Spark reads, and means by
+    #: them what Spark does; else only what means exactly the same does
+    meaning: Meaning = "headwater"
     #: called with the moments at which records were created that a sink has just taken
     on_written: Callable[[Array], None] | None = None
     #: how often a sample of all measurements is kept
     sample_s: float = 1.0
 
     def __post_init__(self) -> None:
+        check_meaning(self.meaning)
         for name in ("seconds", "sample_s"):
             above_zero(name, getattr(self, name))
         if self.target is not None:

@@ -62,6 +62,13 @@ class Outcome:
         ]
 
 
+def observed(rows: DataFrame, observe: str | Observation) -> DataFrame:
+    """Return records that no step of ours has seen, with how many there are observed: nothing else is known of them."""
+    from pyspark.sql import functions as F
+
+    return rows.observe(observe, F.count(F.lit(1)).alias("records_out"))
+
+
 def _unpacked(schema: Schema, target: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(tables: Iterator[Any]) -> Iterator[Any]:
         for table in tables:

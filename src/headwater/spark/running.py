@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial, reduce
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
+from headwater.flow.endpoints import Source
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
 from headwater.io.transactions import notes_of
@@ -26,15 +28,17 @@ from headwater.spark import sinks, sources
 from headwater.spark.broadcast import broadcast
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.collecting import collected
+from headwater.spark.counting import RowsRead
 from headwater.spark.envelope import Envelope
 from headwater.spark.gateway import java_side
 from headwater.spark.handing import hand_over
+from headwater.spark.heads import Head, cut_behind, heads_of, read_by_spark
 from headwater.spark.hearing import Hearing
 from headwater.spark.keyed import SourceStage, with_level
+from headwater.spark.native import NativeTable, reads, table_in
 from headwater.spark.options import SparkOptions
 from headwater.spark.outlook import Outlook, records_behind
 from headwater.spark.progress import cause_in, progress
-from headwater.spark.pruning import columns_used
 from headwater.spark.seeds import Taken, waiting_in
 from headwater.spark.session import session
 from headwater.spark.stages import cut
@@ -61,13 +65,14 @@ class SparkRun:
     runner = "spark"
 
     def __init__(self, flow: Flow, options: SparkOptions) -> None:
-        self.flow, self.options = flow, options
+        self.flow, self.options = read_by_spark(flow, options.meaning), options
         self.stopping = threading.Event()
         self.done = threading.Event()
         self.error: RunError | None = None
         self.samples: deque[Sample] = deque(maxlen=3600)
         self._temporary = None if options.checkpoint else Path(tempfile.mkdtemp(prefix="headwater-checkpoint-"))
-        self.checkpoint = Checkpoint(options.checkpoint or self._temporary or "")
+        self.checkpoint = Checkpoint(options.checkpoint or self._temporary or "", meaning=options.meaning)
+        self._heads: dict[str, Head] = {}  #: the first steps behind each source, as far as Spark runs them itself
         self._sources: dict[str, sources.SparkSource] = {}
         self._sinks: Sinks | None = None
         self._batches = 0  #: micro-batches that are written
@@ -102,6 +107,7 @@ class SparkRun:
         self.checkpoint.lock()
         cores = self.options.buckets or self.checkpoint.buckets()
         self.layout = cut(self.flow, cores or 1)
+        self._heads = heads_of(self.flow, self.options.meaning)
         for step in self.flow.steps.values():
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
@@ -110,9 +116,10 @@ class SparkRun:
         spark = session(self.options.master, self.options.settings)
         if cores is None:
             cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-            self.layout = cut(self.flow, cores)
+        self.layout = cut_behind(self.flow, self._heads, cores)
         self.checkpoint.claim(self.flow, cores)
-        self.tally = Tally(self.flow, self.options.on_written)
+        self._rows_read = RowsRead(self.flow, self._heads)
+        self.tally = Tally(self.flow, self.options.on_written, self._heads)
         self.tally.ended |= self._have_ended()  # which nobody says again
         taken = self.checkpoint.taken()
         self._sinks = self._opened_sinks(taken)
@@ -122,7 +129,7 @@ class SparkRun:
         target = self.options.target
         target_s = None if target is None else microseconds_of("target", target) / 1e6
         for index, step in enumerate(self.flow.steps.values()):
-            if isinstance(step.kind, Read):
+            if isinstance(step.kind, Read) and step.name in self._heads:
                 self._sources[step.name] = sources.open_source(
                     spark,
                     step.name,
@@ -131,8 +138,9 @@ class SparkRun:
                     checkpoint=self.checkpoint.query if self.checkpoint.is_far else self.checkpoint.folder,
                     available_now=self.options.available_now,
                     sizes=self.options.sizes,
-                    columns=columns_used(self.flow, step.name),
-                    prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name).number),
+                    head=self._heads[step.name],
+                    beside=self._beside(self._heads[step.name]),
+                    prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name)),
                     begin=None if taken is None else taken.offsets[step.name],
                     target_s=target_s,
                 )
@@ -141,9 +149,19 @@ class SparkRun:
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (source.rows for source in self._sources.values()))
         for level in range(1, self.layout.levels + 1):
-            rows = with_level(rows, broadcast_layout, level, self.layout.buckets_of(level))
+            rows = with_level(rows, broadcast_layout, self.layout, level)
         self._begin: Callable[[], StreamingQuery] = lambda: self._started(spark, rows)
         return self._begin()
+
+    def _source(self, name: str) -> Source:
+        kind = self.flow.steps[name].kind
+        assert isinstance(kind, Read)
+        return kind.source
+
+    def _beside(self, head: Head) -> dict[str, NativeTable]:
+        """Return how Spark reads what a head joins with its own source."""
+        found = {name: table_in(reads(self._source(name))) for name in head.sources[1:]}
+        return {name: table for name, table in found.items() if table is not None}
 
     def _opened_sinks(self, taken: Taken | None) -> Sinks:
         """Open all sinks; where a run was taken over, behind what it has written, and with what it had not yet."""
@@ -180,6 +198,7 @@ class SparkRun:
         spark.conf.set(name, "false")
         try:
             writer = rows.writeStream.option("checkpointLocation", self.checkpoint.query)
+            writer = writer.queryName(_free_name(spark, self.flow.name))
             hand_over(spark, writer, self._take)
             return writer.trigger(processingTime=self.options.every).start()
         finally:
@@ -388,6 +407,9 @@ class SparkRun:
         """Return all measurements as they are now."""
         for name, source in self._sources.items():
             self.tally.dropped(name, source.dropped)
+        if hasattr(self, "_query"):
+            self._rows_read.count(self._query)
+        self.tally.read(self._rows_read.rows)
         return self.tally.sample()
 
     def told(self) -> str:
@@ -429,6 +451,17 @@ class SparkRun:
     def _taken_over(self) -> dict[str, Any]:
         """Return what sinks were given that was on its way when the run was taken over, as the engine's report has it."""
         return {"checkpoints": {"restored": self._restored}} if self._restored else {}
+
+
+def _free_name(spark: SparkSession, flow: str) -> str:
+    """Return what Spark's UI, descriptions of jobs and metrics call a query: as its flow, unless one is called so."""
+    taken = {query.name for query in spark.streams.active}
+    number = next(number for number in count(1) if _numbered(flow, number) not in taken)
+    return _numbered(flow, number)
+
+
+def _numbered(flow: str, number: int) -> str:
+    return flow if number == 1 else f"{flow} {number}"
 
 
 def _as_envelopes(waiting: dict[str, list[Batch]]) -> dict[str, list[Envelope]]:

@@ -76,6 +76,7 @@ class Layout:
     partitionings: dict[str, Partitioning]
     buckets: int  #: into how many parts keys are spread
     seeds: str = ""  #: the folder with the state that buckets begin with, if any: that of another runner, taken over
+    mark: bytes = b""  #: what tells its state from others', where that is not for its own steps to say
     #: how tasks themselves write what goes to a sink, for sinks that let them
     stagings: Mapping[str, Staging] = field(default_factory=dict)
 
@@ -87,6 +88,8 @@ class Layout:
     @cached_property
     def fingerprint(self) -> bytes:
         """Eight bytes that tell state of this layout from that of others: into how many buckets, of which steps."""
+        if self.mark:
+            return self.mark
         steps = self.flow.to_json()["steps"]
         told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
         return pack("<II", self.buckets, crc32(json.dumps(told).encode(), _FORM))
@@ -94,6 +97,10 @@ class Layout:
     def buckets_of(self, level: int) -> list[int]:
         """Return what the buckets of one level are called in rows."""
         return [number for stage in self.stages if stage.level == level for number in stage.numbers]
+
+    def steps_of(self, level: int) -> list[str]:
+        """Return the steps that run at one level, each once."""
+        return list(dict.fromkeys(name for stage in self.stages if stage.level == level for name in stage.steps))
 
     def senders_to(self, sink: str) -> list[int]:
         """Return the numbers of the stages that a sink gets its records from."""

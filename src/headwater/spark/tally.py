@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
@@ -15,6 +15,7 @@ from headwater.data.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
 from headwater.spark.envelope import Envelope
+from headwater.spark.heads import Head
 
 _EXAMPLES = 5
 #: what tasks count of each step and the driver adds up, in the names of `StepMetrics`
@@ -24,7 +25,15 @@ COUNTED = ("records_in", "records_out", "activations", "busy_ns", "t_c_ns", "dea
 class Tally:
     """Counts of all steps, and the latencies of what sinks have taken."""
 
-    def __init__(self, flow: Flow, on_written: Callable[[Array], None] | None = None) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        on_written: Callable[[Array], None] | None = None,
+        heads: Mapping[str, Head] | None = None,
+    ) -> None:
+        """Begin; the steps of `heads` run in Spark, and are told apart only by what goes in and comes out of all of them."""
+        self._heads = heads or {}
+        self._read: dict[str, int] = {}  #: rows that Spark has read of a source
         self._lock, self._on_written = Lock(), on_written
         self._began_ns = time.perf_counter_ns()
         self._flow = flow
@@ -91,11 +100,38 @@ class Tally:
             step.records_in += count - step.shed
             step.shed = count
 
+    def read(self, rows: Mapping[str, int]) -> None:
+        """Take note of how many rows Spark's own operators have been given of each source in all."""
+        with self._lock:
+            self._read |= rows
+
+    def _in_heads(self, steps: dict[str, StepMetrics]) -> None:
+        """Say what is known of steps that Spark runs: what it read went as far as to the last that leaves some out."""
+        for head in self._heads.values():
+            if not head.steps:
+                continue
+            out, beside = steps[head.source].records_out, 0
+            now = out
+            if (
+                head.narrows != head.source
+            ):  # a filter gives no more than was read, even where that is told a little later
+                now = max(self._read.get(head.source, 0), 0 if head.waits else out)
+            if head.other is not None:
+                beside = self._read.get(head.other.source, 0)
+                for name in (head.other.source, *(step.name for step in head.other.steps)):
+                    steps[name] = _passed(steps[name], beside, beside)
+            for name in (head.source, *(step.name for step in head.steps)):
+                joins = name == head.narrows and head.other is not None
+                after = out if name == head.narrows else now
+                steps[name] = _passed(steps[name], now + beside if joins else now, after)
+                now = after
+
     def sample(self) -> Sample:
         """Return all counts as they are now."""
         with self._lock:
             span_ns = time.perf_counter_ns() - self._began_ns
             steps = {name: _at(step, span_ns) for name, step in self._steps.items()}
+            self._in_heads(steps)
             for kept in self._state.values():
                 for name, size in kept.items():
                     steps[name].state_bytes += size
@@ -110,6 +146,10 @@ class Tally:
                 records_out={name: steps[name].records_out for name in sinks},
                 watermarks_us=dict(self._watermarks),
             )
+
+
+def _passed(step: StepMetrics, records_in: int, records_out: int) -> StepMetrics:
+    return replace(step, records_in=records_in, records_out=records_out, outs={"out": records_out})
 
 
 def _at(step: StepMetrics, span_ns: int) -> StepMetrics:

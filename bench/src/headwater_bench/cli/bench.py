@@ -325,7 +325,7 @@ def spark(
     output: Output = None,
     as_json: JSON = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="etl, stats, pred, keyed, latency or start; several by repeating")
+        list[str] | None, typer.Option(help="etl, stats, pred, keyed, native, latency or start; several by repeating")
     ] = None,
     messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,

@@ -3,7 +3,7 @@
 ETL, STATS and PRED are compared with two handwritten forms each, `native` (Spark's own functions as far as they go) and
 `arrow` (Python on Arrow batches); steps with state by key with both of Spark's per-key interfaces. Results are checked to
 be equal before anything is timed. A flow's rate counts from a query's start to its end, a step's in its median
-micro-batch.
+micro-batch. `native` is a flow of windows in both meanings: by our steps, and by Spark's own operators.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import Any
 
 from headwater.errors import RunError, listed, suggestion
 from headwater.metrics import Report
-from headwater_bench.experiments import spark_flows, spark_keyed, spark_latency, spark_start
+from headwater.spark.options import MEANINGS
+from headwater_bench.experiments import spark_flows, spark_keyed, spark_latency, spark_native, spark_start
 
-PARTS = ("etl", "stats", "pred", "keyed", "latency", "start")
+PARTS = ("etl", "stats", "pred", "keyed", "native", "latency", "start")
 FLOWS = PARTS[:3]
 #: numbers of keys, and for each the records in a micro-batch and how many of these there are: as many as take minutes
 KEYED = {1_000: (50_000, 5), 100_000: (10_000, 3)}
 KEYED_QUICK = {1_000: (20_000, 3), 100_000: (2_000, 3)}
 RATES_HZ = (1_000, 10_000)
+NATIVE = (3_000_000, 300_000)  #: records in windows, and in a quick run
 LATENCY_S = (30.0, 10.0)  #: of a run, and of a quick one
 SENSORS = 2_700  #: of the CITY stream, as the benchmark's authors scaled it
 #: in a run of a flow, so that starting a query is a small part of it
@@ -44,7 +46,7 @@ def run(
     sensors: int = SENSORS,
     repeats: int | None = None,
 ) -> dict[str, Any]:
-    """Compare; `only` chooses among etl, stats, pred, keyed, latency and start."""
+    """Compare; `only` chooses among etl, stats, pred, keyed, native, latency and start."""
     for name in only or ():
         if name not in PARTS:
             raise RunError(f"there is no part {name!r} to measure; known are {listed(PARTS)}{suggestion(name, PARTS)}")
@@ -63,6 +65,8 @@ def run(
                 answer[name] = {"messages": count, **_flow(bench, name, times)}
         if "keyed" in chosen:
             answer["keyed"] = _keyed(spark, Path(folder), quick, times)
+        if "native" in chosen:
+            answer["native"] = _native(spark_native.Bench(Path(folder) / "native", messages or NATIVE[quick]), times)
     if "latency" in chosen:
         span = LATENCY_S[quick]
         answer["empty_ms"] = spark_latency.empty_ms(spark, span / 2)
@@ -116,7 +120,19 @@ def _keyed(spark: Any, folder: Path, quick: bool, repeats: int) -> dict[str, Any
     return answer
 
 
-def _turns(systems: Sequence[str], rate: Callable[[str], float], repeats: int) -> dict[str, list[float]]:
+def _native(bench: spark_native.Bench, repeats: int) -> dict[str, Any]:
+    differences = bench.differences()
+    rates = _turns(MEANINGS, bench.rate, repeats)
+    return {
+        "records": bench.records,
+        **_medians(rates),
+        "spark_over_headwater": round(_ratio(rates["spark"], rates["headwater"]), 2),
+        "outputs_equal": not differences,
+        "differences": differences,
+    }
+
+
+def _turns(systems: Sequence[str], rate: Callable[[Any], float], repeats: int) -> dict[str, list[float]]:
     """Let each have its turn, so many times: a machine whose speed drifts is then fair to all."""
     rates: dict[str, list[float]] = {system: [] for system in systems}
     for _ in range(repeats):
@@ -178,6 +194,14 @@ def table(answer: dict[str, Any]) -> str:
                 others = f"{told['transform_with_state']:,d} (ours {told['over_transform_with_state']:.1f}×)"
                 equal = "yes" if told["outputs_equal"] else "NO"
                 lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
+    if "native" in answer:
+        told = answer["native"]
+        lines += [
+            "",
+            f"records/s of a filter and windows by key: {told['headwater']:,d} by our steps, {told['spark']:,d} "
+            f"({told['spark_over_headwater']:.1f}×) with meaning='spark'; results are "
+            f"{'equal' if told['outputs_equal'] else 'NOT equal'}",
+        ]
     if "latency" in answer:
         lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['empty_ms']:.0f})"]
         lines += [f"  {'records/s':>10s} {'micro-batch':>12s} {'record p50':>11s} {'record p99':>11s}"]

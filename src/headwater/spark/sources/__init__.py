@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -12,7 +13,8 @@ from headwater.errors import RunError
 from headwater.flow.endpoints import Source, check_source
 from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
 from headwater.io.receiving import Receiver
-from headwater.spark.native import NativeSource, read_by_driver, reads
+from headwater.spark.heads import Head
+from headwater.spark.native import NativeSource, NativeTable, read_by_driver, reads, table_in
 from headwater.spark.places import place_of
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.logged import LoggedRanges
@@ -95,22 +97,26 @@ def open_source(
     available_now: bool = False,
     prefix: Prefix | None = None,
     sizes: Sizes | None = None,
-    columns: tuple[str, ...] | None = None,
+    head: Head | None = None,
+    beside: Mapping[str, NativeTable] | None = None,
     begin: Offset | None = None,
     target_s: float | None = None,
 ) -> SparkSource:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
     `prefix` runs on the records where they are read; without one, rows hold the source's batches. With `available_now`,
-    generated records are not waited for, and any other source ends when it has nothing for the moment. Where `columns`
-    says which ones are used, a source that can leaves the others alone. A query that is new begins at `begin`, if that is
+    generated records are not waited for, and any other source ends when it has nothing for the moment. Where a `head`
+    says which columns are used, a source that can leaves the others alone; what Spark reads itself goes through the head's
+    own steps, which may join it with others `beside` it. A query that is new begins at `begin`, if that is
     given: where another runner has left the source. `target_s` is how long a micro-batch should take where more waits.
     """
     from headwater.spark.sources.data_source import plain, rows_of
+    from headwater.spark.sources.ending import ended
 
     prefix = prefix or plain(step_index)
     sizes = sizes or Sizes(spark.sparkContext.defaultParallelism)
     native = reads(source)
+    columns = None if head is None else head.columns
     ranges = None if native else ranges_of(source, RangeRequest(sizes, columns, at_once=available_now))
     folder, temporary = _folder(checkpoint, step_index, lasting=not (native or ranges))
     control = SourceControl(folder)
@@ -119,8 +125,15 @@ def open_source(
         control.clear()
         if begin is not None:
             native.begin_at(begin["position"])
-        rows = native.rows(spark, step, prefix, control, sizes)
-        return SparkSource(rows, control, None, temporary, native if available_now or native.has_end else None)
+        table = table_in(native)
+        if table is None:
+            rows = native.rows(spark, step, prefix, control, sizes)
+        else:
+            head = head or Head.none(step, source.schema)
+            frames = {name: found.frame(spark, sizes) for name, found in {step: table, **(beside or {})}.items()}
+            rows = ended(spark, frames, head, prefix, control)
+        ends = available_now or all(found.has_end for found in (native, *(beside or {}).values()))
+        return SparkSource(rows, control, None, temporary, native if ends else None)
     if ranges is None:
         receiver = Receiver(step, read_by_driver(source), folder / "log", until_idle=available_now)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -49,7 +50,7 @@ def rows_of(
     pace: Pace | None = None,
 ) -> DataFrame:
     """Return the rows of a source that begins at an offset; once `control` says so, it counts as ended."""
-    name = f"headwater-{uuid4().hex[:12]}"
+    name = f"headwater-{re.sub(r'[^a-z0-9]+', '-', step.lower())}-{uuid4().hex[:12]}"  # which plans show
     # elsewhere the driver has other things to do; and where all is read in one piece, that may be a large one
     sizes = getattr(ranges, "sizes", None)
     may_read = spark.sparkContext.master.startswith("local") and sizes is not None and sizes.parallel > 1

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
-from headwater.spark.frames import Frame, rows_of_frame
+from headwater.spark.frames import Frame
+from headwater.spark.relations import Relation
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix
-from headwater.spark.sources.ending import with_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,11 @@ class FrameReading:
         leaves = self._source.rows._jdf.queryExecution().analyzed().collectLeaves()
         return sum(leaves.apply(number).isStreaming() for number in range(leaves.size()))
 
+    @property
+    def relation(self) -> Relation:
+        """Its columns."""
+        return Relation.of_frame(self._source.rows, self._source.schema)
+
     def check(self) -> None:
         """Raise if it cannot be part of a stream that this process runs."""
         rows = self._source.rows
@@ -45,10 +50,13 @@ class FrameReading:
                 "spark.readStream"
             )
 
+    def frame(self, spark: SparkSession, sizes: Sizes) -> DataFrame:
+        """Return itself."""
+        return self._source.rows
+
     def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
-        """Return its rows."""
-        read = rows_of_frame(self._source, tuple(self._source.schema), prefix)
-        return with_end(spark, read, step, prefix, control)
+        """Refuse: it has columns."""
+        raise AssertionError(step)
 
     def is_read(self, query: StreamingQuery) -> bool:
         """Say whether there is nothing to read for the moment."""

@@ -23,6 +23,7 @@ from headwater.spark.envelope import ROW
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
 from headwater.spark.sources.ending import with_end
+from headwater.spark.titles import titled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,8 @@ def rows_from(
     columns = ["topic", "partition", "offset", "value", "timestamp"]
     columns += ["key"] if source.key_column is not None else []
     columns += ["headers"] if source.headers is not None else []
-    read = values.select(*columns).mapInArrow(_reader(step, source, prefix), ROW)
+    run = titled(_reader(step, source, prefix), getattr(prefix, "title", ""))
+    read = values.select(*columns).mapInArrow(run, ROW)
     return with_end(spark, read, step, prefix, control)
 
 

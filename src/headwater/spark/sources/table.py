@@ -17,11 +17,13 @@ from headwater.operators.operator import DEAD, rejected
 from headwater.spark.envelope import ROW
 from headwater.spark.frames import SQL, named
 from headwater.spark.progress import cause_in
+from headwater.spark.relations import Relation
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
 from headwater.spark.sources.ending import with_end
 from headwater.spark.sources.frame import nothing_waits
 from headwater.spark.storage import Storage
+from headwater.spark.titles import titled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +45,11 @@ class TableReading:
         self.has_end = not source.follow
         self.way = f"by Spark itself, as {source.form}"
 
+    @property
+    def relation(self) -> Relation | None:
+        """Its columns; none of lines, of which we make records, and of CSV, where we look for those that do not fit."""
+        return Relation.of_table(self._source.schema) if self._source.form not in (*_LINES, "csv") else None
+
     def check(self) -> None:
         """Raise if there are no columns, or not those that the form has."""
         source = self._source
@@ -54,20 +61,23 @@ class TableReading:
         if objects and source.form in ("parquet", "orc", "csv"):
             raise FlowError(f"{source} has no columns of any type: read {listed(objects)} as text, or as what it is")
 
-    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
-        """Return its rows."""
+    def frame(self, spark: SparkSession, sizes: Sizes) -> DataFrame:
+        """Return its columns."""
         from pyspark.errors import AnalysisException
+
+        try:
+            return self._loaded(_limited(spark.readStream, self._source, sizes))
+        except AnalysisException as error:
+            raise RunError(f"cannot read {self._source}: {cause_in(str(error))}") from None
+
+    def rows(self, spark: SparkSession, step: str, prefix: Prefix, control: SourceControl, sizes: Sizes) -> DataFrame:
+        """Make records of lines, or of columns some of which may not fit, in Python."""
         from pyspark.sql import functions as F
 
-        source = self._source
-        try:
-            found = self._loaded(_limited(spark.readStream, source, sizes))
-            columns = ["value"] if source.form in _LINES else list(source.schema)
-            columns += [_BROKEN] if source.form == "csv" else []
-            placed = found.select(*map(named, columns), F.spark_partition_id().alias(_PART))
-        except AnalysisException as error:
-            raise RunError(f"cannot read {source}: {cause_in(str(error))}") from None
-        return with_end(spark, placed.mapInArrow(_reader(step, source, prefix), ROW), step, prefix, control)
+        columns = ["value"] if self._source.form in _LINES else [*self._source.schema, _BROKEN]
+        placed = self.frame(spark, sizes).select(*map(named, columns), F.spark_partition_id().alias(_PART))
+        run = titled(_reader(step, self._source, prefix), getattr(prefix, "title", ""))
+        return with_end(spark, placed.mapInArrow(run, ROW), step, prefix, control)
 
     def _loaded(self, reader: DataStreamReader) -> DataFrame:
         source = self._source
@@ -158,11 +168,10 @@ def _of_columns(step: str, schema: Any) -> Callable[[Any], Iterator[tuple[int, B
     """Return what makes records of rows, and dead letters of those that the connector could not read."""
 
     def made(table: Any) -> Iterator[tuple[int, Batch]]:
-        if _BROKEN in table.schema.names:
-            broken = table.column(_BROKEN)
-            for text in broken.drop_null().to_pylist():
-                yield DEAD, rejected(step, text, "its values do not fit the columns")
-            table = table.filter(broken.is_null())
+        broken = table.column(_BROKEN)
+        for text in broken.drop_null().to_pylist():
+            yield DEAD, rejected(step, text, "its values do not fit the columns")
+        table = table.filter(broken.is_null())
         if table.num_rows:
             yield 0, batch_of(table, schema)
 
