@@ -55,6 +55,15 @@ def test_what_came_faster_is_served_as_best_effort_and_counted():
     assert through._bucket.exceeded >= 879
 
 
+@pytest.mark.parametrize("above", ["shed", "block"])
+def test_what_comes_from_another_part_of_the_flow_was_let_in_there(above):
+    windows = Windows(Contract(100.0, 0.1, above=above), 0.5, 10**18)
+    through = Gate(Backlog(1000, 1), SCHEMA, Bucket(100, 20), windows, passes=True)
+    assert sum(through.read(50, 0.0).length for _ in range(20)) == 1000
+    assert through.dropped == 3  # the reader's own
+    assert windows.is_above(10**18)  # but counted
+
+
 def test_records_that_come_back_late_and_at_once_are_no_more_than_was_promised():
     """Half of what comes to a part has been elsewhere meanwhile, and the bucket has filled for the other half by then."""
     bucket, windows = Bucket(100, 20), Windows(Contract(100.0, 1.0), 0.5, 10**18)

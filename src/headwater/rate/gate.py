@@ -8,19 +8,25 @@ from typing import Any
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
+from headwater.flow.contract import Above
 from headwater.flow.endpoints import Reader, dropped_by
 from headwater.rate.bucket import Bucket
 from headwater.rate.windows import Windows
 
 
 class Gate:
-    """A reader before another one, which has everything else that one has."""
+    """A reader before another one, which has everything else that one has.
+
+    What comes from another part of the same flow `passes`: it was let in where that begins, and is neither shed nor held.
+    """
 
     why_dropped = "above the promised rate"
 
-    def __init__(self, reader: Reader, schema: Schema, bucket: Bucket, windows: Windows) -> None:
+    def __init__(
+        self, reader: Reader, schema: Schema, bucket: Bucket, windows: Windows, *, passes: bool = False
+    ) -> None:
         self._reader, self._schema, self._bucket, self._windows = reader, schema, bucket, windows
-        self._how = windows.contract.above
+        self._how: Above = "best effort" if passes else windows.contract.above
         self._shed = 0
 
     def __getattr__(self, name: str) -> Any:

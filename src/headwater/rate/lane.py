@@ -24,7 +24,7 @@ from headwater.engine.run import EngineRun
 from headwater.engine.workers import WorkerPool
 from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract
-from headwater.flow.endpoints import Reader, Source
+from headwater.flow.endpoints import Reader, Source, tells_time
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report
@@ -54,7 +54,7 @@ class PromisedRun(WorkerPool):
 
     def read_through(self, reader: Reader, source: Source) -> Reader:
         """Put the gate before a source."""
-        return Gate(reader, source.schema, self._guard.bucket, self._guard.windows)
+        return _gate(reader, source, self._guard)
 
     def processes(self) -> Sequence[int]:
         """Return the processes that do the work."""
@@ -148,7 +148,12 @@ class _PromisedLane(LaneRun):
         """Put the gate before a source, but for what comes from another lane."""
         if isinstance(source, Inlet):
             return reader
-        return Gate(reader, source.schema, self._guard.bucket, self._guard.windows)
+        return _gate(reader, source, self._guard)
+
+
+def _gate(reader: Reader, source: Source, watch: Watch) -> Gate:
+    """Put the gate before a source; what tells event time comes over a bridge, from another part of the flow."""
+    return Gate(reader, source.schema, watch.bucket, watch.windows, passes=tells_time(source))
 
 
 def _have_watched(run: EngineRun, windows: Windows) -> None:
