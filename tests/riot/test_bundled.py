@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +144,9 @@ def test_a_picture_says_what_each_step_of_ours_is(name):
     drawn = draw.tree(flow_named(name))
     assert "lambda" not in drawn
     assert "parse: Parse" in drawn or "parse x2: ParseRows" in drawn or name == "train"
+
+
+def test_a_flow_that_trains_leaves_no_folder_behind_where_nobody_asked_for_its_models(tmp_path):
+    code = "from headwater.cli.locate import find_flow; find_flow('riot:train')"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=True)
+    assert not list(tmp_path.iterdir())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from headwater.errors import FlowError, listed, suggestion
@@ -89,7 +91,7 @@ def _pred(source: Any, folder: Path | None) -> Flow:
 
 
 def _train(source: Any, folder: Path | None) -> Flow:
-    models = folder or _shared_models() or Path(tempfile.mkdtemp(prefix="headwater-models-"))
+    models = folder or _shared_models() or _passing_folder()
     return train(
         source,
         models=models,
@@ -106,6 +108,13 @@ def _shared_models() -> Path | None:
         return None
     Path(named).mkdir(parents=True, exist_ok=True)
     return Path(named)
+
+
+def _passing_folder() -> Path:
+    """Return a folder for models that nobody has asked to keep; it goes with this process."""
+    made = Path(tempfile.mkdtemp(prefix="headwater-models-"))
+    atexit.register(rmtree, made, ignore_errors=True)
+    return made
 
 
 def _stats_viz(source: Any, folder: Path | None) -> Flow:
