@@ -101,7 +101,7 @@ def test_run_reads_and_writes_other_files(headwater, tmp_path, on):
 
 
 def test_run_replays_at_a_rate_for_a_while(headwater):
-    code, out, _ = headwater("run", "tanks.py", "--rate", "2000", "--for", "300ms", "--take", "half", "--json")
+    code, out, _ = headwater("run", "tanks.py", "--rate", "20000", "--for", "300ms", "--take", "half", "--json")
     document = json.loads(out)
     assert code == 0
     assert document["records_in"] > 200  # the source starts over
