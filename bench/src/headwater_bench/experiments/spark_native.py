@@ -1,6 +1,7 @@
 """A flow of windows on Spark in both meanings: by our steps in Python, and by Spark's own operators in Java.
 
-Records come in order, so that both have the same results. A rate counts from a query's start to its end.
+Records come in order, so that both have the same results: out of one file, since of several at once Spark takes the
+largest first. A rate counts from a query's start to its end.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from headwater.spark.options import MEANINGS, Meaning
 
 KEYS = 1_000
 _FIELDS = {"key": int, "value": float, "n": int, "at": "time", "note": str}
-_FILES = 4
-_PER_S = 10_000  #: records in a second of event time
+_SPAN_S = 300  #: of event time
 _FEW = 5_000  #: records whose results are compared
 
 
@@ -27,8 +27,8 @@ class Bench:
     def __init__(self, folder: Path, records: int, keys: int = KEYS) -> None:
         self.records = records
         self._all, self._few = folder / "all", folder / "few"
-        _write(self._all, records, keys, _PER_S)
-        _write(self._few, min(records, _FEW), min(keys, 20), _PER_S // 100)
+        _write(self._all, records, keys)
+        _write(self._few, min(records, _FEW), min(keys, 20))
 
     def rate(self, meaning: Meaning) -> float:
         """Return records per second of one run."""
@@ -63,19 +63,17 @@ def _flow(folder: Path, sink: Any) -> Flow:
     return flow
 
 
-def _write(folder: Path, records: int, keys: int, per_s: int) -> None:
+def _write(folder: Path, records: int, keys: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
-    random = np.random.default_rng(1)
-    for number, rows in enumerate(np.array_split(np.arange(records), _FILES)):
-        at = 1_700_000_000_000_000 + rows * 1_000_000 // per_s
-        columns = {
-            "key": random.integers(0, keys, len(rows)),
-            "value": random.normal(1, 1, len(rows)),
-            "n": rows,
-            "at": pa.array(at, pa.timestamp("us", "UTC")),
-            "note": pa.array(["a note that nobody reads"] * len(rows)),
-        }
-        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+    random, rows = np.random.default_rng(1), np.arange(records)
+    columns = {
+        "key": random.integers(0, keys, records),
+        "value": random.normal(1, 1, records),
+        "n": rows,
+        "at": pa.array(1_700_000_000_000_000 + rows * _SPAN_S * 1_000_000 // records, pa.timestamp("us", "UTC")),
+        "note": pa.array(["a note that nobody reads"] * records),
+    }
+    pq.write_table(pa.table(columns), folder / "readings.parquet", row_group_size=2**17)
