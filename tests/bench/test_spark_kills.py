@@ -25,7 +25,6 @@ class KillsMade:
 
     def kill(self, wanted):
         self.kills["driver"] = wanted
-        return self
 
 
 @pytest.fixture

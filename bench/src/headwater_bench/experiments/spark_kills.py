@@ -20,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from headwater_bench.servers import kafka
 from headwater_bench.servers.topics import in_topic, make_topic
 
 KILLS, QUICK = 24, 5
+LOCAL = "local[2,4]"  #: where a task may fail, as on a cluster
 RATE = 200  #: messages a second
 WHO = ("driver", "Java of the driver", "driver and Java", "executor", "Python of an executor")
 _IN, _OUT = "messages", "results"
@@ -62,22 +63,27 @@ def run(
     seed: int | None = None,
     connector: bool = False,
 ) -> dict[str, Any]:
-    """Kill, go on, and count; with `connector` Spark's own writes to Kafka, which has no transactions."""
+    """Kill, go on, and count; with `connector` Spark's own writes to Kafka, which has no transactions.
+
+    To be quick, there is no cluster: executors are in the driver's own Java.
+    """
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headwater-kills-") as name:
         folder = Path(name)
-        with kafka.broker(folder) as brokers, standalone(workers=2) as cluster:
+        with kafka.broker(folder) as brokers, nullcontext() if quick else standalone(workers=2) as cluster:
+            master = LOCAL if cluster is None else cluster.url
             for topic in (_IN, _OUT):
                 make_topic(brokers, topic, _PARTITIONS)
             job = Job(brokers, folder, connector)
             with Feed(brokers, folder / "messages.jsonl") as feed:
-                killed = Killing(job, cluster, random.Random(seed or 1)).kill(kills or (QUICK if quick else KILLS))
-            job.run_to_the_end(cluster.url)
+                killing = Killing(job, master, cluster, random.Random(seed or 1))
+                killing.kill(kills or (QUICK if quick else KILLS))
+            job.run_to_the_end(master)
             whole = _undisturbed(folder)
             found = {"kafka": _in_kafka(brokers, whole["kafka"]), "delta": _in_delta(folder / "table")}
         answer: dict[str, Any] = {
-            "kills": killed.kills.total(),
-            "killed": dict(killed.kills),
+            "kills": killing.kills.total(),
+            "killed": dict(killing.kills),
             "drivers": job.started,
             "messages": feed.sent,
             "results": whole["kafka"].total(),
@@ -189,7 +195,7 @@ class Feed:
         from confluent_kafka import Producer
 
         city, began_s = CityStream(seed=1, sensors=90), time.monotonic()
-        producer = Producer({"bootstrap.servers": self._brokers, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self._brokers, "enable.idempotence": True, "log_level": 3})
         with self._path.open("wb") as file:
             while not self._over.wait(0.1):
                 due = int((time.monotonic() - began_s) * RATE)
@@ -215,13 +221,14 @@ class Killing:
     """Kills whoever chance says, when chance says."""
 
     job: Job
-    cluster: Cluster
+    master: str
+    cluster: Cluster | None  #: None where all is in the driver's own Java
     chance: random.Random
     kills: Counter[str] = field(default_factory=Counter)
 
-    def kill(self, wanted: int) -> Killing:
+    def kill(self, wanted: int) -> None:
         """Kill so often; whoever is gone is there again before the next, unless that comes early."""
-        process = self.job.start(self.cluster.url)
+        process = self.job.start(self.master)
         try:
             while self.kills.total() < wanted:
                 self._wait_for_the_moment(process)
@@ -235,10 +242,9 @@ class Killing:
                 self.kills[who] += 1
                 if who in WHO[:3] or process.poll() is not None:
                     self._await_end(process)
-                    process = self.job.start(self.cluster.url)
+                    process = self.job.start(self.master)
         finally:
             end(process)
-        return self
 
     def _wait_for_the_moment(self, process: subprocess.Popen[bytes]) -> None:
         if self.chance.random() < _EARLY:
@@ -261,9 +267,10 @@ class Killing:
             return [process.pid]
         if who in WHO[1:3]:
             return java and [process.pid, *java] if who == WHO[2] else java
-        executors = self.cluster.executor_processes()
+        executors = [] if self.cluster is None else self.cluster.executor_processes()
         if who == WHO[4]:  # one that was forked, below the one that forks
-            executors = [pid for each in executors for daemon in children(each) for pid in children(daemon)]
+            parents = java if self.cluster is None else executors
+            executors = [pid for each in parents for daemon in children(each) for pid in children(daemon)]
         return [self.chance.choice(executors)] if executors else []
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
