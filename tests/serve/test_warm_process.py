@@ -2,10 +2,16 @@
 
 import queue
 
+import pytest
+
+from headwater import Profile, StepProfile
+from headwater.flow.profile import Demand, StepDemand
 from headwater.io.lock import Lock
+from headwater.rate import board
 from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
 from headwater.serve.warm_process import Nursery
+from supervisors import end_supervisor
 
 FLOW = """
 from headwater import Flow, io
@@ -27,17 +33,37 @@ def told_by(nursery_of):
     return nursery, until
 
 
-def test_a_flow_that_was_made_before_runs_when_it_is_told_to(tmp_path):
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    """A folder for a supervisor of its own, which is gone after the test."""
+    monkeypatch.setenv("HEADWATER_RUNTIME", str(tmp_path / "run"))
+    yield tmp_path / "run"
+    end_supervisor(tmp_path / "run")
+
+
+def test_a_flow_that_was_made_before_runs_when_it_is_told_to_with_the_cores_that_were_held_for_it(tmp_path, runtime):
     (tmp_path / "numbers.py").write_text(FLOW.format(out=str(tmp_path / "out.jsonl")))
+    takes = {name: StepDemand(1.0, 1, 1.0, 0.0, 1e-6, 0.0) for name in ("numbers", "out")}
+    profile = Profile(
+        "numbers", "here", {name: StepProfile(0.0) for name in takes}, demand=Demand(100, 0.01, 0.0, takes)
+    )
+    profile.write(tmp_path / "profile.json")
+    promised = Settings(
+        promise="100/s", within="1s", profile=str(tmp_path / "profile.json"), trial=False, best_effort=True
+    )
     nursery, until = told_by(Nursery)
-    given = (str(tmp_path / "numbers.py"), str(tmp_path / "home"), Settings())
+    given = (str(tmp_path / "numbers.py"), str(tmp_path / "home"), promised)
     nursery.add("numbers", Assignment("warm", *given))
     until("numbers", "warm")
     assert not (tmp_path / "home").exists()  # nothing that is kept was touched
     assert not (tmp_path / "out.jsonl").exists()
-    said = queue.SimpleQueue()
+    (held,) = board(runtime).lanes
+    assert held.pid == nursery.pid("numbers")
+    said, ran = queue.SimpleQueue(), []
 
     def hear(message):
+        if isinstance(message, Running):
+            ran.extend(lane.id for lane in board(runtime).lanes)
         if isinstance(message, Over):
             Lock(tmp_path / "home", "what is kept").release()  # which others may have at once
         said.put(message)
@@ -48,6 +74,7 @@ def test_a_flow_that_was_made_before_runs_when_it_is_told_to(tmp_path):
     assert [type(each) for each in heard if isinstance(each, Running | Over)] == [Running, Over]
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
     assert nursery.warmth("numbers") == "cold"
+    assert ran in ([held.id], [])  # which it may have let go already, and asked for no other
 
 
 def test_a_file_that_cannot_be_imported_leaves_it_cold_and_one_that_is_not_needed_is_ended(tmp_path):

@@ -117,15 +117,16 @@ def connected(home: Path) -> socket.socket | None:
 def _started(home: Path) -> socket.socket:
     """Start a supervisor that outlives this process, and return a line to it."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    code = "from headwater.rate.supervisor import main; main()"
+    # found where we have found it, but behind the system's own modules: a flow beside us may be called as one of those
+    code = "import sys; sys.path += sys.argv[2:]; from headwater.rate.supervisor import main; main()"
     with (home / LOG).open("ab") as log_file:
         started = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, str(IDLE_S)],
+            [sys.executable, "-P", "-c", code, str(IDLE_S), *filter(None, sys.path)],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HEADWATER_RUNTIME": str(home)},
+            env={**os.environ, "HEADWATER_RUNTIME": str(home)},
         )
     _children.append(started)
     until_s = time.monotonic() + _START_S
