@@ -100,6 +100,8 @@ def parquet(folder, records):
 
 
 def test_filters_and_columns_go_down_to_the_source_though_python_follows(spark, tmp_path):
+    from pyspark.sql import Observation
+
     records = readings()
     path = parquet(tmp_path / "in", records)
 
@@ -117,10 +119,17 @@ def test_filters_and_columns_go_down_to_the_source_though_python_follows(spark, 
     assert "GreaterThanOrEqual(at,2026-11-15" in plan.split("PushedFilters: ")[1].split("]")[0]
     assert "ReadSchema: struct<tank:string,level:double,at:timestamp>" in plan
     assert rows_of(made.collect()) == by_engine(lambda r: {"out": low(r)}, records)["out"]
+
     # nothing of Python where nothing is ours
-    alone = on_spark.apply(lambda r: r.filter("high", col.level > 60).select("two", "tank"), spark.read.parquet(path))
+    def high(r):
+        return r.filter("high", col.level > 60).select("two", "tank")
+
+    counts = Observation()
+    alone = on_spark.apply(high, spark.read.parquet(path), observe=counts)
     assert "MapInArrow" not in plan_of(alone)
     assert "ReadSchema: struct<tank:string,level:double>" in plan_of(alone)
+    came = len(alone.collect())
+    assert counts.get == {"records_out": came, "dead_letters": 0, "late": 0}
 
 
 def test_a_run_reads_what_its_first_steps_leave_and_spark_calls_its_parts_by_their_steps(spark, tmp_path):

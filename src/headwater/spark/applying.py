@@ -157,7 +157,7 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
     given = {step: frame.rows for step, frame in frames.items()}
     made = _by_spark_alone(flow, name, heads, given)
     if made is not None:
-        return observed(made, observe)
+        return observed(made, observe, tells_late=meaning == "headwater")
     layout = cut_behind(flow, heads, buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     sent_layout = carried(layout)
     parts = []

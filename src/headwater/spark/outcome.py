@@ -62,11 +62,16 @@ class Outcome:
         ]
 
 
-def observed(rows: DataFrame, observe: str | Observation) -> DataFrame:
-    """Return records that no step of ours has seen, with how many there are observed: nothing else is known of them."""
+def observed(rows: DataFrame, observe: str | Observation, *, tells_late: bool) -> DataFrame:
+    """Return records that no step of ours has seen, with how many there are observed, and that none broke a step.
+
+    None was late either, but for Spark's own windows: what those drop is not told.
+    """
     from pyspark.sql import functions as F
 
-    return rows.observe(observe, F.count(F.lit(1)).alias("records_out"))
+    none = F.coalesce(F.sum(F.lit(0)), F.lit(0))
+    counts = [none.alias("dead_letters"), *([none.alias("late")] if tells_late else [])]
+    return rows.observe(observe, F.count(F.lit(1)).alias("records_out"), *counts)
 
 
 def _unpacked(schema: Schema, target: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
