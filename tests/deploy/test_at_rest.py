@@ -13,7 +13,7 @@ from headwater.deploy.certificates import issued
 from headwater.deploy.control.messages import Refuse
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
-from headwater.deploy.coordinator.state import Deployed, Kept, StateFolder
+from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
 from headwater.io.lock import Lock
@@ -33,8 +33,10 @@ def folder(tmp_path, certificates):
 
 
 def left(folder, phase):
-    deployed = Deployed(id="tanks-1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites=SITES, phase=phase)
-    folder.write(Kept(deployed=deployed))
+    deployed = Deployment(
+        id="tanks-1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites=SITES, phase=phase
+    )
+    folder.write(CoordinatorState(deployed=deployed))
 
 
 def said(folder, *words):
@@ -80,7 +82,7 @@ def test_a_flow_that_has_ended_is_stopped_and_forgotten_without_a_table_that_den
     assert told == (
         "nothing is deployed flow 'tanks' is forgotten; its sites remove what they keep of it once a coordinator tells them"
     )
-    assert folder.read() == Kept(forgotten=["tanks-1"])
+    assert folder.read() == CoordinatorState(forgotten=["tanks-1"])
     assert "there was nothing to forget" in said(folder, "stop", "--forget")
     assert "nothing is deployed" in said(folder, "status")
 

@@ -6,8 +6,8 @@ import pytest
 from headwater import net as nets
 from headwater.deploy.chart import MOST, Chart
 from headwater.deploy.coordinator.flowing import Flowing, link
-from headwater.deploy.coordinator.moves import Moved, Moves
-from headwater.deploy.coordinator.state import Deployed, Move
+from headwater.deploy.coordinator.moves import MoveAccount, Moves
+from headwater.deploy.coordinator.state import Deployment, Move
 from headwater.net.table import net_from_table
 
 
@@ -62,10 +62,10 @@ def test_a_chart_has_coordinates_where_the_net_has_and_nothing_of_a_net_too_larg
 
 
 def test_a_move_is_told_as_far_as_it_is():
-    deployed = Deployed(id="1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites={"a": "barn"})
+    deployed = Deployment(id="1", name="tanks", flow="tanks.py", known=["barn", "cloud"], sites={"a": "barn"})
     moves = Moves()
     assert moves.describe(deployed) == []
-    moves.begin(Moved("2", 0.0, "hand", "move was asked for", {"a": ("barn", "cloud")}))
+    moves.begin(MoveAccount("2", 0.0, "hand", "move was asked for", {"a": ("barn", "cloud")}))
     deployed.moving = Move(id="2", sites={"a": "cloud"}, joined=[], listens=[])
     assert moves.describe(deployed)[0]["state"] == "preparing"
     deployed.moving.cut = True
@@ -76,6 +76,6 @@ def test_a_move_is_told_as_far_as_it_is():
     moves.end(9.0, "too late to be told")
     (told,) = moves.describe(deployed)
     assert (told["state"], told["gap_s"], told["undone"]) == ("done", 0.25, "")
-    moves.begin(Moved("3", 1.0, "min-cost", "cheaper", {"a": ("cloud", "barn")}))
+    moves.begin(MoveAccount("3", 1.0, "min-cost", "cheaper", {"a": ("cloud", "barn")}))
     moves.end(None, "site 'barn' is away")
     assert moves.describe(deployed)[-1]["state"] == "came to nothing"

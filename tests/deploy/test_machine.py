@@ -38,20 +38,20 @@ from headwater.deploy.coordinator.events import (
     Undo,
 )
 from headwater.deploy.coordinator.machine import Coordinator
-from headwater.deploy.coordinator.state import Deployed, Kept, Move
-from headwater.deploy.part import Sealed
+from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
+from headwater.deploy.part import SealedPart
 from headwater.deploy.site.agent import Agent, HandOver, Locate, Remove, Start, Unpack, Warm
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 
-SEALED = Sealed(b"", b"", b"", {})
+SEALED = SealedPart(b"", b"", b"", {})
 
 
 def deployed(**given):
     sites = {"levels": "barn", "means": "cloud", "archive": "office"}
     known = ["barn", "cloud", "office", "attic"]
     told = {"name": "tanks", "flow": "tanks.py", "known": known, "sites": sites, "streams": streams_of(sites)}
-    return Deployed(id="tanks-1", **told, **given)
+    return Deployment(id="tanks-1", **told, **given)
 
 
 def streams_of(sites):
@@ -68,7 +68,7 @@ def report(*parts, heard=0, prepared=()):
 
 
 def test_nothing_is_started_before_every_site_has_its_part():
-    machine = Coordinator(Kept())
+    machine = Coordinator(CoordinatorState())
     machine.handle(Deploy(deployed()))
     for name in ("barn", "cloud"):
         machine.handle(Joined(name, hello(name)))
@@ -87,7 +87,7 @@ def test_nothing_is_started_before_every_site_has_its_part():
 
 
 def test_a_site_that_comes_back_is_told_again_and_one_that_moved_its_port_is_told_of():
-    machine = Coordinator(Kept(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
+    machine = Coordinator(CoordinatorState(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
     for name in ("barn", "cloud", "office"):
         machine.handle(Joined(name, hello(name)))
         machine.handle(Heard(name, report(PartState("tanks-1", "running", port=4000))))
@@ -112,7 +112,7 @@ def test_a_site_that_comes_back_is_told_again_and_one_that_moved_its_port_is_tol
     ],
 )
 def test_who_does_not_belong_here_is_told_why(name, said, why):
-    machine = Coordinator(Kept(deployed=deployed()))
+    machine = Coordinator(CoordinatorState(deployed=deployed()))
     machine.handle(Joined("cloud", hello("cloud"), "192.0.2.1"))
     with pytest.raises(RunError, match=why):
         raise RunError(machine.why_not(name, said))
@@ -120,7 +120,7 @@ def test_who_does_not_belong_here_is_told_why(name, said, why):
 
 
 def test_sites_of_which_none_can_be_dialed_are_told_before_anything_is_handed_out():
-    machine = Coordinator(Kept())
+    machine = Coordinator(CoordinatorState())
     machine.handle(Deploy(deployed(joined=[("barn", "cloud"), ("cloud", "office")])))
     commands = []
     for name in ("barn", "cloud", "office"):
@@ -131,7 +131,7 @@ def test_sites_of_which_none_can_be_dialed_are_told_before_anything_is_handed_ou
 
 
 def test_a_part_that_a_site_does_not_take_is_told_and_taken_back():
-    machine = Coordinator(Kept())
+    machine = Coordinator(CoordinatorState())
     machine.handle(Deploy(deployed()))
     for name in ("barn", "cloud", "office"):
         machine.handle(Joined(name, hello(name)))
@@ -145,7 +145,7 @@ def test_a_part_that_a_site_does_not_take_is_told_and_taken_back():
 
 
 def test_one_flow_at_a_time_and_none_is_dropped_while_it_runs():
-    machine = Coordinator(Kept(deployed=deployed(phase="running")))
+    machine = Coordinator(CoordinatorState(deployed=deployed(phase="running")))
     with pytest.raises(RunError, match="flow 'tanks' is deployed with this state already"):
         machine.handle(Deploy(deployed()))
     with pytest.raises(RunError, match="flow 'tanks' is running; stop it first"):
@@ -157,7 +157,7 @@ class World:
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
-        self.disk = msgspec.json.encode(Kept())
+        self.disk = msgspec.json.encode(CoordinatorState())
         self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
         self.warm = {name: {} for name in self.parts}  # the processes that each agent has made ready
         self.heard, self.cuts = {}, []
@@ -168,7 +168,7 @@ class World:
         self.lines = {}  # site → words on their way to it, while it is connected
 
     def start(self):
-        self.machine = Coordinator(msgspec.json.decode(self.disk, type=Kept))
+        self.machine = Coordinator(msgspec.json.decode(self.disk, type=CoordinatorState))
 
     def handle(self, event):
         for command in self.machine.handle(event):
@@ -381,14 +381,14 @@ def test_a_part_that_a_site_does_not_prepare_ends_the_move_before_anything_stops
 
 
 def test_a_move_needs_all_its_sites():
-    machine = Coordinator(Kept(deployed=deployed(phase="running")))
+    machine = Coordinator(CoordinatorState(deployed=deployed(phase="running")))
     with pytest.raises(RunError, match="sites 'barn', 'cloud', 'office' are not here"):
         machine.handle(Begin(Move(id="tanks-2", sites=deployed().sites, joined=[], listens=[])))
 
 
 def at_three_sites(*, running="tanks-1"):
     """Return a coordinator whose flow runs at three sites, all of which have reported."""
-    machine = Coordinator(Kept(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
+    machine = Coordinator(CoordinatorState(deployed=deployed(phase="running", listens=["barn", "cloud", "office"])))
     for name in ("barn", "cloud", "office"):
         machine.handle(Joined(name, hello(name)))
         machine.handle(Heard(name, report(PartState(running, "running", port=4000))))
@@ -497,7 +497,7 @@ def test_a_disk_that_is_full_is_told():
 
 def test_a_part_that_spark_cannot_run_is_refused_where_spark_runs_parts():
     why = {"means": "step 'means' closes its windows by a machine's clock"}
-    machine = Coordinator(Kept())
+    machine = Coordinator(CoordinatorState())
     machine.handle(Deploy(deployed(engine_only=why)))
     for name in ("barn", "cloud", "office"):
         machine.handle(

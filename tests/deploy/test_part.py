@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headwater.deploy.certificates import Identity, issue
-from headwater.deploy.part import Part, Sealed, checksum, file_of, read_part, sealed, unpack
+from headwater.deploy.part import Part, SealedPart, checksum, file_of, read_part, sealed, unpack
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
 
@@ -39,9 +39,12 @@ def test_a_part_that_was_altered_or_is_for_others_is_refused(certificates, tmp_p
     elif what == "signer":
         given = signed(certificates, "barn")
     elif what == "file":
-        given, why = Sealed(given.part, given.signature, given.certificate, {**FILES, "tanks.py": b"evil"}), "not what"
+        given, why = (
+            SealedPart(given.part, given.signature, given.certificate, {**FILES, "tanks.py": b"evil"}),
+            "not what",
+        )
     elif what == "missing":
-        given, why = Sealed(given.part, given.signature, given.certificate, {}), "No such file"
+        given, why = SealedPart(given.part, given.signature, given.certificate, {}), "No such file"
     elif what == "site":
         given, why = signed(certificates, site="attic"), "is for site 'attic', and this is 'barn'"
     else:

@@ -116,13 +116,13 @@ def test_flows_are_planned_beside_the_sites_of_a_net_and_measured_when_that_is_f
     write_farm(tmp_path)
     asked = []
 
-    class Asked(Ask):
+    class PlanningInput(Ask):
         def question(self, flows):
             asked.append(flows)
             return super().question(flows)
 
     flow = str(tmp_path / "tanks.py")
-    beside = Asked(rate=["1000"], profile=[tmp_path / "profile.json"], pin=["archive=cloud"])
+    beside = PlanningInput(rate=["1000"], profile=[tmp_path / "profile.json"], pin=["archive=cloud"])
     plans = plans_of_flows([flow], tmp_path / "farm.toml", beside, lambda plan: {"says": str(plan.flow)})
     assert plans.choices()["nets"] == ["farm"]
     assert asked == []

@@ -7,12 +7,12 @@ import pytest
 
 from headwater import Flow, Tumbling, agg, col, io
 from headwater.deploy.control.messages import Lane, Report, Resources
-from headwater.deploy.coordinator.state import Deployed, Kept
+from headwater.deploy.coordinator.state import CoordinatorState, Deployment
 from headwater.deploy.cut import Cut
 from headwater.deploy.policies import POLICIES, policy_named
-from headwater.deploy.policies.asked import Asked, Policed
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.policy_state import PlanningInput, PolicyState
 from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
 from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
 from headwater.errors import PlacementError, RunError
@@ -62,8 +62,8 @@ def profile(**given):
 
 
 def policed(policy="min-cost", contract=None, **given):
-    asked = Asked(net=as_json(net()), profile=profile(), rates_hz=1000.0, measured_ips=1e9, **given)
-    return Policed(name=policy, asked=asked, contract=contract, settle_s=5.0, rest_s=60.0)
+    asked = PlanningInput(net=as_json(net()), profile=profile(), rates_hz=1000.0, measured_ips=1e9, **given)
+    return PolicyState(name=policy, asked=asked, contract=contract, settle_s=5.0, rest_s=60.0)
 
 
 def views(*here, **changed):
@@ -218,8 +218,10 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     back, when = decided(decider, decision.at_s + 1, seen, sites, for_s=400)
     assert {to for _, to in back.moves.values()} == {"edge1"}
     assert when > decision.at_s + 100.0
-    kept = Kept(deployed=Deployed(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed))
-    again = msgspec.json.decode(msgspec.json.encode(kept), type=Kept).deployed.policed
+    kept = CoordinatorState(
+        deployed=Deployment(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed)
+    )
+    again = msgspec.json.decode(msgspec.json.encode(kept), type=CoordinatorState).deployed.policed
     assert again == decider.policed  # all of it survives a coordinator's end
 
 
@@ -239,7 +241,7 @@ def test_a_promise_that_is_about_to_be_broken_is_left_before_it_is():
     assert decision.forced
     assert {to for _, to in decision.moves.values()} == {"edge2"}
     assert "site 'edge1' is about to break its promise, and is left alone" in decision.why
-    again = msgspec.json.decode(msgspec.json.encode(decider.policed), type=Policed)
+    again = msgspec.json.decode(msgspec.json.encode(decider.policed), type=PolicyState)
     assert again == decider.policed
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from headwater.cli.locate import find_flow
 from headwater.cli.rewire import rewired
-from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.bridge_ends import BridgeEnds
+from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.cut import Cut
-from headwater.deploy.joined import Joined
 from headwater.deploy.part import Part, file_of, read_part
 from headwater.deploy.site.folder import SiteFolder
 from headwater.flow.flow import Flow
@@ -21,13 +21,13 @@ def flow_of(file: str) -> Flow:
     identity = site.identity()
     part = read_part(folder, site.name, identity.authority)
     whole = whole_flow(part, folder)
-    joined = Joined(part, folder, identity, site.listen, site.uplink)
+    joined = BridgeEnds(part, folder, identity, site.listen, site.uplink)
     made = Cut(whole, part.sites).part(part.site, joined)
     joined.open()
     return made
 
 
-def flow_deployed(deployed: Deployed, folder: Path) -> Flow:
+def flow_deployed(deployed: Deployment, folder: Path) -> Flow:
     """Return a flow that is deployed, imported from files that are written into a folder."""
     for path, content in deployed.files.items():
         file_of(folder, path).parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
-from headwater.deploy.policies.asked import Decision
+from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.policies.telling import told, told_came
 from headwater.errors import one_line
 

@@ -15,12 +15,12 @@ from headwater.cli.rewire import rewired
 from headwater.cli.screen import progress
 from headwater.deploy.bundle import sources_of
 from headwater.deploy.chart import Chart
-from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.cut import Cut
 from headwater.deploy.engine_only import engine_only
 from headwater.deploy.policies import policy_named
-from headwater.deploy.policies.asked import Asked, Policed
 from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.policy_state import PlanningInput, PolicyState
 from headwater.deploy.policies.view import View
 from headwater.deploy.promise import promises_of
 from headwater.errors import PlacementError, RunError
@@ -60,7 +60,7 @@ class Submission:
         self.every: str = given["every"] or EVERY
         self._given = {**given, "every": self.every}
         self.sites: dict[str, str] | None = None
-        self.policed: Policed | None = None
+        self.policed: PolicyState | None = None
 
     @property
     def planner(self) -> Planner:
@@ -77,14 +77,14 @@ class Submission:
         """Have the policy choose among sites; PlacementError says why none will do."""
         self.sites = self.planner.anew(views)
 
-    def deployed(self) -> Deployed:
+    def deployed(self) -> Deployment:
         """Return what is to be deployed; before sites are chosen, all that is known of it."""
         reference, files = self._reference, dict[str, bytes]()
         head, colon, name = reference.rpartition(":")
         file = Path(head or reference)
         if file.suffix == ".py":
             reference, files = f"{file.name}{colon}{name}" if head else file.name, sources_of(file)
-        made = Deployed(
+        made = Deployment(
             id=f"{re.sub('[^a-z0-9]+', '-', self.flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}-0",
             name=self.flow.name,
             flow=reference,
@@ -165,7 +165,7 @@ def _policed(
     wishes: Wishes,
     every: str,
     measured_ips: float | None = None,
-) -> Policed:
+) -> PolicyState:
     if contract is not None and (profile is None or profile.demand is None):
         profile = _demanding(flow, contract)
     elif profile is None:
@@ -176,7 +176,7 @@ def _policed(
     ips = measured_ips or measured_speed(wishes.measured_on, profile, net)
     if ips is None:
         ips = next(kind.cpu_ips for kind in net.classes if kind.name == profile.device)
-    asked = Asked(
+    asked = PlanningInput(
         net=as_json(net),
         profile=profile,
         rates_hz=rates_hz,
@@ -186,7 +186,7 @@ def _policed(
         every=every,
         whole=wishes.whole,
     )
-    return Policed(
+    return PolicyState(
         name=wishes.policy,
         asked=asked,
         contract=contract,

@@ -57,7 +57,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise ValueError(f"it has a file '{path}', which is not within its folder")
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class SealedPart(msgspec.Struct, frozen=True):
     """A part with its signature and its files, as it is sent."""
 
     part: bytes
@@ -66,10 +66,10 @@ class Sealed(msgspec.Struct, frozen=True):
     files: dict[str, bytes]
 
 
-def sealed(part: Part, files: Mapping[str, bytes], identity: Identity) -> Sealed:
+def sealed(part: Part, files: Mapping[str, bytes], identity: Identity) -> SealedPart:
     """Sign a part; `identity` is the coordinator's."""
     text = msgspec.json.encode(part)
-    return Sealed(text, sign(identity, text), identity.certificate.read_bytes(), dict(files))
+    return SealedPart(text, sign(identity, text), identity.certificate.read_bytes(), dict(files))
 
 
 def checksum(content: bytes) -> str:
@@ -77,7 +77,7 @@ def checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def unpack(given: Sealed, folder: Path, site: str, authority: Path) -> Part:
+def unpack(given: SealedPart, folder: Path, site: str, authority: Path) -> Part:
     """Write a part into a new folder once it was found right; RunError says why it is refused."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headwater.deploy.cut import Cut
 from headwater.deploy.part import Promise
-from headwater.deploy.policies.asked import Policed
+from headwater.deploy.policies.policy_state import PolicyState
 from headwater.flow.contract import Contract
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.flow.profile import Demand, Profile, StepDemand
@@ -58,7 +58,7 @@ def promise_of(cut: Cut, site: str, contract: Contract, profile: Profile, *, bes
     return Promise(contract=own, profile=told, cores=cores, best_effort=best_effort)
 
 
-def promises_of(cut: Cut, policed: Policed) -> dict[str, Promise]:
+def promises_of(cut: Cut, policed: PolicyState) -> dict[str, Promise]:
     """Return what each site must promise; nothing of a flow without a contract."""
     contract, profile = policed.contract, policed.asked.profile
     if contract is None:

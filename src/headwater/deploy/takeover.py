@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 from typing import Literal, cast, get_args
 
-from headwater.deploy.changed import fitted
+from headwater.deploy.upgrade import fitted
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.files import explained, sync

@@ -43,7 +43,7 @@ from headwater.spark.native import reads
 from headwater.spark.options import SparkOptions
 from headwater.spark.progress import cause_in
 from headwater.spark.pruning import columns_used
-from headwater.spark.seeds import Taken, write_seeds
+from headwater.spark.seeds import TakenOver, write_seeds
 from headwater.spark.session import session
 from headwater.spark.stages import cut
 from headwater.spark.tally import Tally
@@ -287,7 +287,7 @@ class Backfill:
         }
         origin = f"history: {_told(self.history.names, self._until(), None)}"
         part = len(progress.slices) - 1
-        checkpoint.take_over(self.flow, progress.buckets, Taken(origin, offsets, part + 1, part))
+        checkpoint.take_over(self.flow, progress.buckets, TakenOver(origin, offsets, part + 1, part))
         rmtree(checkpoint.history, ignore_errors=True)
 
     def _states(self, number: int) -> Path:

@@ -50,7 +50,7 @@ class Broadcast:
         return found
 
 
-class Carried:
+class CarriedLayout:
     """The layout of a flow inside the functions that use it: for queries that others start, and sessions without files."""
 
     def __init__(self, data: bytes) -> None:
@@ -107,13 +107,13 @@ def broadcast(spark: SparkSession, layout: Layout) -> Broadcast:
     return Broadcast(send(spark, _light(layout)))
 
 
-def carried(layout: Layout) -> Carried:
+def carried(layout: Layout) -> CarriedLayout:
     """Pack a flow to travel with the functions that use it."""
     from pyspark import cloudpickle
 
     light = _light(layout)
     with by_value():
-        return Carried(cloudpickle.dumps(light))
+        return CarriedLayout(cloudpickle.dumps(light))
 
 
 def _light(layout: Layout) -> Layout:

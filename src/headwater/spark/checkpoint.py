@@ -19,7 +19,7 @@ from headwater.spark.heads import Head, heads_of
 from headwater.spark.native import reads
 from headwater.spark.options import Meaning
 from headwater.spark.places import place_of
-from headwater.spark.seeds import Taken
+from headwater.spark.seeds import TakenOver
 
 _FILE = "headwater.json"
 _QUERY, _HISTORY = "query", "history"
@@ -114,17 +114,17 @@ class Checkpoint:
         self.check(flow, buckets)
         self._describe(flow, buckets, self.taken())
 
-    def take_over(self, flow: Flow, buckets: int, taken: Taken) -> None:
+    def take_over(self, flow: Flow, buckets: int, taken: TakenOver) -> None:
         """Write down, in a new one, that it goes on from what another runner left."""
         self._describe(flow, buckets, taken)
 
-    def taken(self) -> Taken | None:
+    def taken(self) -> TakenOver | None:
         """Return what was taken over from another runner; None if nothing was."""
         said = (self._read() or {}).get("taken")
         if said is None:
             return None
         lists = {name: tuple(said.get(name, ())) for name in ("waiting", "new_sinks")}
-        return Taken(**{**said, **lists})
+        return TakenOver(**{**said, **lists})
 
     def settle(self) -> None:
         """Write down that sinks have what had waited for them."""
@@ -138,7 +138,7 @@ class Checkpoint:
         taken = self.taken()
         return None if taken is None or self._begun() else taken.after
 
-    def _describe(self, flow: Flow, buckets: int, taken: Taken | None) -> None:
+    def _describe(self, flow: Flow, buckets: int, taken: TakenOver | None) -> None:
         known = self._described(flow, buckets)
         self._write(known if taken is None else {**known, "taken": asdict(taken)})
 

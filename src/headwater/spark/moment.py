@@ -28,7 +28,7 @@ from headwater.operators.snapshot import packed as packed_state
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.executor import Executor
 from headwater.spark.native import reads, writes
-from headwater.spark.seeds import Taken, waiting_in, write_seeds
+from headwater.spark.seeds import TakenOver, waiting_in, write_seeds
 from headwater.spark.stages import Layout, Stage, cut
 from headwater.spark.states import states_of
 from headwater.spark.times import Times, known_times
@@ -81,7 +81,7 @@ def write_moment(
         if isinstance(step.kind, Read) and _is_logged(step.kind.source) and step.name not in moment.logs:
             _begin_log(log_folder(folder, index), moment.positions.get(step.name))
     times = _before_sinks(layout, moment)
-    checkpoint.take_over(flow, buckets, Taken.of(origin, offsets, moment.part, moment.waiting, new_sinks, times))
+    checkpoint.take_over(flow, buckets, TakenOver.of(origin, offsets, moment.part, moment.waiting, new_sinks, times))
 
 
 def _before_sinks(layout: Layout, moment: Moment) -> dict[str, dict[str, int]]:

@@ -39,7 +39,7 @@ from headwater.spark.native import NativeTable, reads, table_in
 from headwater.spark.options import SparkOptions
 from headwater.spark.outlook import Outlook, records_behind
 from headwater.spark.progress import cause_in, progress
-from headwater.spark.seeds import Taken, waiting_in
+from headwater.spark.seeds import TakenOver, waiting_in
 from headwater.spark.session import session
 from headwater.spark.stages import cut
 from headwater.spark.tally import Tally
@@ -163,7 +163,7 @@ class SparkRun:
         found = {name: table_in(reads(self._source(name))) for name in head.sources[1:]}
         return {name: table for name, table in found.items() if table is not None}
 
-    def _opened_sinks(self, taken: Taken | None) -> Sinks:
+    def _opened_sinks(self, taken: TakenOver | None) -> Sinks:
         """Open all sinks; where a run was taken over, behind what it has written, and with what it had not yet."""
         folder = self.checkpoint.folder
         if taken is not None:
@@ -185,7 +185,7 @@ class SparkRun:
             self.flow, folder, self.checkpoint.after(), new, lambda name, part: self._hearing(name, part, taken)
         )
 
-    def _hearing(self, sink: str, part: int, taken: Taken | None) -> Hearing:
+    def _hearing(self, sink: str, part: int, taken: TakenOver | None) -> Hearing:
         """Return what a sink is told of event time, behind the last part that it has."""
         begin = None if taken is None else (taken.first - 1, taken.heard(sink))
         notes = notes_of(self.checkpoint.folder, sink) / "times"

@@ -24,7 +24,7 @@ _CHECKSUM = 4  #: bytes of it
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenOver:
     """What a checkpoint says of what was taken over."""
 
     origin: str  #: the checkpoint that it was
@@ -47,7 +47,7 @@ class Taken:
         waiting: Iterable[str],
         new_sinks: Iterable[str] = (),
         times: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> Taken:
+    ) -> TakenOver:
         """Describe what begins behind a part of sinks."""
         sinks = tuple(waiting)
         return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks, tuple(new_sinks), times or {})
@@ -83,7 +83,7 @@ def seed_of(folder: Path, bucket: int) -> bytes:
     return state
 
 
-def waiting_in(folder: Path, taken: Taken) -> dict[str, list[Batch]]:
+def waiting_in(folder: Path, taken: TakenOver) -> dict[str, list[Batch]]:
     """Return what waits for sinks."""
     paths: dict[str, Any] = {sink: _waiting(folder, sink) for sink in taken.waiting}
     return {sink: list(batches_in(path, path.stat().st_size)) for sink, path in paths.items()}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headwater.deploy.part import Sealed
+from headwater.deploy.part import SealedPart
 from headwater.deploy.routes import Routes
 from headwater.errors import RunError
 
@@ -116,7 +116,7 @@ class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
     """
 
     id: str
-    sealed: Sealed
+    sealed: SealedPart
     after: str = ""  #: the part before it, whose promise it takes over
 
 
@@ -124,7 +124,7 @@ class Install(msgspec.Struct, frozen=True, tag="install"):
     """A part to be kept, not to be started yet; one of a flow that was cut anew goes on from a checkpoint."""
 
     id: str
-    sealed: Sealed | None  #: None for one that was prepared
+    sealed: SealedPart | None  #: None for one that was prepared
     checkpoint: dict[str, bytes] = {}
     after: str = ""  #: the part before it, whose sources and sinks it takes over
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headwater.deploy.control.messages import Hello, Message
-from headwater.deploy.coordinator.state import Deployed, Move
+from headwater.deploy.coordinator.state import Deployment, Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Heard:
 class Deploy:
     """Somebody wants a flow to run."""
 
-    deployed: Deployed
+    deployed: Deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Ready:
     """Sign the part that a site is to have after a move, and have it prepared there."""
 
     site: str
-    deployed: Deployed
+    deployed: Deployment
     after: str = ""
 
 
@@ -104,7 +104,7 @@ class Hand:
     """Sign a site's part, and send it; one of a move with its checkpoint."""
 
     site: str
-    deployed: Deployed
+    deployed: Deployment
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)
     after: str = ""
     prepared: bool = False  #: the part itself is there
@@ -114,7 +114,7 @@ class Hand:
 class Cut:
     """Make the checkpoints of the new parts from those of the old ones."""
 
-    deployed: Deployed
+    deployed: Deployment
     taken: Mapping[str, Mapping[str, bytes]]
 
 

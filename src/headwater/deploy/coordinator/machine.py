@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from headwater import __version__
+from headwater.deploy.bridge_ends import dials
 from headwater.deploy.control.messages import (
     PROTOCOL,
     Fetch,
@@ -45,8 +46,7 @@ from headwater.deploy.coordinator.events import (
 )
 from headwater.deploy.coordinator.flowing import link
 from headwater.deploy.coordinator.site import Site
-from headwater.deploy.coordinator.state import Deployed, Kept, Move
-from headwater.deploy.joined import dials
+from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
 from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
@@ -55,7 +55,7 @@ _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
 class Coordinator:
     """Decides; `kept` is to be on disk whenever `Keep` says so."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: CoordinatorState) -> None:
         self.kept = kept
         self.sites: dict[str, Site] = {}
         self.undone = ""  #: why the last move came to nothing
@@ -123,7 +123,7 @@ class Coordinator:
         return [*commands, *self._decide()]
 
     @property
-    def _flow(self) -> Deployed:
+    def _flow(self) -> Deployment:
         if self.kept.deployed is None:
             raise RunError("nothing is deployed")
         return self.kept.deployed
@@ -150,7 +150,7 @@ class Coordinator:
         if part is not None:
             site.flowing.note(part.id, report.clock_s, part.sinks)
 
-    def _deploy(self, deployed: Deployed) -> None:
+    def _deploy(self, deployed: Deployment) -> None:
         if self.kept.deployed is not None:
             raise RunError(
                 f"flow '{self.kept.deployed.name}' is deployed with this state already; headwater stop --forget ends it"
@@ -181,7 +181,7 @@ class Coordinator:
             commands += self._note_ends(deployed)
         return commands + self._tell(deployed)
 
-    def _note_ends(self, deployed: Deployed) -> list[Command]:
+    def _note_ends(self, deployed: Deployment) -> list[Command]:
         """Take note of parts that are through, each for good, and of the end of all."""
         before = list(deployed.ended), deployed.phase
         states = {name: self._state(deployed, name) for name in deployed.needed}
@@ -194,7 +194,7 @@ class Coordinator:
             deployed.phase = "stopped"
         return [] if before == (deployed.ended, deployed.phase) else [Keep()]
 
-    def _have_stopped(self, deployed: Deployed) -> bool:
+    def _have_stopped(self, deployed: Deployment) -> bool:
         """Say whether nothing is at work at any site, and nobody is about to begin."""
         for name in deployed.needed:
             site, state = self.sites.get(name), self._state(deployed, name)
@@ -202,7 +202,7 @@ class Coordinator:
                 return False
         return True
 
-    def _forget_parts(self, deployed: Deployed, sites: Iterable[str]) -> None:
+    def _forget_parts(self, deployed: Deployment, sites: Iterable[str]) -> None:
         """Have the parts of some sites removed wherever they are not, or no longer, what should run."""
         new = {deployed.id_at(name) for name in sites} - set(self.kept.forgotten)
         self.kept.forgotten += sorted(new)
@@ -219,7 +219,7 @@ class Coordinator:
                 commands += self._say(name, Forget(over))
         return commands
 
-    def _install(self, deployed: Deployed) -> list[Command]:
+    def _install(self, deployed: Deployment) -> list[Command]:
         """Hand parts to those that have none, once all are here: only then is it known who can be dialed."""
         commands: list[Command] = []
         views = {name: self.sites.get(name) for name in deployed.needed}
@@ -242,7 +242,7 @@ class Coordinator:
             commands.append(Keep())
         return commands
 
-    def _tell(self, deployed: Deployed) -> list[Command]:
+    def _tell(self, deployed: Deployment) -> list[Command]:
         commands: list[Command] = []
         found = self.addresses(deployed)
         for name in deployed.needed:
@@ -268,7 +268,7 @@ class Coordinator:
             message = msgspec.structs.replace(message, word=site.words)
         return [Say(name, message)]
 
-    def addresses(self, deployed: Deployed) -> dict[str, tuple[str, int]]:
+    def addresses(self, deployed: Deployment) -> dict[str, tuple[str, int]]:
         """Return where the parts listen that are known to."""
         found: dict[str, tuple[str, int]] = {}
         for name in deployed.needed:
@@ -278,7 +278,7 @@ class Coordinator:
                 found[name] = host, state.port
         return found
 
-    def _state(self, deployed: Deployed, name: str) -> PartState | None:
+    def _state(self, deployed: Deployment, name: str) -> PartState | None:
         site = self.sites.get(name)
         return None if site is None else site.part_of(deployed)
 
@@ -298,7 +298,7 @@ class Coordinator:
             raise RunError(why)
         self._forget_luggage()
 
-    def _move(self, deployed: Deployed, move: Move) -> list[Command]:
+    def _move(self, deployed: Deployment, move: Move) -> list[Command]:
         """Do what is next: prepare, stop what changes, take its checkpoints, cut them anew, hand those out, and go over."""
         unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
         if unfit:
@@ -330,7 +330,7 @@ class Coordinator:
             commands.append(Keep())  # until here no new part was ever started, from here on no old one is
         return commands
 
-    def _fetch(self, deployed: Deployed, move: Move) -> list[Command]:
+    def _fetch(self, deployed: Deployment, move: Move) -> list[Command]:
         """Ask for the checkpoints of those that were told to stop: each answers once it has."""
         commands: list[Command] = []
         for name in _changing(deployed, move):
@@ -343,7 +343,7 @@ class Coordinator:
                 commands.append(Say(name, Fetch(id, move.id)))
         return commands
 
-    def _prepare(self, deployed: Deployed, move: Move) -> list[Command]:
+    def _prepare(self, deployed: Deployment, move: Move) -> list[Command]:
         """Have a process ready at every site that changes, while the old parts run; then begin with the move itself.
 
         Those that go on must keep for others what these will want, before any of them begins to read.
@@ -366,7 +366,7 @@ class Coordinator:
             commands.append(Keep())
         return commands
 
-    def _is_routed(self, deployed: Deployed, name: str) -> bool:
+    def _is_routed(self, deployed: Deployment, name: str) -> bool:
         """Say whether the part at a site goes by the routes that it should, or is through: then all have what it sent."""
         state, routes = self._state(deployed, name), deployed.routes(name)
         if not self._is_here(name) or state is None:
@@ -412,7 +412,7 @@ class Coordinator:
                     )
         return None
 
-    def _why_not_on_spark(self, deployed: Deployed) -> str | None:
+    def _why_not_on_spark(self, deployed: Deployment) -> str | None:
         """Say which site has a part that it cannot run on Spark; None where all can."""
         for name in deployed.needed:
             site = self.sites.get(name)
@@ -451,7 +451,7 @@ class Coordinator:
             "net": None if deployed is None or deployed.chart is None else deployed.chart.describe(),
         }
 
-    def _links(self, deployed: Deployed) -> list[dict[str, Any]]:
+    def _links(self, deployed: Deployment) -> list[dict[str, Any]]:
         """Describe what crosses between sites, each way by itself."""
         senders = {name: site.flowing for name, site in self.sites.items()}
         crossing: dict[tuple[str, str], list[str]] = {(one, other): [] for one, other in deployed.joined}
@@ -461,7 +461,7 @@ class Coordinator:
             link(one, other, streams, senders.get(one), deployed.chart) for (one, other), streams in crossing.items()
         ]
 
-    def _described(self, name: str, deployed: Deployed | None) -> dict[str, Any]:
+    def _described(self, name: str, deployed: Deployment | None) -> dict[str, Any]:
         steps = [] if deployed is None else [step for step, at in deployed.sites.items() if at == name]
         site = self.sites.get(name)
         if site is None:
@@ -469,6 +469,6 @@ class Coordinator:
         return {"name": name, "steps": steps, **site.describe(deployed)}
 
 
-def _changing(deployed: Deployed, move: Move) -> list[str]:
+def _changing(deployed: Deployment, move: Move) -> list[str]:
     """Return the sites whose parts are stopped, or begin, by a move: all but those that go on."""
     return [name for name in deployed.needed if name not in move.go_on]

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.coordinator.state import Deployment
 
 _KEPT = 20
 
@@ -14,7 +14,7 @@ PREPARING, STANDING, STARTING, DONE, UNDONE = "preparing", "standing still", "st
 
 
 @dataclass(slots=True)
-class Moved:
+class MoveAccount:
     """One move."""
 
     id: str  #: of the parts that it makes
@@ -31,9 +31,9 @@ class Moves:
     """The last moves, oldest first."""
 
     def __init__(self) -> None:
-        self._known: deque[Moved] = deque(maxlen=_KEPT)
+        self._known: deque[MoveAccount] = deque(maxlen=_KEPT)
 
-    def begin(self, move: Moved) -> None:
+    def begin(self, move: MoveAccount) -> None:
         """Take note of a move that begins."""
         self._known.append(move)
 
@@ -43,7 +43,7 @@ class Moves:
             last = self._known[-1]
             last.state, last.gap_s, last.undone = (UNDONE if undone else DONE), gap_s, undone
 
-    def describe(self, deployed: Deployed | None) -> list[dict[str, Any]]:
+    def describe(self, deployed: Deployment | None) -> list[dict[str, Any]]:
         """Describe them; of one that is not over, how far it is."""
         moving = None if deployed is None else deployed.moving
         if self._known and self._known[-1].state not in (DONE, UNDONE):

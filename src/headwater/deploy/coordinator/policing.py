@@ -11,11 +11,11 @@ import msgspec
 
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.site import Site
-from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.policies import policy_named
-from headwater.deploy.policies.asked import Decision
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
+from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.policies.telling import told, told_came
 from headwater.deploy.policies.view import View, idlest_load, view_of
 from headwater.errors import RunError
@@ -34,14 +34,14 @@ class Policing:
         self._machine, self._journal = machine, folder / _JOURNAL
         self._decider: Decider | None = None
 
-    def decide(self, flow: Flow, deployed: Deployed, now_s: float) -> Decision | None:
+    def decide(self, flow: Flow, deployed: Deployment, now_s: float) -> Decision | None:
         """Return what the policy wants to be done now; takes its time, and touches nothing but what the policy keeps."""
         decider = self._of(flow, deployed)
         if decider is None:
             return None
         return decider.decide(now_s, self.views(decider.planner, deployed), deployed.sites, self._windows(deployed))
 
-    def leaving(self, flow: Flow, deployed: Deployed, site: str, now_s: float) -> Decision:
+    def leaving(self, flow: Flow, deployed: Deployment, site: str, now_s: float) -> Decision:
         """Return where the policy wants what can leave a site; RunError where no policy is there to say so."""
         decider = self._of(flow, deployed)
         if decider is None:
@@ -50,14 +50,14 @@ class Policing:
             )
         return decider.leaving(self.views(decider.planner, deployed), deployed.sites, site, now_s)
 
-    def note(self, deployed: Deployed, decision: Decision) -> None:
+    def note(self, deployed: Deployment, decision: Decision) -> None:
         """Take note of a decision that is about to be carried out."""
         assert deployed.policed is not None
         deployed.policed.note(decision)
         self._write(decision)
         log.info("policy %s: %s", deployed.policed.name, told(decision))
 
-    def came(self, flow: Flow, deployed: Deployed, gap_s: float | None, undone: str) -> bool:
+    def came(self, flow: Flow, deployed: Deployment, gap_s: float | None, undone: str) -> bool:
         """Take note of what came of the last decision, once it is over; say whether there was one."""
         decider = self._of(flow, deployed)
         if decider is None or not deployed.policed or not deployed.policed.decisions:
@@ -73,7 +73,7 @@ class Policing:
         log.info("policy %s: %s", deployed.policed.name, told_came(last))
         return True
 
-    def describe(self, deployed: Deployed) -> dict[str, Any] | None:
+    def describe(self, deployed: Deployment) -> dict[str, Any] | None:
         """Describe the policy: its last decisions, and what it waits for."""
         policed = deployed.policed
         if policed is None:
@@ -88,7 +88,7 @@ class Policing:
             "decisions": [msgspec.to_builtins(each) for each in policed.decisions[-_SHOWN:]],
         }
 
-    def views(self, planner: Planner, deployed: Deployed | None) -> dict[str, View]:
+    def views(self, planner: Planner, deployed: Deployment | None) -> dict[str, View]:
         """Return all sites of the net as they are now."""
         sites = self._machine.sites
         here = {name: site for name, site in sites.items() if site.here}
@@ -107,7 +107,7 @@ class Policing:
             )
         return views
 
-    def _windows(self, deployed: Deployed) -> dict[str, Windows]:
+    def _windows(self, deployed: Deployment) -> dict[str, Windows]:
         found: dict[str, Windows] = {}
         for name in deployed.needed:
             site = self._machine.sites.get(name)
@@ -118,7 +118,7 @@ class Policing:
                 found[name] = Windows(lane.kept, lane.broken, lane.close)
         return found
 
-    def _of(self, flow: Flow, deployed: Deployed) -> Decider | None:
+    def _of(self, flow: Flow, deployed: Deployment) -> Decider | None:
         policed = deployed.policed
         if policed is None or not policy_named(policed.name).objective:
             return None
@@ -134,6 +134,6 @@ class Policing:
             log.warning("cannot write the journal %s: %s", self._journal, error.strerror)
 
 
-def _pid(site: Site, deployed: Deployed) -> int | None:
+def _pid(site: Site, deployed: Deployment) -> int | None:
     state = (site.parts or {}).get(deployed.id_at(site.hello.name))
     return None if state is None else state.pid

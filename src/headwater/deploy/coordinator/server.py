@@ -45,13 +45,13 @@ from headwater.deploy.coordinator.events import (
     Undo,
 )
 from headwater.deploy.coordinator.machine import Coordinator
-from headwater.deploy.coordinator.moves import Moved, Moves
+from headwater.deploy.coordinator.moves import MoveAccount, Moves
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
-from headwater.deploy.coordinator.state import Deployed, Move, StateFolder
+from headwater.deploy.coordinator.state import Deployment, Move, StateFolder
 from headwater.deploy.luggage import made_in, unpacked
-from headwater.deploy.part import Sealed, sealed
-from headwater.deploy.policies.asked import Decision
+from headwater.deploy.part import SealedPart, sealed
+from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
 from headwater.deploy.token import COORDINATOR
@@ -68,7 +68,7 @@ _MOVE_S = 120.0  #: that a move may take, before the flow goes on as it was
 class Server:
     """A coordinator at work, within one event loop; has the state folder for itself."""
 
-    def __init__(self, folder: StateFolder, flow_of: Callable[[Deployed, Path], Flow] | None = None) -> None:
+    def __init__(self, folder: StateFolder, flow_of: Callable[[Deployment, Path], Flow] | None = None) -> None:
         """Take the state folder; `flow_of` imports a flow that is deployed, in a folder for its files: moves need it."""
         self.folder, self._flow_of = folder, flow_of
         self._lock = folder.lock()
@@ -147,7 +147,7 @@ class Server:
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
 
-    def _sealed(self, site: str, deployed: Deployed) -> Sealed:
+    def _sealed(self, site: str, deployed: Deployment) -> SealedPart:
         return sealed(deployed.part(site), deployed.files, self._identity)
 
     def _say(self, site: str, message: Message) -> None:
@@ -251,7 +251,7 @@ class Server:
         if deployed.policed is not None:
             deployed.policed.moved_s = [*deployed.policed.moved_s, time.time()]  # the policy rests after it
 
-    def _move(self, flow: Flow, deployed: Deployed, sites: dict[str, str], by: str, why: str) -> str:
+    def _move(self, flow: Flow, deployed: Deployment, sites: dict[str, str], by: str, why: str) -> str:
         """Begin a move to where each step should be, and return its name; RunError or PlacementError if it cannot be."""
         machine = self.coordinator
         check_move(flow, deployed.sites, sites)
@@ -274,12 +274,12 @@ class Server:
         self.handle(Begin(move))
         self._move_s, self._stages = time.monotonic(), Stages()
         steps = {step: (deployed.sites[step], to) for step, to in sites.items() if deployed.sites[step] != to}
-        self._moves.begin(Moved(id, time.time(), by, why, steps))
+        self._moves.begin(MoveAccount(id, time.time(), by, why, steps))
         return id
 
     # -- the policy -------------------------------------------------------------------------------------------------------
 
-    async def _drain(self, flow: Flow, deployed: Deployed, site: str) -> None:
+    async def _drain(self, flow: Flow, deployed: Deployment, site: str) -> None:
         """Have a policy choose where what can leave a site goes; it stays drained until it is opened again."""
         loop = asyncio.get_running_loop()
         if not movable(flow, deployed.sites, site):
@@ -299,7 +299,7 @@ class Server:
         policed.drained = [each for each in policed.drained if each != site]
         self._do(Keep())
 
-    def _carry_out(self, flow: Flow, deployed: Deployed, decision: Decision) -> None:
+    def _carry_out(self, flow: Flow, deployed: Deployment, decision: Decision) -> None:
         sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
         assert deployed.policed is not None
         decision.id = self._move(flow, deployed, sites, deployed.policed.name, decision.why)
@@ -314,7 +314,7 @@ class Server:
         if deployed.moving is None and self._move_s is None:
             self._look = asyncio.create_task(self._looking(deployed))
 
-    async def _looking(self, deployed: Deployed) -> None:
+    async def _looking(self, deployed: Deployment) -> None:
         loop = asyncio.get_running_loop()
         try:
             flow = await self._imported(deployed)
@@ -330,14 +330,14 @@ class Server:
             log.warning("the policy of flow '%s': %s", deployed.name, error)
         await asyncio.sleep(_LOOK_S)
 
-    async def _imported(self, deployed: Deployed) -> Flow:
+    async def _imported(self, deployed: Deployment) -> Flow:
         assert self._flow_of is not None
         if self._flow is None:
             loop = asyncio.get_running_loop()
             self._flow = await loop.run_in_executor(None, self._flow_of, deployed, self.folder.path / "flow")
         return self._flow
 
-    async def _cut(self, deployed: Deployed, taken: Mapping[str, Mapping[str, bytes]]) -> None:
+    async def _cut(self, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]]) -> None:
         assert deployed.moving is not None
         id = deployed.moving.id
         try:
@@ -351,7 +351,7 @@ class Server:
             self.handle(Recut(id, made))
 
     def _recut(
-        self, flow: Flow, deployed: Deployed, taken: Mapping[str, Mapping[str, bytes]]
+        self, flow: Flow, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]]
     ) -> dict[str, dict[str, bytes]]:
         folder = self.folder.path / "moving"
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.deploy.control.messages import Hello, Message, PartState, Report
 from headwater.deploy.coordinator.flowing import Flowing
 from headwater.deploy.coordinator.resources import resources_of
-from headwater.deploy.coordinator.state import Deployed
+from headwater.deploy.coordinator.state import Deployment
 
 _SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
 _FULL_BYTES = 50_000_000  #: on the disk of a site's state, below which that is told to be full
@@ -38,11 +38,11 @@ class Site:
         """Whether its report is of what it was told last: one that was on its way then may be of before."""
         return self.here and self.words > 0 and self.report is not None and self.report.heard == self.words
 
-    def part_of(self, deployed: Deployed) -> PartState | None:
+    def part_of(self, deployed: Deployment) -> PartState | None:
         """Return how its part of a flow fares; None if it has none, or has not reported."""
         return None if self.parts is None else self.parts.get(deployed.id_at(self.hello.name))
 
-    def describe(self, deployed: Deployed | None) -> dict[str, Any]:
+    def describe(self, deployed: Deployment | None) -> dict[str, Any]:
         """Describe it, and its part of a flow, for `headwater status`."""
         state, report = None if deployed is None else self.part_of(deployed), self.report
         words = [self.unfit or ("" if state is None else state.why)]
@@ -69,7 +69,7 @@ class Site:
             "others": [id for id in self.parts or {} if deployed is None or id != deployed.id_at(self.hello.name)],
         }
 
-    def _phase(self, deployed: Deployed | None, state: PartState | None) -> str:
+    def _phase(self, deployed: Deployment | None, state: PartState | None) -> str:
         if deployed is not None and self.hello.name in deployed.ended:
             return "ended"
         if not self.here:

@@ -12,7 +12,7 @@ import msgspec
 from headwater.deploy.certificates import Identity, issued
 from headwater.deploy.chart import Chart
 from headwater.deploy.part import Part, Promise, checksum
-from headwater.deploy.policies.asked import Policed
+from headwater.deploy.policies.policy_state import PolicyState
 from headwater.deploy.routes import Routes, Stream, routes_of
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
@@ -37,7 +37,7 @@ class Move(msgspec.Struct, kw_only=True):
     cut: bool = False  #: the old parts are told to stop: until then they run, and the new ones are prepared
 
 
-class Deployed(msgspec.Struct, kw_only=True):
+class Deployment(msgspec.Struct, kw_only=True):
     """A flow that runs at sites, or should."""
 
     id: str  #: of this cut of the deployment, in which no other is called so
@@ -60,7 +60,7 @@ class Deployed(msgspec.Struct, kw_only=True):
     moving: Move | None = None
     promises: dict[str, Promise] = {}  #: by site, of a flow with a contract
     engine_only: dict[str, str] = {}  #: steps that cannot be at a site which runs its part on Spark, and why
-    policed: Policed | None = None  #: the policy that decides where steps are; None where people alone do
+    policed: PolicyState | None = None  #: the policy that decides where steps are; None where people alone do
     chart: Chart | None = None  #: of the net, for who draws it
 
     @property
@@ -100,7 +100,7 @@ class Deployed(msgspec.Struct, kw_only=True):
         here = (step for step, at in self.sites.items() if at == site)
         return next((self.engine_only[step] for step in here if step in self.engine_only), "")
 
-    def same_as(self, other: Deployed) -> bool:
+    def same_as(self, other: Deployment) -> bool:
         """Say whether it is the same flow, cut and run in the same way."""
         said = ["name", "flow", "files", "inputs", "output", "rate", "every"]
         by = [None if each.policed is None else (each.policed.name, each.policed.contract) for each in (self, other)]
@@ -109,7 +109,7 @@ class Deployed(msgspec.Struct, kw_only=True):
         return by[0] == by[1] and all(getattr(self, each) == getattr(other, each) for each in said)
 
     @property
-    def then(self) -> Deployed:
+    def then(self) -> Deployment:
         """What it is when the move is done."""
         assert self.moving is not None
         move = self.moving
@@ -136,10 +136,10 @@ class Deployed(msgspec.Struct, kw_only=True):
         )
 
 
-class Kept(msgspec.Struct, kw_only=True):
+class CoordinatorState(msgspec.Struct, kw_only=True):
     """All that a coordinator keeps."""
 
-    deployed: Deployed | None = None
+    deployed: Deployment | None = None
     forgotten: list[str] = []  #: deployments that are over: a site that still has a part of one is to remove it
 
 
@@ -167,16 +167,16 @@ class StateFolder:
         """Have the folder for this process; RunError names the one that has it."""
         return Lock(self.path, "the state of a coordinator,")
 
-    def read(self) -> Kept:
+    def read(self) -> CoordinatorState:
         """Return what is kept; nothing, in a new folder."""
         try:
-            return msgspec.json.decode((self.path / _STATE).read_bytes(), type=Kept)
+            return msgspec.json.decode((self.path / _STATE).read_bytes(), type=CoordinatorState)
         except FileNotFoundError:
-            return Kept()
+            return CoordinatorState()
         except (OSError, msgspec.DecodeError) as error:
             raise RunError(f"the coordinator's state {self.path / _STATE} cannot be read: {error}") from None
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: CoordinatorState) -> None:
         """Keep something; it is there after any crash once this returns."""
         _replace(self.path / _STATE, msgspec.json.encode(kept))
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headwater.deploy.policies import policy_named
-from headwater.deploy.policies.asked import ABOUT_TO, BROKE, Decision, Policed
 from headwater.deploy.policies.planning import Look, Planner
+from headwater.deploy.policies.policy_state import ABOUT_TO, BROKE, Decision, PolicyState
 from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, listed
 from headwater.flow.flow import Flow
@@ -37,7 +37,7 @@ class Windows(NamedTuple):
 class Decider:
     """Decides for one flow; `policed` is what it keeps."""
 
-    def __init__(self, flow: Flow, policed: Policed) -> None:
+    def __init__(self, flow: Flow, policed: PolicyState) -> None:
         self.policed = policed
         self.planner = Planner(flow, policed.asked, policed.contract, policy_named(policed.name))
         self.waits = ""  #: why nothing is done though something should be

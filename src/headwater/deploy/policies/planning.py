@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from headwater.deploy.engine_only import engine_only
-from headwater.deploy.policies.asked import Asked
 from headwater.deploy.policies.policy import Policy
+from headwater.deploy.policies.policy_state import PlanningInput
 from headwater.deploy.policies.view import View
 from headwater.deploy.promise import cores_of_steps, part_cores
 from headwater.errors import PlacementError
@@ -34,7 +34,7 @@ _BUSY = 0.9  #: the most of a site that others' load is taken to leave nothing o
 class Planner:
     """Plans one flow, again and again."""
 
-    def __init__(self, flow: Flow, asked: Asked, contract: Contract | None, policy: Policy) -> None:
+    def __init__(self, flow: Flow, asked: PlanningInput, contract: Contract | None, policy: Policy) -> None:
         self._flow, self._asked, self._contract, self._policy = flow, asked, contract, policy
         self._goal = Objective.parse(policy.objective)
         self._budget = Budget(time_s=_TIME_S, objective=self._goal)

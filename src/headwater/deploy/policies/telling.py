@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.deploy.policies.asked import Decision
+from headwater.deploy.policies.policy_state import Decision
 
 
 def told(decision: Decision) -> str:

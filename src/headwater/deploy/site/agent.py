@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Prepare, Want
-from headwater.deploy.part import Sealed
+from headwater.deploy.part import SealedPart
 from headwater.deploy.routes import Routes
 
 
@@ -15,7 +15,7 @@ class Warm:
     """Check a part, and make a process ready for it."""
 
     id: str
-    sealed: Sealed
+    sealed: SealedPart
     after: str = ""
 
 
@@ -24,7 +24,7 @@ class Unpack:
     """Take a part, checked, without starting it."""
 
     id: str
-    sealed: Sealed | None  #: None for one that was made ready
+    sealed: SealedPart | None  #: None for one that was made ready
     checkpoint: Mapping[str, bytes]
     after: str
 
@@ -98,7 +98,7 @@ class Agent:
                 return [Remove(id) for id in gone]
         return []
 
-    def _lacks(self, id: str, sealed: Sealed | None) -> bool:
+    def _lacks(self, id: str, sealed: SealedPart | None) -> bool:
         return id not in self.parts and (sealed is not None or id in self.prepared)
 
     def prepares(self, id: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headwater.deploy.site.looked import Looked
+from headwater.deploy.site.last_look import LastLook
 from headwater.errors import RunError
 
 _COMMAND = "command:"
@@ -35,7 +35,7 @@ class Quote:
             words = shlex.split(text.removeprefix(_COMMAND))
             if not words:
                 raise RunError(f"{option} names no command after '{_COMMAND}'")
-            asked = Looked[float | None](lambda: _number(option, _asked(option, words)), again_s, None)
+            asked = LastLook[float | None](lambda: _number(option, _asked(option, words)), again_s, None)
             self._look = lambda at_s: asked.value
         elif self._known is None:
             file = Path(text)

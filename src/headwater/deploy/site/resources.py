@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headwater.deploy.control.messages import Lane, Resources
 from headwater.deploy.part import Promise
-from headwater.deploy.site.looked import Looked
+from headwater.deploy.site.last_look import LastLook
 from headwater.deploy.site.quote import Quote
 from headwater.errors import RateError
 from headwater.rate import board
@@ -33,7 +33,7 @@ class Site:
 
     def __init__(self, quotes: Quotes | None = None) -> None:
         self._quotes = quotes or Quotes()
-        self._board: Looked[promises.Board | None] = Looked(board, _LOOK_S, None)
+        self._board: LastLook[promises.Board | None] = LastLook(board, _LOOK_S, None)
 
     def resources(self) -> Resources:
         """Return how things are."""

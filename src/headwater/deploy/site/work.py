@@ -14,10 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
+from headwater.deploy.bridge_ends import note_addresses, note_ended, note_routes, read_port, read_routed
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
-from headwater.deploy.joined import note_addresses, note_ended, note_routes, read_port, read_routed
 from headwater.deploy.luggage import bring_notes, lay_bridges, make_safe, packed, unpacked
-from headwater.deploy.part import Part, Sealed, unpack
+from headwater.deploy.part import Part, SealedPart, unpack
 from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
@@ -158,7 +158,7 @@ class Work:
         self._prepared.pop(id, None)
         self.folder.drop_prepared(id)
 
-    def _checked(self, id: str, sealed: Sealed) -> Part:
+    def _checked(self, id: str, sealed: SealedPart) -> Part:
         """Return a part that was sent, once it is here and found right."""
         part = unpack(sealed, self.folder.sources(id), self.folder.name, self.folder.identity().authority)
         if part.id != id:

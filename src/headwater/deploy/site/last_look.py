@@ -14,7 +14,7 @@ T = TypeVar("T")
 log = logging.getLogger("headwater.site")
 
 
-class Looked(Generic[T]):
+class LastLook(Generic[T]):
     """The last that was found; nobody looks while nobody asks, so that there is nothing to close."""
 
     def __init__(self, look: Callable[[], T], every_s: float, first: T) -> None:

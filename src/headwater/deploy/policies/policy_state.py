@@ -14,7 +14,7 @@ BROKE, ABOUT_TO = "broke its promise", "is about to break its promise"
 """What a site is left alone for."""
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class PlanningInput(msgspec.Struct, kw_only=True):
     """A flow's costs and the net that it was deployed on."""
 
     net: str  #: as JSON
@@ -48,11 +48,11 @@ class Bar(msgspec.Struct):
     why: str = BROKE
 
 
-class Policed(msgspec.Struct, kw_only=True):
+class PolicyState(msgspec.Struct, kw_only=True):
     """A policy at work."""
 
     name: str
-    asked: Asked
+    asked: PlanningInput
     contract: Contract | None = None  #: where there is one, the profile has a demand
     best_effort: bool = False  #: the promise holds as far as it can where a machine can reserve nothing
     settle_s: float = 5.0  #: for so long a reason must have held

@@ -31,7 +31,7 @@ _LOOK_S = 0.02  #: between two looks whether the agent has noted something else
 _SOON_S = 0.002  #: and while a move is about to be, for which records wait
 
 
-class Joined:
+class BridgeEnds:
     """Makes both kinds of ends for a part in `folder`, where the agent notes where the other sites are.
 
     `listen` is where other sites may reach this one; a port of 0 is any. The port that was taken is noted in the folder for
