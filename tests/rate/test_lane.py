@@ -155,6 +155,15 @@ def test_a_refusal_says_what_is_wanted_who_holds_it_and_what_would_fit(home, mon
     client.close()
 
 
+def test_what_a_trial_has_used_is_what_a_lower_rate_is_offered_by(home, monkeypatch):
+    monkeypatch.setattr("headwater.rate.admission.most_lanes", lambda flow: 1)
+    monkeypatch.setattr("headwater.rate.admission.trial", lambda *given: 1.25)
+    client = Client(home)
+    with pytest.raises(RateError, match=r"wants 1\.6[23] cores.*\(its trial used 1\.25\); what would fit: 490/s"):
+        rate.start(flow(1000, 10), Contract(1000.0, 0.2), profile=demand(0.4), best_effort=True, client=client)
+    client.close()
+
+
 def test_a_trial_that_cannot_keep_up_says_what_it_could(home):
     def slow(record):
         time.sleep(0.003)
@@ -183,13 +192,13 @@ def test_a_trial_in_which_records_take_longer_than_promised_says_within_what_the
 def test_a_source_that_ends_is_tried_for_as_long_as_any_and_the_rate_offered_fits(home):
     made = Flow("few")
     source = io.Generate(lambda n: {"n": n}, {"n": int, "at": "time"}, rate=500, count=600, time="at")
-    made.read("numbers", source).write("out", io.Discard())
+    made.read("numbers", source).map("same", lambda record: record).write("out", io.Discard())
     client = Client(home)
     with pytest.raises(RateError, match=r"in a trial of [1-9][\d.]* s it took in \d+% of that rate") as refused:
-        rate.start(made, Contract(50e6), profile=demand(1e-6), best_effort=True, trial_s=1.0, client=client)
+        rate.start(made, Contract(5e6), profile=demand(1e-6), best_effort=True, trial_s=1.0, client=client)
     offered = re.search(r"what would fit: ([\d ]+/s)", str(refused.value))
     assert offered, refused.value
-    assert 500 < Contract.of(offered[1]).rate_hz < 50e6
+    assert 500 < Contract.of(offered[1]).rate_hz < 5e6
     client.close()
 
 

@@ -26,7 +26,7 @@ from headwater.io.open_loop_source import OpenLoopSource
 from headwater.rate import born, process
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
-from headwater.rate.estimate import backlog, lanes_for, nearest, tick_of
+from headwater.rate.estimate import backlog, costing, lanes_for, nearest, tick_of
 from headwater.rate.ledger import LANE, Refusal
 from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resumed, Settle, Tell
 from headwater.rate.profiler import demanding
@@ -152,7 +152,8 @@ def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted
         raise RateError(f"the supervisor says {reply} where cores were asked for")
     refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
     seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
-    fits = "" if reply.why == "closed" else f"; {would_fit(asked.demand, asked.contract, refusal.left, most)}"
+    demand = asked.demand if asked.measured is None else costing(asked.demand, reply.wanted / asked.estimated)
+    fits = "" if reply.why == "closed" else f"; {would_fit(demand, asked.contract, refusal.left, most)}"
     raise RateError(
         f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
     )

@@ -42,6 +42,15 @@ def at_tick(demand: Demand, tick_s: float) -> Demand:
     return replace(demand, tick_s=tick_s, engine_s=times * demand.engine_s, steps=steps)
 
 
+def costing(demand: Demand, times: float) -> Demand:
+    """Return what a flow needs that has shown to be so many times as dear as it was measured."""
+    steps = {
+        name: replace(step, record_s=times * step.record_s, tick_s=times * step.tick_s)
+        for name, step in demand.steps.items()
+    }
+    return replace(demand, engine_s=times * demand.engine_s, steps=steps)
+
+
 def used(demand: Demand, rate_hz: float, tick_s: float) -> float:
     """Return the cores that a flow uses in one lane, by what was measured."""
     there = at_tick(demand, tick_s)
