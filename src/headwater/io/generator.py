@@ -30,6 +30,13 @@ from headwater.io.text_file import TextFile, content_of
 Make = Callable[[Array], Mapping[str, Any]]  #: takes record numbers, returns columns of as many values
 
 _BLOCK = 2**14  # records made, or repeated, at once; what is handed out are slices of it
+#: what NumPy says to a function that takes an array for a number
+_FOR_ONE = (
+    "only integer scalar arrays",
+    "only length-1 arrays",
+    "only 0-dimensional arrays",
+    "truth value of an array",
+)
 _AHEAD = 16  # times what was asked for, at most: records that are due now do not wait for those of the next seconds
 _BLOCK_BYTES = 2**26  # fewer, if these bytes would not hold them
 
@@ -182,10 +189,9 @@ class _Made:
             try:
                 made = self._make(numbers)
             except (TypeError, ValueError) as error:
-                raise InputError(
-                    f"make broke at {len(numbers)} records: {type(error).__name__}: {error}; it takes an array of record "
-                    "numbers, not one of them, and returns columns"
-                ) from error
+                if any(said in str(error) for said in _FOR_ONE):
+                    error.args = (f"{error}; make gets an array of record numbers, not one of them",)
+                raise
             self._block, self._first = Batch.of(made, self._schema), start
             if len(self._block) != len(numbers):
                 raise InputError(
