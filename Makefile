@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo bytecode test test-at-once test-core test-spark test-again coverage check docs screenshots bench soak clean lock
+.PHONY: demo bytecode test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -26,10 +26,8 @@ demo: .venv/demo
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
-test: test-core test-spark
-
-# The same in one go, by tests/sharing_out.py: what those of Spark compute goes on while the others wait.
-test-at-once: bytecode
+# Both halves in one go, by tests/sharing_out.py: what those of Spark compute goes on while the others wait.
+test: bytecode
 	$(BIN)/python $(PYTEST) -n 3
 
 # Once, for all the processes that tests start: where PYTHONDONTWRITEBYTECODE is set, each would compile all that it imports.
