@@ -142,3 +142,13 @@ def test_a_session_starts_from_the_archive_where_there_is_one(tmp_path, program)
     archive.path.parent.mkdir()
     archive.path.touch()
     assert _from_archive(archive) == {archiving.OPTIONS: f"'-XX:SharedArchiveFile={archive.path}'"}
+
+
+def test_an_archive_is_made_while_nobody_else_wants_the_processor():
+    code = "from headwater.spark.archiving import give_way; give_way(); print(open('/proc/self/autogroup').read())"
+    if not os.path.exists("/proc/self/autogroup"):
+        pytest.skip("sessions have no shares of their own here")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True
+    )
+    assert done.stdout.split()[-2:] == ["nice", "19"]

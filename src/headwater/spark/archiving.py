@@ -15,6 +15,7 @@ import tempfile
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.spark.archive import SETTING, Archive
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPTIONS = "spark.driver.defaultJavaOptions"  #: Java's, that go before those which are the user's own
+_NICE = 19
 _PATIENCE_S = 300.0  #: for Java to write the archive
 
 
@@ -49,9 +51,16 @@ def main() -> None:
 
     archive = own_archive()
     os.environ[SETTING] = "off"  # in the job that makes it
-    os.nice(10)  # whoever is at work goes before it
+    give_way()
     if not archive.make(_train):
         raise SystemExit(f"there is no {archive.path}: another process is making it")
+
+
+def give_way() -> None:
+    """Let whoever is at work go before this process."""
+    os.nice(_NICE)
+    with suppress(OSError):  # a session of its own has, on Linux, a share of its own, whatever the priorities in it
+        Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
 def _train(options: list[str]) -> None:
