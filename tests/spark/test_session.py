@@ -151,9 +151,9 @@ def test_python_workers_are_forked_with_what_tasks_need(spark):
 
         for table in tables:
             parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
-            yield pa.RecordBatch.from_pylist([{"daemon": parent[2]}] * table.num_rows)
+            yield pa.RecordBatch.from_pylist([{"parent": parent[2]}] * table.num_rows)
 
-    assert spark.range(1).mapInArrow(told, "daemon string").first().daemon == "headwater.spark.daemon"
+    assert spark.range(1).mapInArrow(told, "parent string").first().parent == "headwater.spark.forkserver"
 
 
 STARTED_WITH = "from headwater.spark.session import session; session('local[1]', {settings}); print('started')"

@@ -5,8 +5,8 @@ the parts that keys are spread over, `wiring` joins the steps of a stage, `execu
 records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
 `keyed` makes stages Spark's operators, `running` is a run, `handing` how Java gives it the rows of a micro-batch,
 `collecting` what the driver makes of them, `tally` its counts, `progress` and `advice` what Spark says of it,
-`checkpoint` what a later run goes on from. `session`, `gateway`,
-`interpreter`, `daemon`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
+`checkpoint` what a later run goes on from. `session`, `gateway`, `interpreter`, `daemon`, `forkserver` with its
+`forkclient`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
 `sources` and `sinks` are how it reads and writes what declares itself, `native` what it has means of its own for, and
 `pruning` what it need not read. `columns` makes Spark's Columns of expressions, `relations` its own operators of steps, and
 `heads` says how far those have a flow; `counting` is what they have read, `titles` what parts are called in Spark's UI.

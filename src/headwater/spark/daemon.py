@@ -2,11 +2,12 @@
 
 A worker then has it in memory from its start, shared with all others; else each one loads it for itself, for more than
 half a second of a processor. Spark starts such a daemon for each kind of worker; those that plan sources are used once for
-a query, and gain nothing.
+a query, and gain nothing. Where there is a `forkserver`, it has loaded all that already.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -15,7 +16,7 @@ MODULE = "headwater.spark.daemon"
 _WORKER = "pyspark.worker"  #: what runs tasks; Spark names the kind that it wants in the first argument
 #: what the driver of a query loads too, and what only tasks need
 SHARED = ("pyarrow", "headwater.spark.keyed", "headwater.spark.sources.data_source")
-_TASKS = (_WORKER, "pandas", *SHARED)
+TASKS = (_WORKER, "pandas", *SHARED)
 
 
 def preload(*modules: str) -> None:
@@ -25,9 +26,19 @@ def preload(*modules: str) -> None:
             import_module(module)
 
 
+def load(*modules: str) -> None:
+    """Load modules for all processes that are forked from this one.
+
+    They stay for good: a worker looks for garbage after each task, and need not look there.
+    """
+    preload(*modules)
+    gc.collect()
+    gc.freeze()
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     if sys.argv[1:] == [_WORKER]:
-        preload(*_TASKS)
+        load(*TASKS)
     manager()

@@ -14,8 +14,12 @@ MISSING = "Spark is not installed: pip install 'headwater[spark]'"
 
 def spark_home() -> Path:
     """Return the folder of Spark: the one that SPARK_HOME names, else pyspark's own."""
-    if given := os.environ.get("SPARK_HOME"):
-        return Path(given)
+    given = os.environ.get("SPARK_HOME")
+    return Path(given) if given else pyspark_folder()
+
+
+def pyspark_folder() -> Path:
+    """Return the folder of pyspark, which has a Spark in it."""
     found = find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise RunError(MISSING)

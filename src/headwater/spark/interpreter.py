@@ -1,7 +1,8 @@
-"""How Spark starts Python: with the installed pyspark before the copy that Spark brings.
+"""How Spark starts Python: by the fork server, if there is one, and with the installed pyspark before Spark's copy.
 
 Spark puts an archive of pyspark's sources first on the path of each Python process. Modules of an archive are compiled
-anew in each process, which takes 0.6 s; those that are installed were compiled once. A query starts two such processes.
+anew in each process, which takes 0.6 s; those that are installed were compiled once. What Java starts by the name of a
+module, the fork server forks from a process that has loaded them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+from headwater.spark import forkclient
+from headwater.spark.home import pyspark_folder, spark_home
 from headwater.spark.java import cache_folder
 
 _LAUNCHER = """\
@@ -26,20 +29,23 @@ for place in $PYTHONPATH; do
   esac
 done
 PYTHONPATH=$path
+[ -n "${server}" ] && [ "$1" = -m ] && exec {python} -I -S {client} "$@"
 exec {python} "$@"
 """
 
 
 def launcher() -> str:
     """Return the program that Spark should start where it wants Python."""
-    import pyspark
-    from pyspark.find_spark_home import _find_spark_home
-
-    home = Path(pyspark.__file__).parent
-    if os.name != "posix" or Path(_find_spark_home()).resolve() != home.resolve():  # another Spark has its own pyspark
+    home = spark_home()
+    if os.name != "posix" or home.resolve() != pyspark_folder().resolve():  # another Spark has its own pyspark
         return sys.executable
-    archives = Path(_find_spark_home()) / "python" / "lib"
-    text = _LAUNCHER.format(archives=shlex.quote(str(archives)), python=shlex.quote(sys.executable))
+    archives = home / "python" / "lib"
+    text = _LAUNCHER.format(
+        archives=shlex.quote(str(archives)),
+        python=shlex.quote(sys.executable),
+        server=forkclient.SERVER,
+        client=shlex.quote(forkclient.__file__),
+    )
     made = cache_folder() / f"python-{sha256(text.encode()).hexdigest()[:12]}"
     if not made.exists():
         try:

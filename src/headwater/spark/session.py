@@ -6,13 +6,14 @@ import logging
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import RunError
-from headwater.spark import daemon, java, niofs
+from headwater.spark import daemon, forkserver, java, niofs
 from headwater.spark.archive import Archive, archive_of
 from headwater.spark.archiving import OPTIONS, make_at_exit
 from headwater.spark.gateway import JavaSide, java_side, launch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _REAPED_S = 5.0  # until a process that does not answer any more is known to be gone
 _CLASS_PATHS = {"spark.driver.extraClassPath", "spark.executor.extraClassPath"}
+_PYTHONS = {"spark.pyspark.python", "spark.pyspark.driver.python"}  # which go before what the environment says
 _STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -58,7 +60,10 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
     if _is_near(master):
-        os.environ.setdefault("PYSPARK_PYTHON", launcher())
+        if os.environ.setdefault("PYSPARK_PYTHON", launcher()) == launcher() != sys.executable and not (
+            {*given, *written} & _PYTHONS
+        ):
+            forkserver.start()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {**_streaming(), **_small(master, found)}
     kept = {name: value for name, value in defaults.items() if name not in written}
