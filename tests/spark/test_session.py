@@ -1,6 +1,7 @@
 """Spark starts with whichever Java fits, fast on small machines, and says plainly what is missing."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -144,7 +145,6 @@ def test_the_session_suits_a_small_machine(spark):
 
 def test_python_workers_are_forked_with_what_tasks_need(spark):
     def told(tables):
-        import os
         from pathlib import Path
 
         import pyarrow as pa
@@ -174,6 +174,45 @@ def test_a_java_that_cannot_start_is_one_clear_message():
     code = STARTED_WITH.format(settings={"spark.driver.memory": "1k"})
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert "RunError: Java ended before Spark had started: Error occurred during initialization of VM" in done.stderr
+
+
+AHEAD = """
+from headwater.spark import gateway
+from headwater.spark.session import prepare, session
+
+prepare("local[1]")
+started = gateway._ahead.process.pid
+spark = session("local[1]", {settings})
+print(started == gateway.java_pid(), spark.sparkContext.getConf().get("spark.app.name"))
+"""
+
+
+@pytest.mark.parametrize(("settings", "said"), [({}, "True headwater"), ({"spark.app.name": "mine"}, "False mine")])
+def test_a_session_has_the_java_that_was_started_ahead_unless_it_needs_another(settings, said):
+    code = AHEAD.format(settings=settings)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == said
+
+
+REFUSED = """
+import os
+from headwater.cli import main
+from headwater.spark import gateway
+
+try:
+    main()
+finally:
+    print(gateway._ahead.process.pid, flush=True)
+"""
+
+
+def test_a_flow_that_is_refused_leaves_no_java_behind(tmp_path):
+    command = [sys.executable, "-c", REFUSED, "run", "nowhere.py", "--on", "spark"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    assert done.returncode
+    assert "nowhere.py" in done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
 
 
 BROKEN = """

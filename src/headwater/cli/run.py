@@ -224,6 +224,8 @@ def run(
         return
     if trainer is not None:
         raise RunError("--trainer chooses how riot:train learns with --on spark, and means nothing otherwise")
+    if on == _SPARK and promise is None:
+        _prepare_spark(master, settings)
     with answering_at_once():  # making a flow may need kernels too
         chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
     if forward is not None:
@@ -242,6 +244,8 @@ def run(
     if contract is not None and on == "engine":
         leave_to_lane()
     if on == _SPARK:
+        if contract is not None:
+            _leave_spark()
         if contract is not None and target is not None:
             raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
         if meaning is not None and (contract is not None or backfill):
@@ -302,6 +306,22 @@ def run(
     if _all_are_dead(running.flow, report):
         err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
         raise typer.Exit(1)
+
+
+def _prepare_spark(master: str | None, settings: dict[str, str]) -> None:
+    """Have Java start while the flow is loaded, unless what runs here has to give way to promises first."""
+    from headwater.rate.home import SOCKET, folder
+    from headwater.spark.session import prepare
+
+    if not (folder() / SOCKET).exists():
+        prepare(master, settings)
+
+
+def _leave_spark() -> None:
+    """Leave alone what was started for Spark: what a promise is kept with starts where its cores are."""
+    from headwater.spark.session import cancel
+
+    cancel()
 
 
 def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -> Report:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shlex
+import signal
+import subprocess
 import sys
+import tempfile
+import time
 from collections import deque
-from signal import Signals
-from subprocess import TimeoutExpired
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import rmtree
 from threading import Thread
 from typing import Any
 
 from headwater.errors import RunError
+from headwater.spark.home import spark_home
 
 #: what nobody needs to know: the module is meant to be used, without a native library MLlib computes in Java, and without an
 #: archive of classes that fits it starts as it always did
@@ -19,6 +27,7 @@ _NOISE = re.compile(
     r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|netlib-blas:|netlib-lapack:"
     r"|\[[\d.]+s\]\[warning\]\[(cds|aot|class,path)\b"
 )
+_LOOK_S = 0.02  # between two looks whether Java is there
 
 
 class JavaSide:
@@ -38,9 +47,9 @@ class JavaSide:
             return ""
         try:
             code = int(process.wait(patience_s))
-        except TimeoutExpired:
+        except subprocess.TimeoutExpired:
             return ""
-        return f"it was ended by {Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
 
     def end(self, patience_s: float) -> None:
         """Let the process end as it does when nobody is there any more to speak with, and wait for that."""
@@ -56,13 +65,95 @@ class JavaSide:
 
 
 _running: JavaSide | None = None  # Spark allows one per process
+_ahead: Start | None = None  #: a Java that was started before anybody needed it
 
 
-def launch(conf: Any) -> JavaSide:
+class Start:
+    """Java on its way: started, and not yet waited for."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = dict(settings)
+        self.said: deque[str] = deque(maxlen=200)
+        self._folder = Path(tempfile.mkdtemp(prefix="headwater-java-"))
+        reading, writing = os.pipe()
+        self._listener = Thread(target=_pass_on, args=(reading, self.said), name="what spark says", daemon=True)
+        self._listener.start()
+        chosen = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        others = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        self.process = subprocess.Popen(
+            [str(spark_home() / "bin" / "spark-submit"), *chosen, *others],
+            stdin=subprocess.PIPE,  # Java ends when this process has
+            stdout=writing,  # ours may have to hold one JSON document and nothing else
+            stderr=writing,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)},
+            preexec_fn=_leave_interrupts,
+        )
+        os.close(writing)
+        atexit.register(self.give_up)
+
+    @property
+    def _address(self) -> Path:
+        """The file in which Java says where it listens."""
+        return self._folder / "address"
+
+    def gateway(self) -> Any:
+        """Wait for Java, and return what pyspark speaks with it through."""
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.serializers import UTF8Deserializer, read_int
+
+        while not self._address.is_file():
+            if self.process.poll() is not None:
+                self._listener.join(5)
+                why = " ".join(line.strip() for line in self.said if not _NOISE.match(line))[:300]
+                raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more")
+            time.sleep(_LOOK_S)
+        with self._address.open("rb") as told:
+            os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(told))
+            os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(told)
+        try:
+            gateway = launch_gateway()  # which finds it there
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        gateway.proc = self.process
+        atexit.unregister(self.give_up)
+        rmtree(self._folder, ignore_errors=True)
+        return gateway
+
+    def give_up(self) -> None:
+        """End it: nobody needs it."""
+        atexit.unregister(self.give_up)
+        self.process.kill()
+        self.process.wait()
+        rmtree(self._folder, ignore_errors=True)
+
+
+def start_ahead(settings: Mapping[str, str]) -> None:
+    """Start Java for a session with these settings, and do not wait for it."""
+    global _ahead
+    if _running is None and _ahead is None:
+        _ahead = Start(settings)
+
+
+def drop_ahead() -> None:
+    """End a Java that was started ahead, if there is one that no session has taken."""
+    global _ahead
+    if _ahead is not None:
+        _ahead.give_up()
+        _ahead = None
+
+
+def launch(settings: Mapping[str, str]) -> JavaSide:
     """Start Java for Spark, once per process: a later session has the same Java."""
-    global _running
+    global _running, _ahead
+    if _running is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started it
+        from pyspark.java_gateway import launch_gateway
+
+        _running = JavaSide(launch_gateway(), deque())
     if _running is None:
-        _running = _launched(conf)
+        if _ahead is not None and _ahead.settings != settings:
+            drop_ahead()
+        start, _ahead = _ahead or Start(settings), None
+        _running = JavaSide(start.gateway(), start.said)
     return _running
 
 
@@ -77,26 +168,8 @@ def java_pid() -> int:
     return 0 if process is None else int(process.pid)
 
 
-def _launched(conf: Any) -> JavaSide:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    said: deque[str] = deque(maxlen=200)
-    reading, writing = os.pipe()
-    listener = Thread(target=_pass_on, args=(reading, said), name="what spark says", daemon=True)
-    listener.start()
-    try:
-        # its standard output too: ours may have to hold one JSON document and nothing else
-        return JavaSide(launch_gateway(conf, {"stdout": writing, "stderr": writing}), said)
-    except PySparkRuntimeError as error:
-        os.close(writing)
-        writing = -1
-        listener.join(5)
-        why = " ".join(line.strip() for line in said if not _NOISE.match(line))[:300]
-        raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more") from error
-    finally:
-        if writing >= 0:
-            os.close(writing)
+def _leave_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends Java
 
 
 def _pass_on(reading: int, said: deque[str]) -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from headwater.errors import RunError
 from headwater.spark import daemon, forkserver, java, niofs
 from headwater.spark.archive import Archive, archive_of
 from headwater.spark.archiving import OPTIONS, make_at_exit
-from headwater.spark.gateway import JavaSide, java_side, launch
+from headwater.spark.gateway import JavaSide, drop_ahead, java_side, launch, start_ahead
 from headwater.spark.home import MISSING, conf_folder, spark_home, spark_version
 from headwater.spark.interpreter import launcher
 from headwater.spark.master import SECRETIVE, check_answers
@@ -40,11 +41,12 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     before our defaults, as does what `spark-defaults.conf` says. Where a session is running already, as in a
     notebook or under spark-submit, that one is used.
     """
+    prepare(master, settings)  # loading pyspark takes long enough
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise RunError(MISSING) from error
-    given = {name: _as_text(value) for name, value in (settings or {}).items()}
+    given = _as_texts(settings)
     side = java_side()
     ended = "" if side is None else side.ended()
     if ended:
@@ -52,8 +54,37 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     running = SparkSession.getActiveSession() or _of_another_thread()
     if running is not None:
         return _adapted(running, master, given)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and knows the master
+    if _has_java():  # and knows the master
         return _started(master or "", {**_streaming(), **given})
+    return _started(*_chosen(master, given))
+
+
+def prepare(master: str | None = None, settings: Mapping[str, Any] | None = None) -> None:
+    """Start what a session on this machine will need, and do not wait for it; nothing where there may be one already.
+
+    What is wrong with the settings or the machine, the session tells.
+    """
+    given = _as_texts(settings)
+    is_local = (master or given.get("spark.master") or LOCAL).startswith("local")
+    if is_local and not _has_java() and "pyspark" not in sys.modules:
+        with suppress(RunError):
+            start_ahead(_all(*_chosen(master, given)))
+
+
+def cancel() -> None:
+    """End what was prepared, if no session has been started since."""
+    if java_side() is None:
+        drop_ahead()
+        forkserver.stop()
+
+
+def _has_java() -> bool:
+    """Say whether spark-submit has started Java for this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _chosen(master: str | None, given: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the master, and all that is set for a session which starts Java; the environment is made ready for that."""
     master = master or given.get("spark.master") or LOCAL
     written = _written_defaults()
     check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
@@ -69,7 +100,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     kept = {name: value for name, value in defaults.items() if name not in written}
     for name in _CLASS_PATHS & kept.keys() & given.keys():  # one more place to look, not another one
         given[name] = f"{kept[name]}{os.pathsep}{given[name]}"
-    return _started(master, {**kept, **given})
+    return master, {**kept, **given}
 
 
 def _of_another_thread() -> SparkSession | None:
@@ -160,20 +191,23 @@ def _archive(found: java.Java, jar: Path | None) -> Archive:
     return archive_of(found, spark_home(), [] if jar is None else [jar])
 
 
+def _all(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with those that have a name of their own."""
+    return {"spark.app.name": "headwater", **settings, **({"spark.master": master} if master else {})}
+
+
 def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    if master:
-        conf.setMaster(master)
-    conf.setIfMissing("spark.app.name", "headwater")
+    complete = _all(master, settings)
     for name in ("py4j.clientserver", None):  # it uses the root's, too
         logging.getLogger(name).addFilter(_is_news)
     # while this process waits for Java, it has time to load what it needs of Python
     Thread(target=daemon.preload, args=daemon.SHARED, name="preload", daemon=True).start()
-    side = launch(conf)
+    side = launch(complete)
     try:
+        conf = SparkConf(loadDefaults=False).setAll(list(complete.items()))
         context = SparkContext(conf=conf, gateway=side.gateway)
         _quieten(context, side)
         return SparkSession(context)
@@ -245,5 +279,7 @@ def _written_defaults() -> set[str]:
     return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}
 
 
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _as_texts(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
+    }
