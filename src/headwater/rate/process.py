@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _TICKS_HZ = os.sysconf("SC_CLK_TCK")
+_REAL_TIME = (os.SCHED_FIFO, os.SCHED_RR, 6)  #: the last is SCHED_DEADLINE, which Python has no name for
+_BUSY = 0.05  #: the share of a core from which on a program is in the way
 
 
 def began(pid: int) -> int | None:
@@ -47,17 +50,37 @@ def waited_ns(pid: int) -> int:
     return total
 
 
-def foreign_real_time() -> list[str]:
-    """Return programs of others that run in real time, which no weight holds against."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
+def foreign_real_time(own: Collection[int], seconds: float = 0.05) -> list[str]:
+    """Return programs, but for our own, of which threads run in real time now: no weight holds against those.
+
+    It is looked for so many seconds who has the processor: many a machine has programs that could run so, and wait.
+    """
+    before = {thread: _ran_ns(thread) for thread in _real_time_threads() if int(thread.parts[2]) not in own}
+    time.sleep(seconds)
+    busy = (thread.parts[2] for thread, ran_ns in before.items() if _ran_ns(thread) - ran_ns > _BUSY * seconds * 1e9)
+    return [f"{_name(pid)} ({pid})" for pid in dict.fromkeys(busy)]
+
+
+def _real_time_threads() -> Iterator[Path]:
+    for thread in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         with suppress(OSError):
-            name, _, rest = (each / "stat").read_text().rpartition(")")
-            fields = rest.split()
-            is_program = bool((each / "cmdline").read_bytes())  # the kernel's own threads have none
-            if is_program and int(fields[38]) in (1, 2, 6) and "headwater" not in (each / "cmdline").read_text():
-                found.append(f"{name.partition('(')[2]} ({each.name})")
-    return found
+            fields = (thread / "stat").read_text().rpartition(")")[2].split()
+            if (
+                int(fields[38]) in _REAL_TIME and (thread / "cmdline").read_bytes()
+            ):  # the kernel's own threads have none
+                yield thread
+
+
+def _ran_ns(thread: Path) -> int:
+    with suppress(OSError):  # it may have ended
+        return int((thread / "schedstat").read_text().split()[0])
+    return 0
+
+
+def _name(pid: str) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return "a program that has ended"
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from headwater.clock import now_ns
@@ -97,7 +97,9 @@ class Watch:
             due = reached > second and not run.stopping.is_set()
             if due:
                 now = self._reading(run)
-                reading = now.since(before, breaks=self.windows.is_breaking(reached - 1, now.backlog))
+                reading = now.since(before)
+                if reading.waited > TAKEN and self.windows.is_breaking(reached - 1, now.backlog):
+                    reading = replace(reading, rivals=tuple(process.foreign_real_time(run.processes())))
                 for each in range(second, reached):  # more than one where this thread did not get to run
                     self.windows.read(each, reading)
                 self._looks += 1
@@ -169,14 +171,12 @@ class _Counted:
     held_s: float
     backlog: float
 
-    def since(self, before: _Counted, *, breaks: bool) -> Reading:
-        """Return what was seen since; who was in the way is looked for only where a window breaks: that takes a while."""
+    def since(self, before: _Counted) -> Reading:
+        """Return what was seen since."""
         span_s = max(self.at_s - before.at_s, 1e-9)
-        waited = (self.waited_s - before.waited_s) / span_s
         return Reading(
             used=(self.cpu_s - before.cpu_s) / span_s,
-            waited=waited,
+            waited=(self.waited_s - before.waited_s) / span_s,
             held=(self.held_s - before.held_s) / span_s,
             backlog=self.backlog,
-            rivals=tuple(process.foreign_real_time()) if breaks and waited > TAKEN else (),
         )
