@@ -389,7 +389,7 @@ def test_a_promised_flow_is_served_with_its_promise_and_keeps_its_dead_letters(s
     assert (lane["flow"], lane["pid"], lane["contract"]["rate_hz"]) == ("beat", serving.flow("beat")["pid"], 200.0)
     letters = serving.until(lambda: serving.ask("/api/v1/flows/beat/dead")[1]["letters"], "a dead letter")
     assert "ZeroDivisionError" in letters[0]["error"]
-    assert 'headwater_promise_windows_total{flow="beat",outcome="kept"}' in serving.ask("/metrics")[1]
+    assert 'headwater_promise_windows{flow="beat",outcome="kept",cause=""}' in serving.ask("/metrics")[1]
     assert serving.stop() == 0
 
 

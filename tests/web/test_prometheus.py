@@ -34,10 +34,14 @@ def test_prometheus_reads_every_step(finished):
 
 
 def test_prometheus_reads_the_windows_of_a_promise(finished, monkeypatch):
-    told = {"kept": 9, "windows": 10, "reserved_cores": 0.5, "used_cores": 0.4}
+    taken = "processor taken by others"
+    causes = {taken: 1, f"{taken} in real time: jackd (7)": 1, f"{taken} in real time: jackd (8)": 2}
+    told = {"kept": 9, "windows": 13, "causes": causes, "reserved_cores": 0.5, "used_cores": 0.4}
     monkeypatch.setattr(type(finished), "promise", lambda self: told, raising=False)
     text = scraped(finished)
-    assert 'headwater_promise_windows_total{flow="metrics",outcome="broken"} 1.0' in text
+    assert 'headwater_promise_windows{cause="",flow="metrics",outcome="kept"} 9.0' in text
+    assert f'headwater_promise_windows{{cause="{taken}",flow="metrics",outcome="broken"}} 1.0' in text
+    assert f'headwater_promise_windows{{cause="{taken} in real time",flow="metrics",outcome="broken"}} 3.0' in text
     assert 'headwater_promise_cores{flow="metrics",which="reserved"} 0.5' in text
 
 

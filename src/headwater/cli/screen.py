@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.control import Control
+from rich.markup import escape
+from rich.segment import ControlType
 from rich.table import Table
 
 from headwater.data.timestamps import moments_as_text
@@ -106,7 +109,7 @@ def live(run: Any, every_s: float = 0.5) -> Report:
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(steps_table(now, before, title + _event_time(now) + _kept(run)))
+            view.update(steps_table(now, before, title + _event_time(now) + escape(_kept(run))))
             before = now
     result: Report = report
     return result
@@ -115,7 +118,15 @@ def live(run: Any, every_s: float = 0.5) -> Report:
 def _kept(run: Any) -> str:
     """Say how a promise fares, of a run that has one."""
     promise = getattr(run, "promise", None)
-    return "" if promise is None else f", {(told := promise())['kept']} of {told['windows']} windows kept"
+    if promise is None:
+        return ""
+    told = promise()
+    return f", {told['kept']} of {told['windows']} windows kept{_causes(told)}"
+
+
+def _causes(promise: dict[str, Any]) -> str:
+    """Say what windows broke of, where any did."""
+    return "".join(f"; {count} broken: {cause}" for cause, count in promise["causes"].items())
 
 
 def _event_time(now: Sample) -> str:
@@ -152,6 +163,6 @@ def print_promise(promise: dict[str, Any], to: Console = console) -> None:
     to.print(
         f"promise: {promise['kept']} of {promise['windows']} windows kept, {promise['used_cores']:.2f} of "
         f"{promise['reserved_cores']:.2f} reserved cores used, {promise['above']:,} records above the rate"
-        + (f"; {causes}" if causes else ""),
+        + _causes(promise),
         markup=False,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.errors import RunError
@@ -79,14 +80,24 @@ def families(flow: str, sample: Sample, promise: dict[str, Any] | None = None) -
         Family("headwater_latency_quantile_seconds", "gauge", "Age at the sinks", quantiles),
     ]
     if promise is not None:
-        outcomes = {"kept": promise["kept"], "broken": promise["windows"] - promise["kept"]}
-        windows = [("_total", {**of_flow, "outcome": outcome}, float(count)) for outcome, count in outcomes.items()]
+        outcomes = [("kept", "", promise["kept"])]
+        outcomes += [("broken", *each) for each in _causes(promise["causes"]).items()]
+        windows = [("", {**of_flow, "outcome": what, "cause": why}, float(count)) for what, why, count in outcomes]
         cores = [("", {**of_flow, "which": which}, promise[f"{which}_cores"]) for which in ("reserved", "used")]
         found += [
-            Family("headwater_promise_windows", "counter", "Seconds of a promise", windows),
+            # no counter: a second that was kept may still break, by records of it that are found late
+            Family("headwater_promise_windows", "gauge", "Seconds of a promise", windows),
             Family("headwater_promise_cores", "gauge", "Cores of a promise", cores),
         ]
     return found
+
+
+def _causes(causes: Mapping[str, int]) -> dict[str, int]:
+    """Return how many windows broke of what, without the names of programs: each would be a series of its own."""
+    found: Counter[str] = Counter()
+    for cause, count in causes.items():
+        found[cause.partition(":")[0]] += count
+    return dict(found)
 
 
 def families_of(run: FlowRun) -> list[Family]:
