@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -196,7 +197,7 @@ def numbers(tmp_path, home, started):
         "some.write('out', io.JsonLines('out.jsonl'))\n"
     )
 
-    def make(*more):
+    def make(*more, stderr=subprocess.PIPE):
         command = [
             sys.executable,
             "-m",
@@ -215,7 +216,7 @@ def numbers(tmp_path, home, started):
                 cwd=tmp_path,
                 env={**os.environ, "HEADWATER_RUNTIME": str(home)},
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
                 text=True,
             )
         )
@@ -275,7 +276,26 @@ def command(pid) -> bytes:
     return b""
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has room for one lane")
+several = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has room for one lane")
+
+
+@several
+def test_two_lanes_are_had_from_a_terminal_too_where_it_is_shown_that_they_are_asked_for(numbers, home, tmp_path):
+    demand(2.4).write(tmp_path / "two.json")  # by which 500/s want 1.2 cores
+    ours, theirs = pty.openpty()
+    try:
+        running = numbers("--profile", "two.json", "--for", "2s", stderr=theirs)
+        os.close(theirs)
+        out, _ = running.communicate(timeout=120)
+        said = os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+    assert running.returncode == 0, said
+    assert "asking for 500/s within 5 s" in said
+    assert json.loads(out)["promise"]["lanes"] == 2
+
+
+@several
 def test_one_of_several_lanes_that_dies_without_a_checkpoint_has_all_of_them_start_again(numbers, home, tmp_path):
     demand(2.4).write(tmp_path / "two.json")  # by which 500/s want 1.2 cores
     running = numbers("--profile", "two.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from headwater.cli.screen import err, progress
+from headwater.cli.screen import err, progress, waiting
 from headwater.engine.options import Options
 from headwater.errors import FlowError, RateError, RunError
 from headwater.flow.contract import Above, Contract, rate_hz
@@ -74,7 +74,7 @@ def promised_run(
         if engines[name] is not None and engines[name] != getattr(usual, name, None):
             raise RunError(f"--{name} means nothing with a promise: a lane has one worker, and gathers by its latency")
     given = {name: value for name, value in engines.items() if value is not None and name not in _LANES_OWN}
-    with progress(f"asking for {contract}"):
+    with waiting(f"asking for {contract}"):
         running = rate.start(
             flow,
             contract,

@@ -64,6 +64,19 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda said: None
 
 
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what is waited for, by no thread as `progress` does: beside one no lanes could be forked."""
+    if not err.is_terminal:
+        yield
+        return
+    err.print(what, end="\r", markup=False, highlight=False)
+    try:
+        yield
+    finally:
+        err.control(Control((ControlType.ERASE_IN_LINE, 2), ControlType.CARRIAGE_RETURN))
+
+
 #: column, how a step fills it (from its counts of the span, its counts of the whole run, and the span), whether a narrow
 #: terminal shows it
 _COLUMNS: tuple[tuple[str, Callable[[StepMetrics, StepMetrics, float], str], bool], ...] = (
@@ -159,7 +172,6 @@ def print_report(report: Report, to: Console = console) -> None:
 
 def print_promise(promise: dict[str, Any], to: Console = console) -> None:
     """Print the windows of a promise, kept and broken, and why those."""
-    causes = "; ".join(f"{count} broken: {cause}" for cause, count in promise["causes"].items())
     to.print(
         f"promise: {promise['kept']} of {promise['windows']} windows kept, {promise['used_cores']:.2f} of "
         f"{promise['reserved_cores']:.2f} reserved cores used, {promise['above']:,} records above the rate"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
 
@@ -29,7 +29,9 @@ def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
             times += 1
             if times > 1:
                 raise KeyboardInterrupt
-            _apart(lambda: None, "stopping as soon as it has started; once more to leave now")
+            # written at once, by no thread: lanes that are being started are forked, which is safe only without any
+            with suppress(OSError):
+                os.write(2, b"stopping as soon as it has started; once more to leave now\n")
             return
         times = max(times, running.stopping.is_set()) + 1
         if times == 1:
