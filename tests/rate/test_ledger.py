@@ -30,6 +30,13 @@ def test_one_lane_gets_no_more_than_its_one_worker_can_use():
     assert "one lane may have 0.80" in str(refused)
 
 
+def test_where_less_is_left_than_a_lane_may_have_that_is_what_is_told_and_what_would_fit_hangs_on():
+    ledger = Ledger(1)
+    ledger.ask(lane("a", 0.6))
+    refused = ledger.ask(lane("b", LANE + 0.01))
+    assert (refused.why, str(refused)) == ("machine", "it wants 0.81 cores, and 0.30 are left; held by flow a 0.60")
+
+
 def test_a_trial_that_needs_more_than_is_left_lets_go_of_everything():
     ledger = Ledger(1)
     ledger.ask(lane("a", 0.5))

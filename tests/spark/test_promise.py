@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from headwater.flow.profile import Demand, StepDemand
 from headwater.processes import family
 from headwater.rate.application import Application
 from headwater.rate.client import Client, board
+from headwater.rate.grade import Grade
+from headwater.rate.supervisor import Supervisor
 from supervisors import end_supervisor
 
 RATE_HZ = 200
@@ -48,11 +51,34 @@ def test_it_holds_whole_cores_of_the_same_ledger(home):
     assert held.cores == 1
     lane = board(home).lanes[0]
     assert (lane.cores, lane.lanes, lane.flow) == (1.0, 0, "counting")
-    with pytest.raises(
-        RateError, match=r"it wants 64\.00 cores, and .* are left; held by counting 1\.00; what would fit"
-    ):
+    with pytest.raises(RateError, match=r"it wants 64\.00 cores, and .* are left; held by counting 1\.00"):
         Application(counting(), Contract(RATE_HZ, 5.0), profile=profile(63.5), best_effort=True, client=client)
     client.close()
+
+
+def test_the_rate_that_is_offered_fits_into_the_whole_cores_that_are_left(tmp_path):
+    class Ledgered:
+        """A supervisor of so many cores, in this process."""
+
+        def __init__(self, cores):
+            self.supervisor = Supervisor(tmp_path, Grade("shared", "for a test"), cores=cores)
+
+        def say(self, message):
+            return self.supervisor.answer(message, os.getpid())
+
+    asked = Contract(RATE_HZ, 5.0)
+    for cores, whole in ((3.0, 2), (1.0, 0)):  # of which 2.7 and 0.9 may be promised
+        line = Ledgered(cores)
+        with pytest.raises(RateError, match=r"it wants 4\.00 cores") as refused:
+            Application(counting(), asked, profile=profile(3.5), best_effort=True, client=line)
+        offered = re.search(r"what would fit: ([\d.]+/s)", str(refused.value))
+        if not whole:
+            assert "no rate would fit" in str(refused.value)
+            continue
+        held = Application(
+            counting(), Contract.of(offered[1], "5 s"), profile=profile(3.5), best_effort=True, client=line
+        )
+        assert held.cores == whole
 
 
 def test_what_is_held_is_let_go_where_spark_does_not_start(home):

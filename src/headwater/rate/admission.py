@@ -82,8 +82,7 @@ def admit(
 
 def granted_or_refused(client: Client, flow: Flow, asked: Reservation, *, best_effort: bool) -> Reservation:
     """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
-    most = max(1, asked.lanes)
-    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
+    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, asked.lanes)
     return _held(asked, granted)
 
 
@@ -160,7 +159,7 @@ def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted
 
 
 def would_fit(demand: Demand, contract: Contract, left: float, lanes: int) -> str:
-    """Say which rate and which latency would fit into what is left."""
+    """Say which rate and which latency would fit into what is left, in so many lanes; 0 for an application."""
     found = nearest(demand, contract, left, lanes)
     return _offered(found.rate_hz, found.latency_s)
 

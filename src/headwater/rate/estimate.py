@@ -7,6 +7,7 @@ needs is no longer in the caches: c and e are measured at one τ, and how they c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -108,10 +109,12 @@ class Nearest:
 def nearest(demand: Demand, contract: Contract, room: float, lanes: int = 1) -> Nearest:
     """Return the highest rate at this latency, and the shortest latency at this rate, that fit into so many cores.
 
-    `lanes` is how many may share them, at most.
+    `lanes` is how many may share them, at most; 0 for an application, which has whole cores and no bound but them.
     """
 
     def fits(rate_hz: float, tick_s: float) -> bool:
+        if not lanes:
+            return cores(demand, rate_hz, tick_s) <= math.floor(room)
         counts = range(1, lanes + 1)
         return any(cores(demand, rate_hz, tick_s, each) <= min(room, LANE * each) for each in counts)
 

@@ -96,7 +96,9 @@ class Ledger:
         """Say why cores cannot be held, in place of what is held under the same name; None where they can."""
         others = {name: each for name, each in self.held.items() if name != wanted.id}
         left = max(0.0, self.capacity - sum(each.cores for each in others.values()))
-        if wanted.cores > wanted.most:
+        if (
+            wanted.cores > wanted.most <= left
+        ):  # else what is left is the tighter bound, and what would fit hangs on that
             return Refusal(wanted.cores, wanted.most, why="lane")
         if wanted.cores > left:
             holders = tuple((each.flow, each.cores) for each in others.values())

@@ -32,6 +32,7 @@ class Offer:
     contract: Contract
     demand: Demand
     offered_hz: float | None = None  #: the promised rate unless said
+    lanes: int = 1  #: that it may have, at most; it gets the fewest that are enough, and each an equal part of its keys
 
     @property
     def rate_hz(self) -> float:
@@ -50,6 +51,7 @@ class PromiseOutcome:
     kept: int = 0
     done: float = 0.0  #: the share of the records that left within the time played
     p99_s: float = 0.0
+    lanes: int = 1
 
 
 def play(
@@ -60,28 +62,28 @@ def play(
     Without protection every process weighs the same, admitted or not: nobody is asked.
     """
     ledger = Ledger(cores)
-    lanes: list[_Lane] = []
+    admitted: dict[int, list[_Lane]] = {}
     refused: dict[int, Refusal] = {}
     for number, offer in enumerate(offers):
-        wanted = estimate.cores(offer.demand, offer.contract.rate_hz, estimate.tick_of(offer.contract))
-        asked = Reservation(str(number), offer.flow, offer.contract, wanted, number, 0)
+        count, wanted = estimate.lanes_for(offer.demand, offer.contract, offer.lanes)
+        asked = Reservation(str(number), offer.flow, offer.contract, wanted, number, 0, lanes=count)
         no = ledger.ask(asked) if protected else None
         if no is not None:
             refused[number] = no
             continue
-        lanes.append(_Lane(number, offer, wanted, protected=protected))
-    _run(lanes, cores, float(seconds), competitors)
-    found = {lane.number: lane.judged(seconds) for lane in lanes}
+        admitted[number] = [_Lane(offer, wanted / count, count, protected=protected) for _ in range(count)]
+    _run([lane for lanes in admitted.values() for lane in lanes], cores, float(seconds), competitors)
+    found = {number: _judged(offers[number], lanes, seconds) for number, lanes in admitted.items()}
     return [found.get(number) or PromiseOutcome(offer.flow, refused[number]) for number, offer in enumerate(offers)]
 
 
 class _Lane:
-    """A lane: work that comes each tick, and what of it is left."""
+    """A lane, of so many of its offer: work that comes each tick, and what of it is left."""
 
-    def __init__(self, number: int, offer: Offer, wanted: float, *, protected: bool) -> None:
-        self.number, self.offer, self.wanted = number, offer, wanted
+    def __init__(self, offer: Offer, wanted: float, of: int = 1, *, protected: bool) -> None:
+        self.wanted = wanted
         self.tick_s = estimate.tick_of(offer.contract)
-        self.turn_s = estimate.used(offer.demand, offer.rate_hz, self.tick_s) * self.tick_s
+        self.turn_s = estimate.used(offer.demand, offer.rate_hz / of, self.tick_s) * self.tick_s
         above = offer.rate_hz > offer.contract.rate_hz * (1 + 1e-9)
         self.weight = _USUAL if not protected else wanted * (_USUAL if above else _RESERVED)
         self.left_s = 0.0
@@ -101,16 +103,20 @@ class _Lane:
             due_s = self.waiting.pop(0)
             self.ages.append((due_s, now_s - due_s))
 
-    def judged(self, seconds: int) -> PromiseOutcome:
-        """Judge every second but the last, whose records may be on their way."""
-        bound_s = self.offer.contract.latency_s
-        late = {int(due_s) for due_s, age_s in self.ages if bound_s is not None and age_s > bound_s + 1e-9}
-        late |= {int(due_s) for due_s in self.waiting}
-        windows = max(1, seconds - 1)
-        done = len(self.ages) / max(1, len(self.ages) + len(self.waiting))
-        p99_s = float(np.percentile([age_s for _, age_s in self.ages], 99)) if self.ages else float("inf")
-        kept = sum(second not in late for second in range(windows))
-        return PromiseOutcome(self.offer.flow, None, self.wanted, windows, kept, done, p99_s)
+
+def _judged(offer: Offer, lanes: Sequence[_Lane], seconds: int) -> PromiseOutcome:
+    """Judge every second but the last, whose records may be on their way: of all lanes of an offer together."""
+    bound_s = offer.contract.latency_s
+    ages = [age for lane in lanes for age in lane.ages]
+    waiting = [due_s for lane in lanes for due_s in lane.waiting]
+    late = {int(due_s) for due_s, age_s in ages if bound_s is not None and age_s > bound_s + 1e-9}
+    late |= {int(due_s) for due_s in waiting}
+    windows = max(1, seconds - 1)
+    done = len(ages) / max(1, len(ages) + len(waiting))
+    p99_s = float(np.percentile([age_s for _, age_s in ages], 99)) if ages else float("inf")
+    kept = sum(second not in late for second in range(windows))
+    reserved = sum(lane.wanted for lane in lanes)
+    return PromiseOutcome(offer.flow, None, reserved, windows, kept, done, p99_s, len(lanes))
 
 
 def _run(lanes: Sequence[_Lane], cores: float, seconds: float, competitors: int) -> None:
