@@ -9,6 +9,7 @@ import pytest
 
 from headwater.rate import cgroups
 from headwater.rate.cgroups import Groups
+from headwater.rate.grade import grade_here
 
 
 @pytest.fixture
@@ -25,6 +26,8 @@ def made_up(tmp_path):
         (place / "cgroup.controllers").write_text("cpuset cpu io")
         (place / "cgroup.subtree_control").write_text("")
         (place / "cgroup.procs").write_text("")
+    (own / "cgroup.type").write_text("domain\n")  # which all have but the root
+    (own / "cpu.weight").write_text("100\n")
     return root, own, proc
 
 
@@ -46,9 +49,59 @@ def test_version_2_of_a_user_is_the_group_that_was_handed_to_them(made_up, monke
     root, own, proc = made_up
     (root / "cgroup.controllers").write_text("io")  # not the user's to give
     (own / "cgroup.procs").write_text("7")
-    assert cgroups.find(proc) == Groups(own, 2)
+    assert cgroups.find(proc) == Groups(own, 2, nested=True)
     assert (own / "headwater.rest" / "cgroup.procs").read_text() == "7"  # only the root may have both
     assert Groups(own, 2).names() == []
+
+
+def test_version_2_of_a_container_is_handed_down_after_its_processes_have_made_room(made_up):
+    """Of its groups a container sees the one that it is in as the root, and in that one its processes are."""
+    root, _, proc = made_up
+    (root / "cgroup.type").write_text("domain\n")
+    (root / "cgroup.procs").write_text("1")
+    (proc / "self" / "cgroup").write_text("0::/\n")
+    assert cgroups.find(proc) == Groups(root, 2, nested=True)
+    assert (root / "headwater.rest" / "cgroup.procs").read_text() == "1"
+
+
+def test_groups_within_one_that_weighs_as_any_other_are_told_to_need_more(made_up, monkeypatch):
+    root, own, _ = made_up
+    found = Groups(own, 2, nested=True)
+    assert found.is_light
+    monkeypatch.setattr(cgroups, "find", lambda: found)
+    grade = grade_here()
+    assert (grade.name, "weigh no more than any group beside" in grade.how) == ("reserved", True)
+    assert "-p CPUWeight=10000" in grade.better
+    (own / "cpu.weight").write_text("10000\n")
+    assert not found.is_light
+    assert grade_here().better == ""
+    assert not Groups(root, 2).is_light  # the root has nothing beside it
+
+
+@pytest.mark.parametrize(
+    ("mount", "group", "count"),
+    [
+        ("9 8 0:1 / {} rw - cgroup cgroup rw,cpu", "4:cpu:/", True),
+        ("9 8 0:1 / {} rw - cgroup cgroup rw,cpu", "4:cpu:/user.slice", False),
+        ("9 8 0:1 /docker/a1 {} rw - cgroup cgroup rw,cpu", "4:cpu:/", False),
+        ("9 8 0:1 / {} rw - cgroup2 cgroup2 rw", "0::/", True),
+        ("9 8 0:1 / {} rw - cgroup2 cgroup2 rw", "0::/user.slice/mine.scope", False),
+    ],
+)
+def test_sessions_count_only_for_what_is_in_no_group_of_the_processor(made_up, mount, group, count):
+    root, _, proc = made_up
+    (proc / "self" / "mountinfo").write_text(mount.format(root) + "\n")
+    (proc / "self" / "cgroup").write_text(group + "\n")
+    assert cgroups.sessions_count(proc) == count
+
+
+def test_root_in_a_container_that_may_write_no_groups_is_not_told_that_sessions_protect(monkeypatch):
+    monkeypatch.setattr(cgroups, "find", lambda: None)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "read_text", lambda self: "1\n")
+    for count, name in ((True, "session"), (False, "shared")):
+        monkeypatch.setattr(cgroups, "sessions_count", lambda count=count: count)
+        assert (grade_here().name, "--privileged" in grade_here().better) == (name, True)
 
 
 def test_groups_that_nobody_is_in_are_swept_away(made_up):

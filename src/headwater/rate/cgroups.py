@@ -12,6 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _PREFIX = "headwater."
 _REST = "rest"  #: the group of what was in a group of version 2 before it had others
@@ -27,6 +28,15 @@ class Groups:
 
     base: Path
     version: int
+    nested: bool = False  #: whether the base has others beside it, against which only its own weight counts
+
+    @property
+    def is_light(self) -> bool:
+        """Whether all groups here together weigh no more than any other beside their base, as where nobody gave it more."""
+        file, usual, _, _ = _WEIGHTS[self.version]
+        with suppress(OSError):
+            return self.nested and int((self.base / file).read_text()) <= usual
+        return self.nested
 
     def put(self, name: str, pid: int, cores: float | None = None) -> None:
         """Put a process, with all its threads, into a group of its own, which may have so many cores reserved."""
@@ -82,20 +92,41 @@ def find(proc: Path = Path("/proc")) -> Groups | None:
 
 def allow_real_time(cores: float, proc: Path = Path("/proc")) -> None:
     """Give this process's group of version 1 a share of real time, without which none of it may run so; raises OSError."""
-    for mount, options in _mounts(proc, "cgroup"):
-        if "cpu" in options.split(","):
-            group = mount / _own(proc, 1)
+    for mount in _mounts(proc, "cgroup"):
+        if "cpu" in mount.options:
+            group = mount.point / _own(proc, 1)
             period_us = int((group / "cpu.rt_period_us").read_text())
             (group / "cpu.rt_runtime_us").write_text(str(round(cores * period_us)))
 
 
-def _mounts(proc: Path, kind: str) -> list[tuple[Path, str]]:
-    """Return where file systems of a kind are mounted, and their options."""
+def sessions_count(proc: Path = Path("/proc")) -> bool:
+    """Say whether the scheduler heeds sessions here: it groups by them only what is in no other group of the processor."""
+    with suppress(OSError):
+        for mount in _mounts(proc, "cgroup"):
+            if "cpu" in mount.options:
+                return mount.is_whole and not _own(proc, 1)
+        for mount in _mounts(proc, "cgroup2"):
+            own = mount.point / _own(proc, 2)
+            return not any((each / "cpu.weight").exists() for each in (own, *own.parents))
+    return True
+
+
+class _Mount(NamedTuple):
+    """A file system of groups."""
+
+    point: Path
+    options: list[str]
+    is_whole: bool  #: whether it shows all groups of the machine, not only those of a container
+
+
+def _mounts(proc: Path, kind: str) -> list[_Mount]:
+    """Return the file systems of a kind."""
     found = []
     for line in (proc / "self" / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         if after.split()[0] == kind:
-            found.append((Path(before.split()[4]), after.split()[2]))
+            root, point = before.split()[3:5]
+            found.append(_Mount(Path(point), after.split()[2].split(","), root == "/"))
     return found
 
 
@@ -109,23 +140,26 @@ def _own(proc: Path, version: int) -> str:
 
 
 def _version_1(proc: Path) -> Groups | None:
-    for mount, options in _mounts(proc, "cgroup"):
-        if "cpu" in options.split(","):
-            places = (mount, mount / _own(proc, 1))
-            return next((Groups(place, 1) for place in places if _usable(Groups(place, 1))), None)
+    for mount in _mounts(proc, "cgroup"):
+        if "cpu" in mount.options:
+            own = mount.point / _own(proc, 1)
+            found = (Groups(each, 1, not mount.is_whole or each != mount.point) for each in (mount.point, own))
+            return next((groups for groups in found if _usable(groups)), None)
     return None
 
 
 def _version_2(proc: Path) -> Groups | None:
-    for mount, _ in _mounts(proc, "cgroup2"):
-        for place in (mount, mount / _own(proc, 2)):
-            if _hands_down(place, is_root=place == mount) and _usable(Groups(place, 2)):
-                return Groups(place, 2)
+    for mount in _mounts(proc, "cgroup2"):
+        for place in (mount.point, mount.point / _own(proc, 2)):
+            groups = Groups(place, 2, (place / "cgroup.type").exists())  # which the root of the machine has not
+            if _hands_down(groups) and _usable(groups):
+                return groups
     return None
 
 
-def _hands_down(place: Path, *, is_root: bool) -> bool:
+def _hands_down(groups: Groups) -> bool:
     """Have a group of version 2 hand the processor down to its own groups; only the root may hold processes then too."""
+    place = groups.base
     try:
         if "cpu" not in (place / "cgroup.controllers").read_text().split():
             return False
@@ -133,7 +167,7 @@ def _hands_down(place: Path, *, is_root: bool) -> bool:
             return True
         if not os.access(place / "cgroup.subtree_control", os.W_OK):
             return False
-        if not is_root:
+        if groups.nested:
             rest = place / f"{_PREFIX}{_REST}"
             rest.mkdir(exist_ok=True)
             for pid in (place / "cgroup.procs").read_text().split():

@@ -18,6 +18,10 @@ Name = Literal["reserved", "session", "shared", "none"]
 
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _HIGHEST = -20
+_DELEGATED = "systemd-run --user --scope -p Delegate=cpu -p CPUWeight=10000 headwater run …"
+_HANDED_DOWN = f"{_DELEGATED}, or for all: sudo headwater supervisor --group GROUP"
+_HEAVIER = f"{_DELEGATED}; in a container: --cpu-shares 262144"
+_WRITABLE = "mount the cpu control group writable (in a container: --cgroupns=host --privileged)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +67,18 @@ def grade_here() -> Grade:
     """Find out which grade this machine gives this process, by trying."""
     groups = cgroups.find()
     if groups is not None:
-        return Grade("reserved", f"a cpu control group per lane (version {groups.version}, {groups.base})", "", groups)
-    if os.geteuid() == 0 and _autogroups():
-        how = "a session per lane with autogroup -20; control groups cannot be written here"
-        return Grade(
-            "session", how, "mount the cpu control group writable (in a container: --cgroupns=host --privileged)"
-        )
+        how = f"a cpu control group per lane (version {groups.version}, {groups.base})"
+        if groups.is_light:
+            return Grade("reserved", f"{how}, where all weigh no more than any group beside that", _HEAVIER, groups)
+        return Grade("reserved", how, "", groups)
+    if os.geteuid() == 0:
+        if _autogroups():
+            how = "a session per lane with autogroup -20; control groups cannot be written here"
+            return Grade("session", how, _WRITABLE)
+        how = "control groups cannot be written here, and the scheduler heeds no sessions: a lane gets the usual share"
+        return Grade("shared", how, _WRITABLE)
     return Grade(
-        "shared",
-        "nothing can be reserved by this user: a lane gets the share that everybody gets",
-        "systemd-run --user --scope -p Delegate=cpu headwater run …, or for all: sudo headwater supervisor --group GROUP",
+        "shared", "nothing can be reserved by this user: a lane gets the share that everybody gets", _HANDED_DOWN
     )
 
 
@@ -84,7 +90,7 @@ def _own_session(pid: int) -> None:
 
 def _autogroups() -> bool:
     with suppress(OSError):
-        return _AUTOGROUP.read_text().strip() == "1"
+        return _AUTOGROUP.read_text().strip() == "1" and cgroups.sessions_count()
     return False
 
 
