@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from promised import demand
@@ -21,8 +22,8 @@ from headwater.errors import RateError
 from headwater.rate import home as home_of
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
-from headwater.rate.grade import Grade
-from headwater.rate.messages import Ask, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.grade import Grade, share
+from headwater.rate.messages import Ask, Board, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
 
@@ -202,9 +203,9 @@ def test_what_others_left_behind_and_nobody_is_in_is_removed_at_its_start_and_at
 
 def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, monkeypatch):
     supervisor = Supervisor(tmp_path, SHARED, cores=2)
-    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.4)
+    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores, processes: 0.4 * processes)
     small = supervisor.answer(Ask("small", CONTRACT, 0.3), os.getpid())
-    assert (small.grade, small.how) == ("shared", "as everybody; beside what runs now that is about 0.40 of a core")
+    assert (small.grade, small.how) == ("shared", "as everybody; beside what runs now that is about 0.40 cores")
     refused = supervisor.answer(Ask("large", CONTRACT, 0.5), os.getpid())
     assert (refused.why, refused.left) == ("unprotected", 0.4)
     assert supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()).grade == "none"
@@ -212,7 +213,7 @@ def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, m
 
 def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monkeypatch):
     monkeypatch.setattr(Grade, "protect", PROTECT)
-    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores: 0.05)
+    monkeypatch.setattr("headwater.rate.supervisor.share", lambda cores, processes: 0.05)
     supervisor = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # in our session
     try:
@@ -221,13 +222,23 @@ def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monke
         assert (granted.grade, granted.how) == (
             "none",
             f"nothing protects it: process {child.pid} has no session of its own; start it with setsid; beside what runs "
-            "now that is about 0.05 of a core",
+            "now that is about 0.05 cores",
         )
     finally:
         child.kill()
         child.communicate()
 
 
+    two = supervisor.answer(Ask("two lanes", CONTRACT, 0.7, lanes=2), os.getpid())
+    assert (two.grade, two.how) == ("shared", "as everybody; beside what runs now that is about 0.80 cores")
+
+
+def test_several_processes_have_several_shares_but_none_more_than_a_core(monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda self: "3.00 1.00 0.50 1/99 7\n")
+    assert share(2, 1) == 0.5
+    assert share(2, 2) == pytest.approx(0.8)
+    assert share(16, 1) == 1.0
+    assert share(16, 3) == 3.0
 def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_what_is_no_message_ends_the_conversation(
     home,
 ):

@@ -94,10 +94,10 @@ def _autogroups() -> bool:
     return False
 
 
-def share(cores: float) -> float:
-    """Return how much of a core one more process gets beside what is running now, if all get the same."""
+def share(cores: float, processes: int = 1) -> float:
+    """Return how many cores so many more processes get beside what is running now, if all get the same."""
     running = float(Path("/proc/loadavg").read_text().split()[0])
-    return min(1.0, cores / (1 + running))
+    return processes * min(1.0, cores / (processes + running))
 
 
 def run_idle() -> None:

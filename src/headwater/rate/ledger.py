@@ -44,6 +44,11 @@ class Reservation:
     @property
     def most(self) -> float:
         """Cores that so many lanes may have."""
+    @property
+    def processes(self) -> int:
+        """How many want a core at most, each: its lanes, or what an application has a thread for on each of its cores."""
+        return self.lanes or math.ceil(self.cores)
+
         return LANE * self.lanes if self.lanes else math.inf
 
 

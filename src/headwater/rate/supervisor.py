@@ -149,17 +149,17 @@ class Supervisor:
         began = process.began(pid)
         if began is None:
             return _refused(Refusal(said.cores, self.ledger.left))
-        if self.grade.name == "shared" and not said.best_effort:
-            fair = share(self.ledger.cores)
-            if fair < said.cores:
-                return _refused(Refusal(said.cores, fair, why="unprotected"))
         name = f"{self._sign}-{uuid.uuid4().hex[:12]}"
         keeper = _keeper(said, uid)
         lane = Reservation(name, said.flow, said.contract, said.cores, pid, began, uid, said.lanes, keeper)
-        refused = self.ledger.ask(lane)
+        refused = self.ledger.refusal(lane)
+        if refused is None and self.grade.name == "shared" and not said.best_effort:
+            fair = share(self.ledger.cores, lane.processes)
+            refused = Refusal(said.cores, fair, why="unprotected") if fair < said.cores else None
         if refused is not None:
             return _refused(refused)
         return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
+        self.ledger.ask(lane)
 
     def _settled(self, said: Settle) -> Reply:
         refused = self.ledger.settle(said.id, said.cores)
@@ -197,7 +197,8 @@ class Supervisor:
             log.warning("lane %s has no protection: %s", lane.flow, error)
             if not best_effort:
                 self._free(lane.id)
-                return _refused(Refusal(lane.cores, min(share(self.ledger.cores), lane.cores), why="unprotected"))
+                fair = min(share(self.ledger.cores, lane.processes), lane.cores)
+                return _refused(Refusal(lane.cores, fair, why="unprotected"))
             self._write()
             return self._unprotected(lane, f"nothing protects it: {error}")
         self._write()
@@ -207,9 +208,9 @@ class Supervisor:
 
     def _unprotected(self, lane: Reservation, how: str) -> Granted:
         """Grant what nothing protects: of grade "none" where the share that everybody gets now is less than it wants."""
-        fair = share(self.ledger.cores)
+        fair = share(self.ledger.cores, lane.processes)
         name: Name = "shared" if fair >= lane.cores else "none"
-        return Granted(lane.id, lane.cores, name, f"{how}; beside what runs now that is about {fair:.2f} of a core")
+        return Granted(lane.id, lane.cores, name, f"{how}; beside what runs now that is about {fair:.2f} cores")
 
     def _tell(self, said: Tell) -> Reply:
         before = self.told.get(said.id)
