@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from promised import demand
 from promising import until
+from typer.testing import CliRunner
 
 from headwater import Contract
+from headwater.cli import app
 from headwater.cli.promise import give_way
 from headwater.errors import RateError
 from headwater.rate import home as home_of
@@ -84,7 +86,9 @@ def test_others_may_look_but_not_ask_unless_their_group_may(tmp_path):
     closed = Supervisor(tmp_path, Grade("session", "for a test"), cores=2)
     refused = closed.answer(Ask("theirs", CONTRACT, 0.1), os.getpid(), stranger)
     assert (refused.why, refused.left) == ("closed", 0.0)
-    assert closed.answer(Status(), os.getpid(), stranger).lanes == []
+    looked = closed.answer(Status(), os.getpid(), stranger)
+    assert (looked.lanes, looked.may_ask) == ([], False)
+    assert closed.answer(Status(), os.getpid(), own).may_ask
     group = grp.getgrgid(pwd.getpwuid(stranger).pw_gid).gr_name
     opened = Supervisor(tmp_path, Grade("session", "for a test"), cores=2, group=group)
     theirs = opened.answer(Ask("theirs", CONTRACT, 0.1), os.getpid(), stranger)
@@ -98,6 +102,22 @@ def test_others_may_look_but_not_ask_unless_their_group_may(tmp_path):
         ("ours", 0.1, 0),
     ]
     assert opened.answer(End(theirs.id), os.getpid(), own) == Noted(known=True)  # who keeps the ledger may end any
+
+
+def test_doctor_tells_the_grade_that_the_supervisor_at_work_gives_and_what_would_give_a_better_one(monkeypatch):
+    def told():
+        found = CliRunner().invoke(app, ["doctor", "--quick", "--json"])
+        return next(each for each in json.loads(found.stdout)["checks"] if each["name"] == "promised rates")
+
+    monkeypatch.setattr("headwater.rate.grade.grade_here", lambda: Grade("shared", "as everybody", "a command"))
+    monkeypatch.setattr("headwater.rate.board", lambda: None)
+    assert (told()["works"], told()["seen"], told()["mend"]) == (False, "grade shared: as everybody", "a command")
+    served = Board(2, 1.8, 1.8, "reserved", "a group per lane", "", [])
+    monkeypatch.setattr("headwater.rate.board", lambda: served)
+    assert (told()["works"], told()["seen"]) == (True, "grade reserved: a group per lane")
+    served.may_ask = False
+    assert (told()["works"], "takes no orders from this user" in told()["seen"]) == (False, True)
+    assert "headwater supervisor --group GROUP" in told()["mend"]
 
 
 def test_users_find_the_supervisor_of_the_machine_and_use_their_own_only_where_there_is_none(tmp_path, monkeypatch):
@@ -209,6 +229,16 @@ def test_where_nothing_can_be_reserved_only_a_fair_share_is_promised(tmp_path, m
     refused = supervisor.answer(Ask("large", CONTRACT, 0.5), os.getpid())
     assert (refused.why, refused.left) == ("unprotected", 0.4)
     assert supervisor.answer(Ask("large", CONTRACT, 0.5, best_effort=True), os.getpid()).grade == "none"
+    two = supervisor.answer(Ask("two lanes", CONTRACT, 0.7, lanes=2), os.getpid())
+    assert (two.grade, two.how) == ("shared", "as everybody; beside what runs now that is about 0.80 cores")
+
+
+def test_several_processes_have_several_shares_but_none_more_than_a_core(monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda self: "3.00 1.00 0.50 1/99 7\n")
+    assert share(2, 1) == 0.5
+    assert share(2, 2) == pytest.approx(0.8)
+    assert share(16, 1) == 1.0
+    assert share(16, 3) == 3.0
 
 
 def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monkeypatch):
@@ -229,16 +259,6 @@ def test_a_weight_is_never_given_to_a_session_that_others_are_in(tmp_path, monke
         child.communicate()
 
 
-    two = supervisor.answer(Ask("two lanes", CONTRACT, 0.7, lanes=2), os.getpid())
-    assert (two.grade, two.how) == ("shared", "as everybody; beside what runs now that is about 0.80 cores")
-
-
-def test_several_processes_have_several_shares_but_none_more_than_a_core(monkeypatch):
-    monkeypatch.setattr(Path, "read_text", lambda self: "3.00 1.00 0.50 1/99 7\n")
-    assert share(2, 1) == 0.5
-    assert share(2, 2) == pytest.approx(0.8)
-    assert share(16, 1) == 1.0
-    assert share(16, 3) == 3.0
 def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_what_is_no_message_ends_the_conversation(
     home,
 ):

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
-from headwater.errors import RunError
+from headwater.errors import RateError, RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,25 @@ def _compiler() -> Check:
 
 
 def _promises() -> Check:
-    """Say how well promised rates can be kept here."""
+    """Say how well promised rates are kept here: by the supervisor at work, or by one that this user would start."""
+    from headwater.rate import board
     from headwater.rate.grade import grade_here
+    from headwater.rate.ledger import CLOSED, OPENS
 
-    grade = grade_here()
-    return Check(
-        "promised rates", grade.name == "reserved", f"grade {grade.name}: {grade.how}", grade.better, needed=False
-    )
+    what = "promised rates"
+    try:
+        found = board()
+    except RateError as error:  # one that is stopped, and which it is
+        return Check(what, False, str(error), needed=False)
+    if found is None:
+        own = grade_here()
+        grade: tuple[str, str, str] = own.name, own.how, own.better
+    elif found.may_ask:
+        grade = found.grade, found.how, found.better
+    else:
+        return Check(what, False, CLOSED, OPENS, needed=False)
+    name, how, better = grade
+    return Check(what, name == "reserved" and not better, f"grade {name}: {how}", better, needed=False)
 
 
 def _java() -> Check:

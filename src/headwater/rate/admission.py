@@ -27,7 +27,7 @@ from headwater.rate import born, process
 from headwater.rate.chain import dry
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, costing, lanes_for, nearest, tick_of
-from headwater.rate.ledger import LANE, Refusal
+from headwater.rate.ledger import LANE, OPENS, Refusal
 from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resumed, Settle, Tell
 from headwater.rate.profiler import demanding
 from headwater.rate.reservation import Reservation
@@ -44,7 +44,7 @@ _ENOUGH = 0.95  #: of the rate that a trial must have kept up with
 _SAMPLES = 5_000
 _MORE = {
     "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
-    "closed": "; root opens it to a group of users with headwater supervisor --group GROUP",
+    "closed": f"; {OPENS}",
 }
 
 

@@ -16,6 +16,9 @@ PROMISED = 0.9
 LANE = 0.8
 """The share of one core that one lane may reserve: it has one worker."""
 
+CLOSED = "the supervisor of this machine takes no orders from this user"
+OPENS = "root opens it to a group of users with headwater supervisor --group GROUP"
+
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
@@ -42,13 +45,13 @@ class Reservation:
     keeper: Keeper | None = None
 
     @property
-    def most(self) -> float:
-        """Cores that so many lanes may have."""
-    @property
     def processes(self) -> int:
         """How many want a core at most, each: its lanes, or what an application has a thread for on each of its cores."""
         return self.lanes or math.ceil(self.cores)
 
+    @property
+    def most(self) -> float:
+        """Cores that so many lanes may have."""
         return LANE * self.lanes if self.lanes else math.inf
 
 
@@ -71,7 +74,7 @@ class Refusal:
                 f"about {self.left:.2f}"
             )
         if self.why == "closed":
-            return "the supervisor of this machine takes no orders from this user"
+            return CLOSED
         return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
 
 

@@ -128,6 +128,7 @@ class Board(msgspec.Struct, tag="board"):
     how: str
     better: str
     lanes: list[Lane]
+    may_ask: bool = True  #: whether whoever looks may also ask for promises
 
 
 Request = Ask | Settle | Tell | End | Resume | Status

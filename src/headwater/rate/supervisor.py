@@ -94,7 +94,7 @@ class Supervisor:
         user = os.geteuid() if uid is None else uid
         match said:
             case Status():
-                return self.board()
+                return self.board(user)
             case Ask():
                 return (
                     self._ask(said, pid, user)
@@ -130,8 +130,8 @@ class Supervisor:
             for name in self._released:
                 self.grade.release(name)
 
-    def board(self) -> Board:
-        """Return all that is promised."""
+    def board(self, uid: int | None = None) -> Board:
+        """Return all that is promised, as a user is told it, who is our own unless said."""
         lanes = []
         for held in self.ledger.held.values():
             lane = Lane(held.id, held.flow, held.contract, held.pid, held.cores, lanes=held.lanes)
@@ -143,7 +143,8 @@ class Supervisor:
                 lane.causes, lane.close = last.causes, last.close
             lanes.append(lane)
         ledger, grade = self.ledger, self.grade
-        return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes)
+        may_ask = uid is None or self._may_ask(uid)
+        return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes, may_ask)
 
     def _ask(self, said: Ask, pid: int, uid: int) -> Reply:
         began = process.began(pid)
@@ -158,8 +159,8 @@ class Supervisor:
             refused = Refusal(said.cores, fair, why="unprotected") if fair < said.cores else None
         if refused is not None:
             return _refused(refused)
-        return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
         self.ledger.ask(lane)
+        return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
 
     def _settled(self, said: Settle) -> Reply:
         refused = self.ledger.settle(said.id, said.cores)
