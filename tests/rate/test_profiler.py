@@ -1,6 +1,7 @@
 """The profile of a contract has every figure of the paper, and a file that older and newer readers understand."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from headwater.cli import add_commands, app
 from headwater.engine.workers import WorkerPool
 from headwater.flow.profile import Demand, StepDemand
 from headwater.rate import demanding, invocations, profiler
+from headwater.rate.chain import dry
 from headwater.rate.profiler import engine_per_tick
 
 FLOW = """
@@ -47,6 +49,21 @@ def test_each_step_has_the_paper_s_figures_and_the_cold_ones_and_sinks_stay_empt
     assert low.limit_s > 0
     assert low.tick_s + low.record_s > 0
     assert invocations(low, 2000).cores > 0
+
+
+def test_what_a_file_s_lines_cost_is_measured_and_none_is_written(tmp_path):
+    flow = Flow("tanks")
+    (tmp_path / "all.csv").write_text("what was there\n")
+    levels = flow.read("levels", io.Items([{"height": float(n % 100)} for n in range(4000)], {"height": float}))
+    levels.write("alarms", io.JsonLines(tmp_path / "alarms.jsonl"))
+    levels.write("all", io.Csv(tmp_path / "all.csv", append=True))
+    tried = dry(flow)
+    sinks = [tried.steps[name].kind.sink for name in ("alarms", "all")]
+    assert [(type(sink), sink.path) for sink in sinks] == [(io.JsonLines, os.devnull), (io.Csv, os.devnull)]
+    demand = demanding(flow, Contract.of("2 000/s", "80 ms"), records=1000, point_s=0.2).demand
+    assert all(demand.steps[name].record_s + demand.steps[name].tick_s > 0 for name in ("alarms", "all"))
+    assert [each.name for each in tmp_path.iterdir()] == ["all.csv"]
+    assert (tmp_path / "all.csv").read_text() == "what was there\n"
 
 
 def test_of_a_rate_that_no_core_can_do_only_what_one_could_is_tried(monkeypatch):

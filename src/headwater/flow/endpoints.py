@@ -48,6 +48,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `check_append(schema)` | what is wrong with these columns behind those that are written already |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
+| `rehearsed()` | a sink that does the same work and leaves nothing behind, by which is known what a promise needs |
 
 A writer that keeps records which wait may have `throttle`, a function that the runner puts there: called with the share of
 its room that is taken, from 0 to 1, it has the sources held that feed the writer. Any thread may call it.
@@ -248,6 +249,13 @@ def writes_in_parts(sink: Sink) -> bool:
 def writers_of(sink: Sink) -> Literal["one", "many"]:
     """Return whether a sink takes one writer at a time or many."""
     return "many" if getattr(sink, "writers", "one") == "many" else "one"
+
+
+def rehearsed(sink: Sink) -> Sink | None:
+    """Return a sink that does the same work and leaves nothing behind; None for one that has no such thing."""
+    made = getattr(sink, "rehearsed", None)
+    found: Sink | None = None if made is None else made()
+    return found
 
 
 def at_rate(source: Source, rate: Any) -> Source | None:

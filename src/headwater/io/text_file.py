@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from abc import ABC, abstractmethod
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
 
 from headwater.data.schema import Fields, Schema
@@ -46,9 +48,9 @@ class TextFile(ABC):
         """Where it is; how much of it was read, and what that was, is in its offsets."""
         return {"path": path_of(self.path)}
 
-    def claims(self, *, writing: bool) -> Place:
-        """Return the file, or the standard stream, that it reads or writes."""
-        return Place.of_stream(self.path, writing=writing)
+    def claims(self, *, writing: bool) -> Place | None:
+        """Return the file, or the standard stream, that it reads or writes; nothing is overwritten where nothing stays."""
+        return None if str(self.path) == os.devnull else Place.of_stream(self.path, writing=writing)
 
     def check_read(self) -> None:
         """Raise what is wrong with the file; a pipe is left alone, since to look is to read."""
@@ -102,6 +104,12 @@ class WritableTextFile(TextFile):
     @abstractmethod
     def appended(self, schema: Schema) -> LinesWriter:
         """Start writing at the end of what is there."""
+
+    def rehearsed(self) -> Self:
+        """Return what writes the same lines and leaves none behind."""
+        there = copy(self)
+        there.path, there.append = os.devnull, False
+        return there
 
     @property
     def delivery(self) -> DeliverySemantics:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headwater.data.batch import Batch, concat_batches
 from headwater.engine.profiler import Samples
 from headwater.engine.warm import load_kernels
-from headwater.flow.endpoints import Reader, at_rate
+from headwater.flow.endpoints import Reader, at_rate, rehearsed
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Kind, Read, Write
 from headwater.io import Discard
@@ -32,8 +32,12 @@ class TimedActivation:
 
 
 def dry(flow: Flow) -> Flow:
-    """Return the flow with sinks that write nothing."""
-    sinks: dict[str, Kind] = {name: Write(Discard()) for name, step in flow.steps.items() if step.is_sink}
+    """Return the flow with sinks that leave nothing behind; those that can do their work without that still do it."""
+    sinks: dict[str, Kind] = {
+        name: Write(rehearsed(step.kind.sink) or Discard())
+        for name, step in flow.steps.items()
+        if isinstance(step.kind, Write)
+    }
     return flow.replaced(sinks)
 
 

@@ -98,6 +98,10 @@ class Judge:
         self._lock = threading.Lock()
         self._came: list[tuple[int, Array]] = []
 
+    def rehearsed(self) -> Judge:
+        """Return another: what it costs to take notes belongs to what a lane uses."""
+        return Judge()
+
     def open(self, schema: Schema) -> Judge:
         """Start taking notes."""
         return self
