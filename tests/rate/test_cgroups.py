@@ -41,7 +41,9 @@ def test_version_2_is_handed_down_from_the_root_and_weighed_by_cores(made_up):
     assert (group / "cpu.weight").read_text() == "5000"
     assert (group / "cgroup.procs").read_text() == "42"
     groups.weigh("a", 0.5, above=True)
-    assert (group / "cpu.weight").read_text() == "50"
+    assert (group / "cpu.weight").read_text() == "100"  # what any other has, however little was reserved
+    groups.weigh("a", 1.5, above=True)
+    assert (group / "cpu.weight").read_text() == "150"
     assert groups.names() == ["a"]
 
 

@@ -69,6 +69,13 @@ def test_what_comes_above_the_promise_is_shed_where_that_is_asked_for(home, lane
     report = lane(4000, 10, 0.3, 3, "shed").report()
     assert list(report["shed"]) == ["above the promised rate"]
     assert report["shed"]["above the promised rate"] == report["above"] > 0
+    assert report["windows"] >= 2  # those before its end count, however late they are looked at
+
+
+def test_a_lane_that_sheds_what_is_above_does_no_more_than_was_promised_and_keeps_its_weight(home, lane):
+    lane(4000, 10, 0.3, 60, "shed").started()
+    assert until(lambda: [each for each in board(home).lanes if each.kept + each.broken >= 2])
+    assert [each.above for each in board(home).lanes] == [False]
 
 
 def test_what_comes_above_the_promise_waits_where_that_is_asked_for(home, lane):

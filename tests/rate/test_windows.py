@@ -76,10 +76,13 @@ def test_without_a_latency_no_record_is_late():
     ("records", "reading", "cause"),
     [
         (1101, Reading(0.9, 0.9, 0.9, 0), ABOVE),
-        (1000, Reading(0.9, 0.5, 0.9, 0), WITHOUT_PROCESSOR),
-        (1000, Reading(0.9, 0.5, 0.0, 0, ("jackd (7)",)), f"{WITHOUT_PROCESSOR} in real time: jackd (7)"),
-        (1000, Reading(0.9, 0.0, 0.9, 0), DEARER),
+        (1000, Reading(0.6, 0.5, 0.9, 0), WITHOUT_PROCESSOR),
+        (1000, Reading(0.6, 0.5, 0.0, 0, rivals=("jackd (7)",)), f"{WITHOUT_PROCESSOR} in real time: jackd (7)"),
+        (1000, Reading(0.9, 0.5, 0.0, 0), DEARER),  # it had far more than the half of a core that is reserved
+        (1000, Reading(0.6, 0.0, 0.0, 0), DEARER),
+        (1000, Reading(0.6, 0.0, 0.9, 0), BLOCKED),
         (1000, Reading(0.2, 0.0, 0.9, 0), BLOCKED),
+        (1000, Reading(0.2, 0.0, 0.0, 0, blocked=0.9, sink="out"), f"{BLOCKED}: out"),
         (1000, Reading(0.2, 0.0, 0.0, 0), SLOW),
     ],
 )
@@ -89,6 +92,18 @@ def test_a_broken_window_says_why(records, reading, cause):
     seen.left(stamps(0.5), 2 * S)
     seen.read(0, reading)
     assert seen.judged()[0].cause == cause
+
+
+def test_a_window_that_has_to_catch_up_breaks_of_what_the_one_before_broke_of():
+    seen = windows()
+    for second in range(4):
+        seen.came(stamps(*[second + 0.5] * 1000))
+        seen.left(stamps(second + 0.5), (second + 2) * S)
+    seen.read(0, Reading(0.1, 0.8, 0.0, 900, done=100))  # it had no processor
+    seen.read(1, Reading(0.7, 0.0, 0.0, 500, done=1400))  # more work than in any other second
+    seen.read(2, Reading(0.7, 0.0, 0.0, 100, done=1400))
+    seen.read(3, Reading(0.7, 0.0, 0.0, 0, done=1000))  # as much as in any other second
+    assert [each.cause for each in seen.judged()] == [WITHOUT_PROCESSOR, WITHOUT_PROCESSOR, WITHOUT_PROCESSOR, DEARER]
 
 
 @given(st.lists(st.tuples(st.floats(0, 9.9), st.floats(0, 0.2)), max_size=50))

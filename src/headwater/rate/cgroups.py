@@ -53,9 +53,9 @@ class Groups:
                     raise
 
     def weigh(self, name: str, cores: float, *, above: bool) -> None:
-        """Set a group's weight: by its cores, or by those of anybody while it is above its promise."""
+        """Set a group's weight: by its cores, or that of anybody, a core's or more, while it is above its promise."""
         file, usual, per_core, most = _WEIGHTS[self.version]
-        weight = round((usual if above else per_core) * cores)
+        weight = round(usual * max(1.0, cores) if above else per_core * cores)
         (self.group(name) / file).write_text(str(min(max(weight, 2), most)))
 
     def remove(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -86,18 +86,22 @@ class Watch:
 
     def _loop(self, run: WatchedRun) -> None:
         """Judge every window while records are read, and tell the supervisor; soon, when more comes than was promised."""
-        second, exceeded, above = 0, 0, False
+        second, exceeded, above, stopped = 0, 0, False, False
+        serves_more = self.admitted.contract.above == "best effort"
         before = self._reading(run)
         while not run.done.wait(_LOOK_S):
             # what comes at once and is no more than was promised, by when it was made, has waited somewhere: by a lane that
-            # weighs little for that it would wait the longer
+            # weighs little for that it would wait the longer. What is shed or left unread is no work, and hurts nobody
             exceeds, exceeded = self.bucket.exceeded > exceeded, self.bucket.exceeded
-            is_above = exceeds and self.windows.is_above(now_ns())
+            is_above = exceeds and serves_more and self.windows.is_above(now_ns())
             reached = self.windows.second(now_ns())
-            due = reached > second and not run.stopping.is_set()
+            due = reached > second and not stopped
+            stopped = (
+                run.stopping.is_set()
+            )  # the windows before that count, also where this thread comes to run only now
             if due:
                 now = self._reading(run)
-                reading = now.since(before)
+                reading = now.since(before, run.flow)
                 if reading.waited > TAKEN and self.windows.is_breaking(reached - 1, now.backlog):
                     reading = replace(reading, rivals=tuple(process.foreign_real_time(run.processes())))
                 for each in range(second, reached):  # more than one where this thread did not get to run
@@ -111,12 +115,15 @@ class Watch:
 
     def _reading(self, run: WatchedRun) -> _Counted:
         now, pids = run.sample(), run.processes()
+        left = backlog(self.admitted.demand, now)
         return _Counted(
             time.monotonic(),
             sum(process.used_s(pid) for pid in pids),
             max(process.waited_ns(pid) for pid in pids) / 1e9,
             now.backpressure_s,
-            backlog(self.admitted.demand, now),
+            left,
+            now.records_in - left,
+            {name: step.busy_ns / 1e9 for name, step in now.steps.items()},
         )
 
     def _tell(self, run: WatchedRun, above: bool) -> None:
@@ -170,13 +177,24 @@ class _Counted:
     waited_s: float
     held_s: float
     backlog: float
+    done: float  #: records that have left
+    busy_s: Mapping[str, float]  #: by step, in which a worker was in it
 
-    def since(self, before: _Counted) -> Reading:
+    def since(self, before: _Counted, flow: Flow) -> Reading:
         """Return what was seen since."""
         span_s = max(self.at_s - before.at_s, 1e-9)
+        used_s, waited_s = self.cpu_s - before.cpu_s, self.waited_s - before.waited_s
+        busy_s = {name: each - before.busy_s.get(name, 0.0) for name, each in self.busy_s.items()}
+        slowest = max(busy_s, key=lambda name: busy_s[name], default="")
+        # while workers are in steps and neither compute nor wait for a processor, they wait for something else
+        idle_s = sum(busy_s.values()) - used_s - waited_s
+        in_sink = slowest in flow.steps and flow.steps[slowest].is_sink
         return Reading(
-            used=(self.cpu_s - before.cpu_s) / span_s,
-            waited=(self.waited_s - before.waited_s) / span_s,
+            used=used_s / span_s,
+            waited=waited_s / span_s,
             held=(self.held_s - before.held_s) / span_s,
             backlog=self.backlog,
+            done=(self.done - before.done) / span_s,
+            blocked=max(0.0, idle_s / span_s) if in_sink else 0.0,
+            sink=slowest if in_sink else "",
         )

@@ -25,7 +25,9 @@ DIED = "the lane died and was started again"
 SLOW = "a way through the flow that took too long, with processor to spare"
 
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
-_HELD = 0.1  #: the same of a queue that stood full
+_HELD = 0.1  #: the same of a queue that stood full, and of a sink that blocked
+_MUCH = 1.5  #: times what is reserved, from which on a lane has not lacked a processor
+_CATCHES_UP = 1.1  #: times the promised rate, from which on more leaves than comes
 _CLOSE = 0.8  #: the share of the promised latency from which on a record was nearly too late
 _LATELY = (
     10  #: windows in which it is looked whether more came than was promised: records may be read some seconds late
@@ -42,6 +44,9 @@ class Reading:
     waited: float  #: share of the window in which it could have run and had no processor
     held: float  #: share of the window in which a full queue held a source
     backlog: float  #: records that were read and had not left, in records of the sources
+    done: float = 0.0  #: records that left in it, by the second
+    blocked: float = 0.0  #: share of the window in which its worker was in a sink, and neither computed nor could have
+    sink: str = ""  #: which sink that was
     rivals: tuple[str, ...] = ()  #: programs of others that run in real time, where the lane had to wait
 
 
@@ -202,6 +207,11 @@ class Windows:
     def _cause(self, second: int, records: int, reading: Reading) -> str:
         if any(self.counts.total(CAUGHT_UP, each) for each in (second - 1, second)):
             return DIED  # it had to catch up with what came while nobody was there
+        before = self._readings.get(second - 1)
+        if before is not None and reading.done > _CATCHES_UP * self.contract.rate_hz:
+            broken = self._window(second - 1, before).cause
+            if broken:
+                return broken  # it had to catch up with what that has left
         return cause_of(self.contract, self.reserved, records, reading)
 
 
@@ -209,10 +219,12 @@ def cause_of(contract: Contract, reserved: float, records: int, reading: Reading
     """Return why a window is broken, as far as that can be seen from the lane itself."""
     if records > contract.rate_hz + contract.burst_records:
         return ABOVE
+    if reading.used > _MUCH * reserved:
+        return DEARER  # it had more than was reserved for it, whatever others had
     if reading.waited > TAKEN:
         return f"{WITHOUT_PROCESSOR} in real time: {', '.join(reading.rivals)}" if reading.rivals else WITHOUT_PROCESSOR
-    if reading.used > reserved:
-        return DEARER
+    if reading.blocked > _HELD:
+        return f"{BLOCKED}: {reading.sink}"
     if reading.held > _HELD:
         return BLOCKED
-    return SLOW
+    return DEARER if reading.used > reserved else SLOW

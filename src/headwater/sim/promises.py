@@ -85,7 +85,7 @@ class _Lane:
         self.tick_s = estimate.tick_of(offer.contract)
         self.turn_s = estimate.used(offer.demand, offer.rate_hz / of, self.tick_s) * self.tick_s
         above = offer.rate_hz > offer.contract.rate_hz * (1 + 1e-9)
-        self.weight = _USUAL if not protected else wanted * (_USUAL if above else _RESERVED)
+        self.weight = wanted * _RESERVED if protected and not above else _USUAL
         self.left_s = 0.0
         self.waiting: list[float] = []  #: when the records of each turn that is not done were first due
         self.ages: list[tuple[float, float]] = []  #: of each turn that is done: when its records were due, their age
