@@ -1,7 +1,9 @@
 """What the experiment `rates` compares: everything that is due comes to the judge once, and lateness is not overlooked."""
 
 import os
+import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +15,21 @@ from headwater.data.schema import Schema
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
 from headwater.rate import process
 from headwater_bench.cli.bench import app
-from headwater_bench.experiments.rates import admission, burst, cores, cost, figures, hostile, isolation, scaling, two
+from headwater_bench.experiments.rates import (
+    admission,
+    burst,
+    cores,
+    cost,
+    figures,
+    hostile,
+    isolation,
+    quota,
+    scaling,
+    sitting,
+    two,
+)
 from headwater_bench.experiments.rates.dhalion import Dhalion
-from headwater_bench.experiments.rates.lap import Lap, home, together
+from headwater_bench.experiments.rates.lap import Lap, RefusedError, home, together
 from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
 from headwater_bench.experiments.rates.scan import running
 from headwater_bench.experiments.rates.serverless import Serverless
@@ -98,6 +112,20 @@ def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold()
         running.abort()
 
 
+def test_containers_hold_what_the_first_rate_needs_and_get_more_with_each_that_is_asked_for(monkeypatch):
+    allowed, used_s, now_s = [], iter(0.05 * at for at in range(100)), iter(0.1 * at for at in range(100))
+    monkeypatch.setattr(quota, "_SIZED_S", (0.0, 0.001, 0.003))
+    monkeypatch.setattr(quota.Quota, "__init__", lambda self: None)
+    monkeypatch.setattr(quota.Quota, "allow", lambda self, cores: allowed.append(cores))
+    monkeypatch.setattr(quota, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    made = quota.Containers()
+    made.allow(2)
+    assert allowed == []  # nothing is known yet
+    made.size(lambda: next(used_s), threading.Event())
+    made.allow(2)
+    assert allowed == pytest.approx([0.6, 1.2])  # half a core, and a fifth more
+
+
 def test_a_lap_runs_in_a_process_of_its_own_and_says_what_came():
     with home() as at:
         found = together([Lap("pred", "unprotected", [(0.0, 1000.0)], 1, warm_s=0.2, bound_s=5.0)], at)[0]
@@ -135,7 +163,7 @@ def test_figures_are_drawn_of_what_was_measured(tmp_path):
         "cases": [{"level": 0, "flow": "etl", **lap}],
     }
     answer["scaling"] = {
-        "rate_kept": {"promised": {"2.0": 1.0}},
+        "throughput_over_input": {"promised": {"2.0": 1.0}},
         "latency_at_70_ms": {"promised": {"pred": 9.0}},
         "paper": scaling.PAPER,
         "cases": [lap],
@@ -165,9 +193,55 @@ def test_figures_are_drawn_of_what_was_measured(tmp_path):
     assert isolation.lines(answer["isolation"])[4].split() == ["windows", "2"]
     assert cost.lines(answer["cost"])[1].split() == ["etl", "0.9", "0.1", "0.3", "70.0"]
     assert hostile.lines(answer["hostile"])[1].split() == ["python", "1.0", "1.0", "9.0"]
-    rows = [{**lap, "forced": False, "reserved": 0.13}, {**lap, "forced": True, "kept": 0.5, "kept_windows": 1}]
+    mix = {**lap, "system": "promised", "mix": 0, "forced": False}
+    broken = {"kept": 0.5, "kept_windows": 1}
+    rows = [
+        {**mix, "reserved": 0.13},
+        {**mix, **broken, "system": "unprotected", "reserved": None},
+        {**mix, **broken, "mix": 4, "forced": True},
+        {"mix": 1, "forced": False, "refused": "no"},
+    ]
     found = admission._answer(rows)
-    assert (found["kept"], found["reserved_over_used"], found["forced_broken"]) == (1.0, 1.3, 1.0)
+    assert (found["kept"], found["reserved_over_used"], found["unprotected_kept"]) == (1.0, 1.3, 0.5)
+    assert (found["forced_broken"], found["forced_mixes_broken"], found["refused"]) == (1.0, [1, 1], 1)
+    assert "without a promise: 0.5 kept" in admission.lines({**found, "mixes": 30})[0]
+
+
+def test_systems_that_adapt_are_given_the_time_and_the_settings_that_suit_them(monkeypatch, tmp_path):
+    """A system is judged by what comes out once it had two of its intervals to adapt, with the best of its settings."""
+    laps = []
+
+    def lap(each, at):
+        laps.append(each)
+        able_hz = {"threads": 110_000.0, "dhalion": 50_000.0 * each.settings.get("interval_s", 0)}.get(each.system, 1e6)
+        hz = each.promised_hz
+        came = [round(min(hz, able_hz))] * each.seconds
+        found = {"arrived": came, "due": [round(hz)] * each.seconds, "p50_ms": 5.0, "p99_ms": 9.0, "kept": 1.0}
+        return [{**found, "rate_kept": 0.1, "used_cores": 1.0}]
+
+    monkeypatch.setattr(scaling, "together", lambda each, at: lap(each[0], at))
+    monkeypatch.setattr(scaling, "_promisable_hz", lambda profile, hz: hz)
+    found = scaling.measure(False, {"etl": "", "pred": ""}, tmp_path)
+    assert found["threads_saturate_at_hz"] == {"etl": 110_000, "pred": 110_000}
+    assert found["throughput_over_input"]["threads"] == {"1.0": 1.0, "1.5": 0.6667, "2.0": 0.5}
+    assert found["throughput_over_input"]["dhalion"]["2.0"] == 1.0
+    longest_s = max(each["interval_s"] for each in isolation.SETTINGS["dhalion"])
+    assert all(each.warm_s >= 2 * longest_s for each in laps if each.system in isolation.SETTINGS)
+    assert isolation._seconds("dhalion", quick=True) >= 2 * longest_s
+    assert scaling.lines(found)[0].split()[-3:] == ["1.0", "1.5", "2.0"]
+
+
+def test_a_part_whose_promise_is_refused_says_so_and_the_others_go_on(monkeypatch, tmp_path):
+    def refused(quick, profiles, home):
+        raise RefusedError("flow 'etl' cannot be promised that")
+
+    monkeypatch.setattr(sitting, "_profiles", lambda folder, point_s: {})
+    monkeypatch.setattr(isolation, "measure", refused)
+    monkeypatch.setattr(hostile, "measure", lambda quick, profiles, home: {"kept": 1.0})
+    answer = sitting.run(True, None, ["isolation", "hostile"])
+    assert answer["failed"] == {"isolation": "flow 'etl' cannot be promised that"}
+    assert answer["hostile"] == {"kept": 1.0}
+    assert "FAILED isolation: flow 'etl' cannot be promised that" in sitting.table(answer)
 
 
 def test_a_part_that_does_not_exist_is_answered_with_those_that_do():

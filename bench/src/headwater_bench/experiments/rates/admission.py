@@ -1,7 +1,7 @@
 """Is admission sound? Random mixes of flows, rates and latencies, beside SCAN: what is admitted must be kept.
 
 Those that are refused are forced in, as protected as the others: if they want 1.3 times the cores that may be promised, most
-must break.
+must break. Some of those that were admitted run once more without a promise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headwater_bench.experiments.rates.scan import scan
 
 _LATENCIES_S = (0.02, 0.05, 0.1)
 _SCAN = 100
+_TWICE = 5  #: every so many mixes one runs without a promise, too; another one of them is forced in
 FORCED = 1.3
 """Times the cores that may be promised, from which on a mix that is forced in must break."""
 
@@ -31,9 +32,12 @@ def measure(quick: bool, profiles: dict[str, str], home: Path, *, seed: int = 14
     mixes = 3 if quick else 30
     rows: list[dict[str, Any]] = []
     for number in range(mixes):
-        forced = number % 5 == 4 or (quick and number == mixes - 1)
+        forced = number % _TWICE == _TWICE - 1 or (quick and number == mixes - 1)
         mix = _mix(chance, known, forced)
-        rows += [{"mix": number, "forced": forced, **row} for row in _run(mix, forced, 3, profiles, home)]
+        systems = ("promised", "unprotected") if number % _TWICE == 0 else ("promised",)
+        for system in systems:
+            found = _run(mix, system, forced, 3, profiles, home)
+            rows += [{"mix": number, "forced": forced, "wanted": round(sum(w for *_, w in mix), 3), **r} for r in found]
     return _answer(rows) | {"mixes": mixes, "cases": rows}
 
 
@@ -65,19 +69,15 @@ def _mix(chance: random.Random, known: dict[str, Profile], forced: bool) -> list
 
 
 def _run(
-    mix: list[tuple[str, float, float, float]], forced: bool, seconds: int, profiles: dict[str, str], home: Path
+    mix: list[tuple[str, float, float, float]],
+    system: str,
+    forced: bool,
+    seconds: int,
+    profiles: dict[str, str],
+    home: Path,
 ) -> list[dict[str, Any]]:
     laps = [
-        Lap(
-            name,
-            "promised",
-            [(0.0, hz)],
-            seconds,
-            bound_s=bound_s,
-            profile=profiles[name],
-            forced=forced,
-            trial_s=0.0 if forced else 1.0,
-        )
+        Lap(name, system, [(0.0, hz)], seconds, bound_s=bound_s, profile=profiles[name], forced=forced)
         for name, hz, bound_s, _ in mix
     ]
     rows: list[dict[str, Any]] = []
@@ -103,18 +103,22 @@ def _run(
 
 def _answer(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ran = [row for row in rows if "refused" not in row]
-    admitted = [row for row in ran if not row["forced"]]
+    without = [row for row in ran if row["system"] == "unprotected"]
+    admitted = [row for row in ran if not row["forced"] and row not in without]
     forced = [row for row in ran if row["forced"]]
     ratios = [row["reserved"] / row["used_cores"] for row in admitted if row["reserved"] and row["used_cores"]]
     broken = [row for row in forced if row["kept"] < 0.99]
+    mixes = {row["mix"] for row in forced}
     return {
         "kept": _kept(admitted),
         "windows": sum(row["windows"] for row in admitted),
         "reserved_over_used": round(statistics.median(ratios), 3) if ratios else None,
         "reserved_over_used_range": [round(min(ratios), 3), round(max(ratios), 3)] if ratios else [],
         "refused": len(rows) - len(ran),
+        "unprotected_kept": _kept(without),
         "forced_kept": _kept(forced),
         "forced_broken": round(len(broken) / len(forced), 3) if forced else None,
+        "forced_mixes_broken": [len({row["mix"] for row in broken}), len(mixes)],
     }
 
 
@@ -127,6 +131,7 @@ def lines(part: dict[str, Any]) -> list[str]:
     """Return the answer for people."""
     return [
         f"admission over {part['mixes']} mixes: {part['kept']} of {part['windows']} windows kept; reserved over used "
-        f"{part['reserved_over_used']} {part['reserved_over_used_range']}; forced in: {part['forced_kept']} kept, "
-        f"{part['forced_broken']} of the lanes broken",
+        f"{part['reserved_over_used']} {part['reserved_over_used_range']}; every {_TWICE}th once more without a promise: "
+        f"{part['unprotected_kept']} kept; forced in: {part['forced_kept']} kept, {part['forced_broken']} of the lanes "
+        f"broken, in {' of '.join(map(str, part['forced_mixes_broken']))} mixes",
     ]

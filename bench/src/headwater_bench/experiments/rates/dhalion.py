@@ -14,7 +14,6 @@ the rate needs that it begins with, and gets another with every further instance
 from __future__ import annotations
 
 import math
-import statistics
 import tempfile
 import threading
 import time
@@ -28,14 +27,12 @@ from headwater.errors import RunError
 from headwater.metrics import Sample
 from headwater_bench.experiments.rates.lap import Lap
 from headwater_bench.experiments.rates.loads import INSTANCES, Judge, Offered, flow_of
-from headwater_bench.experiments.rates.quota import Quota
+from headwater_bench.experiments.rates.quota import Containers
 
 _MOST = 8  #: instances of one step
 _GROWS_S = 0.05  #: a queue that grows by more than so many seconds' worth of input in an interval is a symptom
 _IDLE = 0.05  #: the utilisation below which a step has more instances than it needs
 _HELPED = 0.9  #: of the backpressure that was there before, below which an action has helped
-_SIZED_S = (1.5, 0.25, 1.5)  #: after which time, how often, and for how long it is seen what a container must have
-_SPARE = 1.2  #: how much more one has
 _STATELESS_SINKS = ("publish", "insert")
 
 
@@ -52,8 +49,7 @@ class Dhalion:
         self._useless: set[tuple[str, int]] = set()
         self._fixed: set[str] = set()  #: steps whose state cannot be split
         self._last: tuple[str, int, float] | None = None  #: step, instances and the symptom before the last action
-        self._quota = Quota() if lap.settings.get("containers") else None
-        self._container = 0.0  #: cores of one
+        self._containers = Containers() if lap.settings.get("containers") else None
         self._done = threading.Event()
         self._running = self._start()
         self._watch = threading.Thread(target=self._manage, name="dhalion", daemon=True)
@@ -66,7 +62,8 @@ class Dhalion:
     def told(self) -> dict[str, Any]:
         """Return what was scaled when, and the settings."""
         settings = {"interval_s": self._interval_s, "on": self._on}
-        return {"scaled": self._scaled, "settings": settings, "container_cores": round(self._container, 3)}
+        container = 0.0 if self._containers is None else self._containers.cores
+        return {"scaled": self._scaled, "settings": settings, "container_cores": round(container, 3)}
 
     def abort(self) -> None:
         """End at once."""
@@ -85,7 +82,8 @@ class Dhalion:
         return engine.start(flow, on=self._on, checkpoint=self._saved.name, every="1 h")
 
     def _manage(self) -> None:
-        self._size_container()
+        if self._containers is not None:
+            self._containers.size(self.used_s, self._done)
         before = self._running.sample()
         while not self._done.wait(self._interval_s):
             now = self._running.sample()
@@ -95,26 +93,10 @@ class Dhalion:
                 now = self._running.sample()
             before = now
 
-    def _size_container(self) -> None:
-        """See what the first rate needs, and be content with a container for that."""
-        if self._quota is None:
-            return
-        after_s, every_s, for_s = _SIZED_S
-        self._done.wait(after_s)
-        used: list[float] = []
-        while len(used) * every_s < for_s:
-            began_s, used_s = time.monotonic(), time.process_time()
-            if self._done.wait(every_s):
-                return
-            used.append((time.process_time() - used_s) / (time.monotonic() - began_s))
-        # what starting and catching up took is in some of them: nobody sizes a container by that
-        self._container = _SPARE * statistics.median(used)
-        self._allow()
-
     def _allow(self) -> None:
-        """Have the cores of as many containers as the most parallel step has instances."""
-        if self._quota is not None and self._container:
-            self._quota.allow(self._container * max(self.instances.values()))
+        """Have as many containers as the most parallel step has instances."""
+        if self._containers is not None:
+            self._containers.allow(max(self.instances.values()))
 
     def _scale(self, step: str, instances: int) -> None:
         began_s, began_ns = time.monotonic(), now_ns()

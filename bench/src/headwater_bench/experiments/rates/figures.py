@@ -19,6 +19,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "dhalion": {"color": "#e0a100"},
     "dhalion_in_containers": {"color": "#b35900"},
     "serverless": {"color": "#d62728"},
+    "serverless_in_containers": {"color": "#7a1520"},
 }
 _NAMES = {
     "promised": "promised (ours)",
@@ -27,7 +28,8 @@ _NAMES = {
     "threads": "a thread per step (Storm)",
     "dhalion": "Dhalion, the whole machine",
     "dhalion_in_containers": "Dhalion in containers",
-    "serverless": "best-effort serverless",
+    "serverless": "best-effort serverless, the whole machine",
+    "serverless_in_containers": "best-effort serverless in containers",
 }
 _FLOWS = {"etl": "#1f77b4", "stats": "#e0a100", "pred": "#2ca02c"}
 _TWO = {"promised_over_one": "highest rate promised and kept", "two_over_one": "most that was done"}
@@ -156,10 +158,9 @@ def _hostile(part: dict[str, Any], path: Path) -> None:
 def _scaling(part: dict[str, Any], path: Path) -> None:
     fig, axes = figure(1, 2, 13, 5.2)
     left, right = axes[0]
-    for system, kept in part["rate_kept"].items():
-        left.plot(
-            [float(load) for load in kept], list(kept.values()), marker="o", label=_NAMES[system], **_LOOKS[system]
-        )
+    for system, found in part["throughput_over_input"].items():
+        loads = [float(load) for load in found]
+        left.plot(loads, list(found.values()), marker="o", label=_NAMES[system], **_LOOKS[system])
     left.set(xlabel="input, over the most that threads can do", ylabel="throughput / input", ylim=(0, 1.05))
     left.legend(fontsize=8)
     width = 0.8 / max(1, len(part["latency_at_70_ms"]))

@@ -28,6 +28,9 @@ SETTINGS: dict[str, list[dict[str, float | str]]] = {
 }
 """What suits a system was not known beforehand: each is tried, and the best is shown."""
 
+ADAPTS_S = 12
+"""Seconds of a lap of a system that adapts: two of its longest intervals, and some more to gain by what it did."""
+
 
 def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
     """Run every system at every level, the promised flows longest."""
@@ -35,7 +38,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     for system in SYSTEMS:
-        seconds = (5 if quick else WINDOWS // len(MIX)) if system == "promised" else (2 if quick else 3)
+        seconds = _seconds(system, quick)
         tried = SETTINGS.get(system, [{}])[: 1 if quick else None]
         for settings in _suited(system, tried, profiles, home):
             for level in levels if system == "promised" or not quick else levels[-1:]:
@@ -53,13 +56,22 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
     return {**{system: _summary(system, rows) for system in ran}, "failed": failed, "paper": PAPER, "cases": rows}
 
 
+def _seconds(system: str, quick: bool) -> int:
+    """Return how long a system is judged at each level: one that adapts is given the time for that, also in a hurry."""
+    if system == "promised":
+        return 5 if quick else WINDOWS // len(MIX)
+    if system in SETTINGS:
+        return ADAPTS_S
+    return 2 if quick else 3
+
+
 def _suited(
     system: str, tried: Sequence[dict[str, float | str]], profiles: dict[str, str], home: Path
 ) -> list[dict[str, float | str]]:
     """Return the settings under which a system does best at a middling level; where there is one choice, that."""
     if len(tried) == 1:
         return list(tried)
-    scores = [sum(row["rate_kept"] for row in _level(system, 100, 4, profiles, home, each)) for each in tried]
+    scores = [sum(row["rate_kept"] for row in _level(system, 100, ADAPTS_S, profiles, home, each)) for each in tried]
     return [tried[scores.index(max(scores))]]
 
 
@@ -89,6 +101,7 @@ def _summary(system: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "windows": windows,
         "rate_kept": round(min(row["rate_kept"] for row in mine), 4),
         "p99_ms": max(row["p99_ms"] for row in mine),
+        "used_cores": round(sum(row["used_cores"] for row in mine) / len(levels), 3),
         "levels": levels,
         "windows_by_level": [sum(row["windows"] for row in at) for at in by_level.values()],
         "kept_by_level": [
@@ -103,21 +116,29 @@ def _summary(system: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def lines(part: dict[str, Any]) -> list[str]:
     """Return the answer for people."""
-    head = ("beside SCAN", "kept", "of windows", "rate kept, worst", "p99 ms, worst")
+    head = ("beside SCAN", "kept", "of windows", "rate kept, worst", "p99 ms, worst", "cores used, all three")
     rows = [
-        (name, row["kept"], row["windows"], row["rate_kept"], row["p99_ms"])
-        for name, row in part.items()
-        if isinstance(row, dict)
+        (name, row["kept"], row["windows"], row["rate_kept"], row["p99_ms"], row["used_cores"])
+        for name, row in _systems(part).items()
     ]
     return [*text_table(head, rows), "", *_by_level(part), f"paper, {part['paper']}", *part["failed"]]
 
 
+def _systems(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: row for name, row in part.items() if isinstance(row, dict)}
+
+
 def _by_level(part: dict[str, Any]) -> list[str]:
-    """Return how promises fared beside each level of SCAN."""
+    """Return how promises fared beside each level of SCAN, and how many windows the others kept there."""
     found = part.get("promised")
     if found is None:
         return []
-    head = ("promised, SCAN wants", *(f"{level} %" for level in found["levels"]))
+    levels = found["levels"]
     named = {"windows": "windows_by_level", "kept": "kept_by_level", "rate kept": "rate_kept_by_level"}
     named["p99 ms, worst"] = "p99_ms_by_level"
-    return text_table(head, [(name, *found[key]) for name, key in named.items()])
+    rows = [(name, *found[key]) for name, key in named.items()]
+    for system, other in _systems(part).items():
+        if system != "promised":
+            kept = dict(zip(other["levels"], other["kept_by_level"], strict=True))
+            rows.append((f"{system}, kept", *(kept.get(level, "-") for level in levels)))
+    return text_table(("promised, SCAN wants", *(f"{level} %" for level in levels)), rows)

@@ -21,6 +21,7 @@ import msgspec
 
 from headwater.clock import now_ns
 from headwater.errors import RateError, RunError
+from headwater.rate.admission import TRIAL_S
 from headwater.rate.born import Kept
 from headwater.rate.client import connected
 from headwater.rate.forks import forked
@@ -47,7 +48,7 @@ class Lap(msgspec.Struct, frozen=True):
     promise_hz: float | None = None  #: the highest rate unless said
     profile: str | None = None
     forced: bool = False  #: whether it runs without a promise where it is refused one
-    trial_s: float = 1.0
+    trial_s: float = TRIAL_S
     settings: dict[str, float | str] = {}
 
     @property
@@ -154,7 +155,7 @@ def _new(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable
         stdin=fds[0],
         stdout=fds[1],
         stderr=fds[2],
-        process_group=0,  # so that all that it has started can be ended with it
+        start_new_session=True,  # as SCAN has; and so that all that it has started can be ended with it
     )
     return process.pid, process.wait
 

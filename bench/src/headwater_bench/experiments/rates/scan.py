@@ -26,7 +26,9 @@ def scan(percent: float) -> Iterator[None]:
 @contextmanager
 def running(code: str, processes: int) -> Iterator[None]:
     """Run code in so many processes; all that they have started is gone afterwards."""
-    started = [subprocess.Popen([sys.executable, "-S", "-c", code], process_group=0) for _ in range(processes)]
+    # in sessions of their own, as programs of others are: a scheduler that groups by session takes one for one competitor
+    command = [sys.executable, "-S", "-c", code]
+    started = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
     try:
         yield
     finally:

@@ -3,6 +3,9 @@
 A function's first process is forked from a warm one. An alert, a function whose oldest batch has waited too long, starts one
 more, cold: a new interpreter with all imports, which is what such platforms do. Functions with state by key, or with
 memory of their own, have one process, where their state is. Nobody has a priority, and nothing is reserved.
+
+Left to itself it has the whole machine from the beginning. In `containers`, as in a cluster, all processes together have a
+fifth more than the first rate needs, and with every further one as much more as each of the first has of that.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
 from headwater_bench.experiments.rates.lap import Lap
 from headwater_bench.experiments.rates.loads import INSTANCES, Judge, Offered, flow_of
+from headwater_bench.experiments.rates.quota import Containers
 
 _TICK_S = 0.01  #: how long the collector lets messages gather
 _BATCH = 4096  #: records of one invocation, at most
@@ -43,6 +47,7 @@ class Serverless:
         self._most = int(lap.settings.get("most", 2 * len(os.sched_getaffinity(0))))
         self._every_s = float(lap.settings.get("interval_s", 1.0))
         self._lap, self._done = lap, threading.Event()
+        self._containers = Containers() if lap.settings.get("containers") else None  # before there are processes
         self._graph, self._tasks = _tasks(lap.flow, source, judge)
         load_kernels(self._graph)
         self._functions = {
@@ -73,7 +78,9 @@ class Serverless:
         """Return how many processes there are, and how many of them began cold."""
         processes = sum(len(function.processes) for function in self._functions.values())
         settings = {"alert_s": self._alert_s, "interval_s": self._every_s}
-        return {"processes": processes, "cold_starts": self._cold, "settings": settings}
+        container = 0.0 if self._containers is None else self._containers.cores
+        told = {"processes": processes, "cold_starts": self._cold, "settings": settings}
+        return told | {"container_cores": round(container, 3)}
 
     def abort(self) -> None:
         """End at once."""
@@ -131,6 +138,8 @@ class Serverless:
 
     def _watch(self) -> None:
         """Start one more process, cold, for each function that is behind."""
+        if self._containers is not None:
+            self._containers.size(self.used_s, self._done)
         while not self._done.wait(self._every_s):
             for at, function in self._functions.items():
                 has_memory = not _is_stateless(self._tasks[at])
@@ -139,6 +148,9 @@ class Serverless:
                     function.processes.append(process)
                     self._cold += 1
                     self._serve(function, process)
+            if self._containers is not None:
+                first = len(self._functions)
+                self._containers.allow((first + self._cold) / first)
 
 
 class _Function:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from headwater.errors import RunError, listed, suggestion
+from headwater.errors import RateError, RunError, listed, suggestion
 from headwater.flow.contract import Contract
 from headwater.rate import demanding
 from headwater.rate.grade import grade_here
@@ -60,7 +60,8 @@ def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[st
             began_s = time.monotonic()
             try:
                 answer[name] = PARTS[name].measure(quick, profiles, at)
-            except AssertionError as error:  # a check that failed is an answer, and must be seen
+            except (AssertionError, RunError, RateError) as error:
+                # a check that failed, or a promise that was refused, is an answer, and must be seen
                 answer.setdefault("failed", {})[name] = str(error)
             answer.setdefault("took_s", {})[name] = round(time.monotonic() - began_s, 1)
     if output is not None:
