@@ -123,6 +123,32 @@ def test_a_name_that_is_no_sites_is_refused(tmp_path):
     with pytest.raises(RunError, match="a site's name has no '/'"):
         issue(tmp_path, "../barn")
     with pytest.raises(RunError, match=r"site 'barn' has no barn\.crt in"):
+@pytest.mark.parametrize("full", ["drop oldest", "drop lowest"])
+@pytest.mark.parametrize("kept", ["in memory", "in a folder", "with checkpoints"])
+def test_at_the_bound_what_is_oldest_is_dropped_and_counted_and_no_source_is_held(
+    cloud, barn, torn, tmp_path, full, kept
+):
+    link, out = torn(cloud.port), io.Collect()
+    link.cut()
+    rows = [{"n": n, "key": f"{n:050d}", "at": n} for n in range(60_000)]
+    flow, sent = Flow("shed"), Flow("shed")
+    folder = tmp_path / "log" if kept == "in a folder" else None
+    room = Room(nbytes=1_000_000, full=full)
+    outlet = Outlet("b", barn, ("127.0.0.1", link.port), peer="cloud", room=room, folder=folder, linger_s=60)
+    sent.read("r", io.Items(rows, SCHEMA)).write("w", outlet)
+    flow.read("r", Inlet("b", sent.steps["r"].outputs["out"], cloud)).write("w", out)
+    how = {"checkpoint": tmp_path / "checkpoint", "every": "50 ms"} if kept == "with checkpoints" else {}
+    receiver, sender = engine.start(flow), engine.start(sent, queue_records=1000, chunk=100, **how)
+    assert sender.done.wait(60)  # all were read, though nobody takes anything
+    assert sender.sample().records_in == 60_000
+    link.mend()
+    report = sender.wait(60)
+    assert receiver.wait(60).left == 0
+    dropped, came = report.extra["sinks"]["w"]["dropped"], [row["n"] for row in out.records]
+    assert 0 < dropped == 60_000 - len(came)
+    assert came == list(range(dropped, 60_000))
+
+
         Identity.of(tmp_path, "barn")
 
 

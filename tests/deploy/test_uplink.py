@@ -25,6 +25,8 @@ def test_a_slip_is_told(text, why):
 def test_an_amount_that_is_none_is_told():
     with pytest.raises(FlowError, match="cannot read 'fast'"):
         Uplink.read("rate=fast")
+    with pytest.raises(FlowError, match="age of --uplink"):
+        Uplink.read("age=long")
 
 
 def test_hours_may_pass_midnight_and_be_several():
@@ -53,6 +55,9 @@ def test_streams_that_are_named_are_held_where_others_are_shed():
     ]
     assert [uplink.room_of(name).full for name in ("alarms", "other")] == ["hold", "drop oldest"]
     assert uplink.room_of("other").nbytes == 10_000_000
+    assert uplink.room_of("other").age_s is None
+    aged = Uplink.read("age=36 h,full=drop lowest,first=alarms")
+    assert [aged.room_of(name).bounds().age_s for name in ("alarms", "other")] == [129_600.0, 129_600.0]
 
 
 class Stream:

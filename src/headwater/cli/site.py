@@ -72,7 +72,7 @@ def site(
         typer.Option(
             metavar="NAME=VALUE,…",
             help="how bridges may use the way to other sites: rate=500 kB/s, hours=22:00-06:00, first=STREAM+STREAM, "
-            "room=1 GB, full=hold|drop oldest|drop lowest",
+            "room=1 GB, age=2 d, full=hold|drop oldest|drop lowest",
         ),
     ] = "",
     kind: Annotated[str, typer.Option(help="what runs the parts of this site: engine or spark")] = "engine",

@@ -83,4 +83,5 @@ _FIGURES: dict[str, Callable[[dict[str, Any]], str]] = {
     "windows kept": _kept,
     "price": _figure("price"),
     "carbon": _figure("carbon"),
+    "dropped": lambda site: f"{site['dropped']:,}" if site.get("dropped") else "",
 }

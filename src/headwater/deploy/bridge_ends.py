@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,16 +20,18 @@ from headwater.deploy.certificates import Identity, tls_name
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.deploy.ports import free_port
-from headwater.deploy.routes import Routes
+from headwater.deploy.routes import Outgoing, Routes
 from headwater.errors import InputError, RunError
 from headwater.flow.flow import DEAD_LETTERS
 
 log = logging.getLogger(__name__)
 
 _ADDRESSES, _ENDED, _PORT, _ROUTES, _ROUTED = "addresses.json", "ended.json", "port", "routes.json", "routed"
+_OUTGOING = "outgoing.json"
 _PORTS = 64  #: that are tried from the first on
 _LOOK_S = 0.02  #: between two looks whether the agent has noted something else
 _SOON_S = 0.002  #: and while a move is about to be, for which records wait
+_TELL_S = 0.5  #: between two notes of what waits
 
 
 class BridgeEnds:
@@ -46,6 +49,8 @@ class BridgeEnds:
         self._uplink = uplink or Uplink()
         self._links: Links | None = None
         self._ends: list[Outlet | Inlet] = []
+        self._outlets: dict[str, Outlet] = {}  #: those of them that send, by stream
+        self._noted = read_outgoing(folder)  #: what the last process of this part has dropped
         self._attached = 0
         self._is_looking = False
         self._lock = threading.Lock()
@@ -71,6 +76,7 @@ class BridgeEnds:
             ways=ways,
         )
         self._ends.append(made)
+        self._outlets[first.stream] = made
         return made
 
     def inlet(self, crossing: Crossing) -> Inlet:
@@ -135,8 +141,11 @@ class BridgeEnds:
     def _look(self) -> None:
         """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
         seen: tuple[int, ...] = ()
-        rest_s = _LOOK_S
+        rest_s, told_s = _LOOK_S, time.monotonic()
         while self._looks_on():
+            if time.monotonic() - told_s > _TELL_S:
+                told_s = time.monotonic()
+                self._note_outgoing()
             found = tuple(_changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
             if found != seen and self._links is not None:
                 seen, routes = found, read_routes(self._folder)
@@ -148,6 +157,17 @@ class BridgeEnds:
                 ):  # a bug of ours: those who wait for it to be done give up, and the part goes on as it is
                     log.exception("streams of the part stay as they were")
             time.sleep(rest_s)
+        self._note_outgoing()
+
+    def _note_outgoing(self) -> None:
+        """Note what waits of the streams that leave, and what was dropped; a full disk may keep it from being noted."""
+        found: dict[str, Outgoing] = {}
+        for stream, outlet in self._outlets.items():
+            told = outlet.account()
+            before = self._noted.get(stream, Outgoing()).dropped
+            found[stream] = Outgoing(told["messages_waiting"], told["bytes_kept"], before + told["dropped"])
+        with suppress(OSError):
+            _write(self._folder / _OUTGOING, msgspec.json.encode(found))
 
     def _go_by(self, routes: Routes | None) -> None:
         assert self._links is not None
@@ -227,6 +247,14 @@ def read_port(folder: Path) -> int | None:
 def note_port(folder: Path, port: int) -> None:
     """Note the port at which a part's process listens."""
     _write(folder / _PORT, str(port).encode())
+
+
+def read_outgoing(folder: Path) -> dict[str, Outgoing]:
+    """Return what waits of the streams that leave a part, as its process last noted it."""
+    try:
+        return msgspec.json.decode((folder / _OUTGOING).read_bytes(), type=dict[str, Outgoing])
+    except (OSError, msgspec.DecodeError):
+        return {}
 
 
 def _write(path: Path, content: bytes) -> None:

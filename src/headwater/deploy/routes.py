@@ -20,6 +20,14 @@ class Routes(msgspec.Struct, frozen=True):
     moving: bool = False  #: whether others will follow in a moment, for which records wait
 
 
+class Outgoing(msgspec.Struct, frozen=True):
+    """What a part has of a stream that leaves it, and the sites that it goes to have not for good; since the part began."""
+
+    messages_waiting: int = 0
+    bytes_kept: int = 0  #: on its disk
+    dropped: int = 0  #: records that there was no room for, or that grew too old
+
+
 def routes_of(site: str, name: str, streams: Iterable[Stream], listens: Iterable[str]) -> Routes:
     """Return the routes of a part, of all that crosses between sites.
 

@@ -43,6 +43,10 @@ class Buffer(Protocol):
     def nbytes(self) -> int:
         """Bytes that are kept."""
 
+    @property
+    def dropped(self) -> int:
+        """Records that the bounds have cost."""
+
     def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
         """Keep a message."""
 
@@ -93,24 +97,28 @@ class _Recent:
         self.nbytes -= sum(map(len, self._frames[:at]))
         del self._numbers[:at], self._frames[:at]
 
-    def shrink(self, most_bytes: int) -> None:
+    def shrink(self, most_bytes: int) -> list[bytes]:
+        """Forget the oldest, so that no more bytes are left; return what that was."""
         at = 0
         while self.nbytes > most_bytes:
             self.nbytes -= len(self._frames[at])
             at += 1
+        gone = self._frames[:at]
         del self._numbers[:at], self._frames[:at]
+        return gone
 
 
 class MemoryBuffer:
-    """Keeps messages in memory: they survive a cut link, and not the process."""
+    """Keeps messages in memory: they survive a cut link, and not the process. Of more than `most_bytes` the oldest go."""
 
     durable = False
     began = 0
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int | None = None) -> None:
         self.life = uuid4().hex
-        self._kept = _Recent()
+        self._kept, self._most = _Recent(), most_bytes
         self._end = 0
+        self.dropped = 0  #: records that the bound has cost
 
     @property
     def end(self) -> int:
@@ -126,6 +134,8 @@ class MemoryBuffer:
         """Keep a message."""
         self._kept.append(self._end, frame)
         self._end += 1
+        if self._most is not None:
+            self.dropped += sum(unpack_frame(gone).length for gone in self._kept.shrink(max(self._most, len(frame))))
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""

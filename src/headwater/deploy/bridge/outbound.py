@@ -32,11 +32,12 @@ class Outbound:
     """Takes records from the flow, for its senders to hand out; safe for all of them at once.
 
     Small batches that wait together become one message. With `parts` a message may go when its part is committed; without,
-    at once. `limit_bytes` is the room there is: `throttle` is told how much of it is taken, so that sources can be held.
+    at once. `limit_bytes` is the room there is: `throttle` is told how much of it is taken, so that sources can be held,
+    unless it `holds` none, since the buffer drops what is too much.
     """
 
-    def __init__(self, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0) -> None:
-        self.buffer, self.parts, self._limit, self.priority = buffer, parts, limit_bytes, priority
+    def __init__(self, buffer: Buffer, *, parts: bool, limit_bytes: int, priority: int = 0, holds: bool = True) -> None:
+        self.buffer, self.parts, self._limit, self.priority, self._holds = buffer, parts, limit_bytes, priority, holds
         self.lock = threading.RLock()
         self._pending: list[Batch] = []
         self._pending_bytes = 0
@@ -121,8 +122,7 @@ class Outbound:
     def account(self) -> dict[str, Any]:
         """Return what became of the records, for a report."""
         with self.lock:
-            dropped = self.buffer.dropped if isinstance(self.buffer, LogBuffer) else 0
-            waiting = max(0, self.buffer.end - self._safe())
+            waiting, dropped = max(0, self.buffer.end - self._safe()), self.buffer.dropped
             return {"taken": self.taken, "messages_waiting": waiting, "bytes_kept": self.nbytes, "dropped": dropped}
 
     def unsafe_records(self) -> int:
@@ -182,7 +182,8 @@ class Outbound:
             log.warning("bridge %s waits: %s", bridges, error)
 
     def _tell_throttle(self) -> None:
-        self.throttle(self.nbytes / self._limit)
+        if self._holds:
+            self.throttle(self.nbytes / self._limit)
 
 
 class Sender:

@@ -68,10 +68,12 @@ class Outlet:
         self._room, self._priority, self.linger_s = room or Room(), priority, linger_s
         self.ways = ways or (lambda: {peer or "": Way(bridge, dial, is_through)})
         self._open: list[Fan] = []
+        self._dropped = 0  #: records, by those that are over
 
     def open(self, schema: Schema) -> OutletWriter:
         """Start sending what comes at once."""
-        buffer = MemoryBuffer() if self._folder is None else LogBuffer(self._folder, self._room.bounds())
+        bounds = self._room.bounds()
+        buffer = MemoryBuffer(bounds.nbytes) if self._folder is None else LogBuffer(self._folder, bounds)
         return OutletWriter(self, schema, self._fanned(Outbound(buffer, parts=False, **self._given())))
 
     def transaction(self, schema: Schema, ledger: Ledger) -> OutletTransaction:
@@ -92,7 +94,7 @@ class Outlet:
             fan.look()
 
     def _given(self) -> dict[str, Any]:
-        return {"limit_bytes": self._room.nbytes, "priority": self._priority}
+        return {"limit_bytes": self._room.nbytes, "priority": self._priority, "holds": self._room.holds}
 
     def _fanned(self, outbound: Outbound) -> Fan:
         fan = Fan(self, outbound)
@@ -100,9 +102,16 @@ class Outlet:
         self._open.append(fan)
         return fan
 
+    def account(self) -> dict[str, int]:
+        """Return what waits, and was dropped, of all that it sends at present."""
+        found = [fan.outbound.account() for fan in self._open]
+        told = {what: sum(each[what] for each in found) for what in ("messages_waiting", "bytes_kept", "dropped")}
+        return told | {"dropped": told["dropped"] + self._dropped}
+
     def left(self, fan: Fan) -> None:
         """Take note that it is written no more."""
         self._open = [each for each in self._open if each is not fan]
+        self._dropped += fan.outbound.buffer.dropped
 
     def __str__(self) -> str:
         return f"bridge {self.bridge}"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from headwater.deploy.bridge.room import Room
 from headwater.errors import RunError, listed, suggestion
+from headwater.flow.duration import microseconds_of
 from headwater.io.amounts import bytes_per_second, nbytes
 from headwater.io.log.bounds import WhenFull
 
-_SETTINGS = ("rate", "hours", "first", "room", "full")
+_SETTINGS = ("rate", "hours", "first", "room", "age", "full")
 _FULL: tuple[WhenFull, ...] = ("hold", "drop oldest", "drop lowest")
 _HOURS = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)")
 _LOOK_S = 5.0  #: how often it is looked whether the hours have begun
@@ -26,12 +27,14 @@ class Uplink:
 
     Each stream may keep `room` bytes for a site that does not take them. When that is `full`, its sources are held; or what
     is oldest is dropped; or, with "drop lowest", that is done to streams which are not named, and those that are hold.
+    What has waited for longer than `age_s` is dropped in any case: it is of no use any more.
     """
 
     rate: int | None = None
     hours: tuple[tuple[int, int], ...] = ()
     first: tuple[str, ...] = ()
     room: int = 10**9
+    age_s: float | None = None
     full: WhenFull = "hold"
 
     @classmethod
@@ -39,7 +42,7 @@ class Uplink:
         """Read settings as they are typed.
 
         >>> Uplink.read("rate=500 kB/s,hours=22:00-06:00,first=alarms")
-        Uplink(rate=500000, hours=((1320, 360),), first=('alarms',), room=1000000000, full='hold')
+        Uplink(rate=500000, hours=((1320, 360),), first=('alarms',), room=1000000000, age_s=None, full='hold')
         """
         said: dict[str, str] = {}
         for each in filter(str.strip, text.split(",")):
@@ -56,6 +59,7 @@ class Uplink:
             hours=tuple(_hours(each) for each in said.get("hours", "").split()),
             first=tuple(each.strip() for each in said.get("first", "").split("+") if each.strip()),
             room=nbytes(said["room"]) if "room" in said else 10**9,
+            age_s=microseconds_of("age of --uplink", said["age"]) / 1e6 if "age" in said else None,
             full=full,
         )
 
@@ -66,8 +70,8 @@ class Uplink:
     def room_of(self, stream: str) -> Room:
         """Return how much a stream may keep, and what happens then."""
         if self.full == "drop lowest":
-            return Room(self.room, full="hold" if stream in self.first else "drop oldest")
-        return Room(self.room, full=self.full)
+            return Room(self.room, self.age_s, "hold" if stream in self.first else "drop oldest")
+        return Room(self.room, self.age_s, self.full)
 
     def is_open(self, minute: int) -> bool:
         """Say whether records may go at a minute of the day.

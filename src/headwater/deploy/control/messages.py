@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from headwater.deploy.part import SealedPart
-from headwater.deploy.routes import Routes
+from headwater.deploy.routes import Outgoing, Routes
 from headwater.errors import RunError
 
 Kind = Literal["engine", "spark"]  #: what runs the parts of a site
@@ -32,6 +32,7 @@ class PartState(msgspec.Struct, frozen=True):
     records_in: int = 0
     records_out: int = 0
     sinks: dict[str, int] = {}  #: the same by sink, bridges to other sites among them
+    outgoing: dict[str, Outgoing] = {}  #: by stream
 
 
 class Lane(msgspec.Struct, frozen=True):

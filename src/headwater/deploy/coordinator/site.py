@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from headwater.deploy.control.messages import Hello, Message, PartState, Report
 from headwater.deploy.coordinator.flowing import Flowing
 from headwater.deploy.coordinator.resources import resources_of
@@ -66,6 +68,8 @@ class Site:
             "restarts": 0 if state is None else state.restarts,
             "records_in": 0 if state is None else state.records_in,
             "records_out": 0 if state is None else state.records_out,
+            "dropped": 0 if state is None else sum(each.dropped for each in state.outgoing.values()),
+            "outgoing": {} if state is None else msgspec.to_builtins(state.outgoing),
             "others": [id for id in self.parts or {} if deployed is None or id != deployed.id_at(self.hello.name)],
         }
 

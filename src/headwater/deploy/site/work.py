@@ -14,7 +14,14 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.bridge_ends import note_addresses, note_ended, note_routes, read_port, read_routed
+from headwater.deploy.bridge_ends import (
+    note_addresses,
+    note_ended,
+    note_routes,
+    read_outgoing,
+    read_port,
+    read_routed,
+)
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
 from headwater.deploy.luggage import bring_notes, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, SealedPart, unpack
@@ -108,6 +115,7 @@ class Work:
             "records_in": counted.records_in,
             "records_out": sum(counted.records_out.values()),
             "sinks": counted.records_out,
+            "outgoing": read_outgoing(self.folder.sources(id)),
         }
         return msgspec.convert(told, PartState)
 
