@@ -3,6 +3,7 @@
 import pytest
 
 from headwater.data.batch import Batch
+from headwater.data.frames import unpack_frame
 from headwater.data.schema import Schema
 from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.bridge.inbound import Inbound
@@ -69,6 +70,18 @@ def test_who_comes_later_gets_what_is_kept_from_where_another_was(outbound):
     after = Inbound("n → office", window=2**20, **position)
     talk(then, after)
     assert taken(after) == [1, 2]
+
+
+@pytest.mark.parametrize(("off_s", "made_up_s"), [(3600, 3600), (-3600, -3600), (2, 0)])
+def test_a_record_is_as_old_as_it_is_though_the_clock_of_a_site_is_off(outbound, monkeypatch, off_s, made_up_s):
+    """Clocks that differ by seconds may as well be a first word that took seconds: nothing is made up for."""
+    monkeypatch.setattr("headwater.deploy.bridge.outbound.now_ns", lambda: 10**18)
+    monkeypatch.setattr("headwater.deploy.bridge.inbound.now_ns", lambda: 10**18 + off_s * 10**9)
+    end = Inbound("n → cloud", window=2**20)
+    sent = [unpack_frame(bytes(each.frame)).stamps for each in outbound.buffer.read(0, outbound.end, 2**20)[0]]
+    talk(outbound.sender("n → cloud"), end)
+    got = [end.read(1, 0.0).stamps for _ in sent]
+    assert [(there - here).tolist() for there, here in zip(got, sent, strict=True)] == [[[made_up_s * 10**9] * 2]] * 3
 
 
 def test_nobody_has_to_be_waited_for_who_is_sent_no_more(outbound):

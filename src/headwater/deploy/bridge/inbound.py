@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from headwater.clock import now_ns
 from headwater.data.batch import Batch
 from headwater.data.frames import unpack_frame
 from headwater.deploy.bridge.arrivals import NOTHING, Arrivals
-from headwater.deploy.bridge.messages import Message
+from headwater.deploy.bridge.messages import Hello, Message
 from headwater.deploy.bridge.protocol import Receiving
 
 WINDOW = 8 * 2**20  #: bytes that may be on their way to the flow
+_SKEW_NS = 10 * 10**9  #: by which the sender's clock is off, from which on that is no delay of its first word
 
 
 class Inbound:
@@ -25,6 +27,7 @@ class Inbound:
         self.arrivals = Arrivals(next, ended=ended)
         self.priority = 0
         self._why: str | None = None
+        self._skew_ns = 0  #: by which this clock is ahead of the sender's
         self._let_go = False  #: nobody is to wait here any more
         self.wake: Callable[[], None] = lambda: None  #: called when there may be something to tell the sender
 
@@ -68,10 +71,23 @@ class Inbound:
         """Take what the sender says."""
         with self._changed:
             answers, data = self.machine.heard(message, now_s)
+            if isinstance(message, Hello):
+                self._note_clock(message.clock_ns)
             if data is not None:
-                self.arrivals.append(unpack_frame(bytes(data.frame)), data.number, len(data.frame))
+                batch = unpack_frame(bytes(data.frame))
+                if self._skew_ns:
+                    batch.stamps += self._skew_ns
+                self.arrivals.append(batch, data.number, len(data.frame))
                 self._changed.notify()
         return answers
+
+    def _note_clock(self, clock_ns: int) -> None:
+        """Take note of a clock that is wrong: what comes is as old as it is, and not an hour older, or of tomorrow.
+
+        How long a record takes to its sink is measured by these stamps, and promises are judged by it.
+        """
+        ahead_ns = now_ns() - clock_ns if clock_ns else 0
+        self._skew_ns = ahead_ns if abs(ahead_ns) > _SKEW_NS else 0
 
     def next(self, most_bytes: int | None = None) -> list[Message]:
         """Return what the sender should know by now."""

@@ -31,6 +31,7 @@ class Hello(NamedTuple):
     safe: int = 0  #: of the sender: all before it is gone, since some receiver had it for good
     durable: bool = False  #: whether the sender sends nothing that it could forget
     version: int = VERSION
+    clock_ns: int = 0  #: of the sender: what time it is there, by the clock that stamps its records
 
 
 class Resume(NamedTuple):
@@ -126,7 +127,8 @@ def _decoded(kind: int, first: int, second: int, body: bytes) -> Message:
             return Refuse(str(said[0]))
         if kind == _RESUME:
             return Resume(*(int(each) for each in said))
-        bridge, role, life, began, safe, durable, version = said
-        return Hello(str(bridge), str(role), str(life), int(began), int(safe), bool(durable), int(version))
+        bridge, role, life, began, safe, durable, version, *rest = said  # what a later version adds is not for us
+        clock_ns = int(rest[0]) if rest else 0
+        return Hello(str(bridge), str(role), str(life), int(began), int(safe), bool(durable), int(version), clock_ns)
     except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"what came over a bridge is none of its messages: {error}") from None

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headwater.clock import now_ns
 from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.frames import pack, unpack_frame
 from headwater.deploy.bridge.buffer import Buffer, LogBuffer
-from headwater.deploy.bridge.messages import Message
+from headwater.deploy.bridge.messages import Hello, Message
 from headwater.deploy.bridge.protocol import Sending
 from headwater.errors import InputError
 
@@ -201,7 +202,8 @@ class Sender:
     def connected(self, now_s: float) -> list[Message]:
         """Greet the receiver."""
         with self._outbound.lock:
-            return self.machine.connected(now_s)
+            said = self.machine.connected(now_s)
+        return [each._replace(clock_ns=now_ns()) if isinstance(each, Hello) else each for each in said]
 
     def heard(self, message: Message, now_s: float) -> list[Message]:
         """Take what the receiver says; forget what it, and all others, have for good."""
