@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from headwater import Flow, Tumbling, agg, col, engine, io
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
 from headwater.deploy import Cut
 from headwater.deploy.bridge.inlet import Inlet
 from headwater.deploy.bridge.links import Links
+from headwater.deploy.bridge.messages import _HEAD
 from headwater.deploy.bridge.outlet import Outlet
 from headwater.deploy.bridge.room import Room
 from headwater.deploy.certificates import Identity, issue
@@ -119,10 +123,6 @@ def test_records_wait_while_the_link_is_down_and_sources_are_held_at_the_bound(c
     assert [row["n"] for row in out.records] == list(range(60_000))
 
 
-def test_a_name_that_is_no_sites_is_refused(tmp_path):
-    with pytest.raises(RunError, match="a site's name has no '/'"):
-        issue(tmp_path, "../barn")
-    with pytest.raises(RunError, match=r"site 'barn' has no barn\.crt in"):
 @pytest.mark.parametrize("full", ["drop oldest", "drop lowest"])
 @pytest.mark.parametrize("kept", ["in memory", "in a folder", "with checkpoints"])
 def test_at_the_bound_what_is_oldest_is_dropped_and_counted_and_no_source_is_held(
@@ -149,6 +149,10 @@ def test_at_the_bound_what_is_oldest_is_dropped_and_counted_and_no_source_is_hel
     assert came == list(range(dropped, 60_000))
 
 
+def test_a_name_that_is_no_sites_is_refused(tmp_path):
+    with pytest.raises(RunError, match="a site's name has no '/'"):
+        issue(tmp_path, "../barn")
+    with pytest.raises(RunError, match=r"site 'barn' has no barn\.crt in"):
         Identity.of(tmp_path, "barn")
 
 
@@ -161,6 +165,40 @@ def test_a_site_without_the_right_certificate_is_not_let_in(cloud, tmp_path):
     with pytest.raises(RunError, match=r"the other site did not take all within 0\.5 s"):
         engine.run(flow)
     stranger.close()
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+def test_a_site_that_is_admitted_is_not_heard_at_a_bridge_of_others(certificates, cloud, barn, caplog, role):
+    issue(certificates, "shed")  # of the same authority, and neither end of the bridge
+    identity = Identity.of(certificates, "shed")
+    shed, schema = Links(client=identity.client()), Schema.of(SCHEMA)
+    at, rows = ("127.0.0.1", cloud.port), Batch.of({"n": [1], "key": ["k"], "at": [0]}, schema)
+    if role == "sender":
+        false = Outlet("b", shed, at, peer="cloud").open(schema)
+        false.write(rows)
+        reader = Inlet("b", schema, cloud, peer="barn").open(lambda text, why: None)
+    else:
+        writer = Outlet("b", cloud, peer="barn").open(schema)
+        writer.write(rows)
+        false = reader = Inlet("b", schema, shed, at, peer="cloud").open(lambda text, why: None)
+    wait_until(lambda: "bridge b: shed has called, and is not heard: it is for barn" in caplog.text)
+    assert reader.read(10, 0.0).length == 0
+    # and who it is for is heard, whoever else has called
+    if role == "sender":
+        Outlet("b", barn, at, peer="cloud").open(schema).write(rows)
+    else:
+        reader = Inlet("b", schema, barn, at, peer="cloud").open(lambda text, why: None)
+    assert reader.read(10, 60).rows()[0]["n"] == 1
+    shed.close()
+
+
+def test_who_has_not_said_which_end_it_is_for_cannot_fill_the_memory(certificates, cloud, caplog):
+    context = Identity.of(certificates, "barn").client()
+    plain = socket.create_connection(("127.0.0.1", cloud.port), timeout=60)
+    with plain, context.wrap_socket(plain, server_hostname="cloud") as caller:
+        caller.sendall(_HEAD.pack(0, 2**29, 0, 0))  # a first word of half a gigabyte
+        assert caller.recv(1) == b""  # it is hung up on before that is there
+    assert "is none of its messages" in caplog.text
 
 
 def test_what_listens_elsewhere_says_so():

@@ -4,7 +4,7 @@ cut             a flow and the site of each step → the flow that each site run
 bridge/         how a stream crosses: `memory` within a process, `outlet` and `inlet` over a network
 certificates    who may talk to whom: an authority of one's own, and mutual TLS; `token` admits a site by name
 part            what one site runs, as it travels there: source files and a description (`bundle`), signed
-joined          the ends of a part's bridges, in its own process; `routes` is where they go to and come from at present
+bridge_ends     the ends of a part's bridges, in its own process; `routes` is where they go to and come from at present
 recut           a flow cut anew: checkpoints of old parts → of new ones (`luggage` is what travels), and which parts go on
 control/        what sites and the coordinator say to each other
 site/           the agent of a site: runs its part, and goes on by itself

@@ -120,7 +120,7 @@ class _Receiver:
     def start(self) -> None:
         position, kept = self._saved
         self.kept = list(kept)
-        self.end = Inbound("numbers", window=4000, **position)
+        self.end = Inbound("numbers", NUMBERS, window=4000, **position)
 
     def stop(self) -> None:
         self.end = None

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from headwater.clock import now_ns
 from headwater.data.batch import Batch
-from headwater.data.frames import unpack_frame
+from headwater.data.schema import Schema
 from headwater.deploy.bridge.arrivals import NOTHING, Arrivals
-from headwater.deploy.bridge.messages import Hello, Message
-from headwater.deploy.bridge.protocol import Receiving
+from headwater.deploy.bridge.fitting import fitting
+from headwater.deploy.bridge.messages import Data, Hello, Message
+from headwater.deploy.bridge.protocol import Receiving, RefusedError
 
 WINDOW = 8 * 2**20  #: bytes that may be on their way to the flow
 _SKEW_NS = 10 * 10**9  #: by which the sender's clock is off, from which on that is no delay of its first word
@@ -20,8 +21,16 @@ class Inbound:
     """Takes messages from the network, and hands out batches for the flow; safe for both at once."""
 
     def __init__(
-        self, bridge: str, *, window: int = WINDOW, life: str = "", next: int = 0, ended: bool = False
+        self,
+        bridge: str,
+        schema: Schema,
+        *,
+        window: int = WINDOW,
+        life: str = "",
+        next: int = 0,
+        ended: bool = False,
     ) -> None:
+        self._schema = schema
         self.machine = Receiving(bridge, window=window, life=life, next=next)
         self._changed = threading.Condition()
         self.arrivals = Arrivals(next, ended=ended)
@@ -74,12 +83,19 @@ class Inbound:
             if isinstance(message, Hello):
                 self._note_clock(message.clock_ns)
             if data is not None:
-                batch = unpack_frame(bytes(data.frame))
+                batch = self._fitting(data)
                 if self._skew_ns:
                     batch.stamps += self._skew_ns
                 self.arrivals.append(batch, data.number, len(data.frame))
                 self._changed.notify()
         return answers
+
+    def _fitting(self, data: Data) -> Batch:
+        try:
+            return fitting(bytes(data.frame), self._schema)
+        except ValueError as error:
+            told = f"bridge '{self.machine.bridge}': message {data.number:,} is none of this stream: {error}"
+            raise RefusedError(f"{told}; does the other site run the same flow?") from None
 
     def _note_clock(self, clock_ns: int) -> None:
         """Take note of a clock that is wrong: what comes is as old as it is, and not an hour older, or of tomorrow.

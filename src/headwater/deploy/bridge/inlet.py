@@ -53,7 +53,7 @@ class Inlet:
 
     def open(self, reject: Reject, position: dict[str, Any] | None = None) -> InletReader:
         """Start receiving, behind what a checkpoint has."""
-        inbound = Inbound(self.bridge, window=self._window, **(position or {}))
+        inbound = Inbound(self.bridge, self._schema, window=self._window, **(position or {}))
         reader = InletReader(inbound, self._links)
         reader.come_by(*self._way())
         self._open = [*(each for each in self._open if not each.closed), reader]

@@ -12,11 +12,11 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
-from headwater.deploy.bridge.messages import Hello, Message, Parser, Refuse, encoded
+from headwater.deploy.bridge.messages import MOST_BYTES, Hello, Message, Parser, Refuse, encoded
 from headwater.deploy.bridge.protocol import PING_S, RefusedError
 from headwater.deploy.bridge.uplink import Meter
 from headwater.errors import InputError
@@ -28,6 +28,7 @@ _FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
 _GONE_S = 2.0  #: for which a site may be away without a word about it: its part may be moving
 _QUIET_S = 30.0  #: between two warnings about one bridge
 _UNHEARD = 16  #: messages to an end that is not there yet: who calls says hello, and that it is there
+_FIRST_BYTES = 2**16  #: of one message of who has not said yet which end it is for
 _HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
 
 Address = tuple[str, int]  #: host and port
@@ -94,7 +95,11 @@ class Links:
             self.port = self._server.sockets[0].getsockname()[1]
 
     def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
-        """Connect an end: dial the other site, or wait for it to call. `name` is whom its certificate must be for."""
+        """Connect an end: dial the other site, or wait for it to call. `name` is whom its certificate must be for.
+
+        Whoever calls with a certificate for somebody else is not heard, though the same authority has issued it: a site
+        that is admitted may neither take nor send what is not for it.
+        """
         self._call(self._attach(end, dial, name))
 
     def detach(self, end: End) -> None:
@@ -136,7 +141,7 @@ class Links:
         return None if self._server_tls is None else _GREET_S
 
     async def _attach(self, end: End, dial: Dial | None, name: str | None) -> None:
-        attached = _Attached(self._loop, end)
+        attached = _Attached(self._loop, end, name)
         self._ends[end.machine.bridge, end.machine.role] = attached
         for connection in list(self._connections):
             connection.meet_late()
@@ -219,19 +224,32 @@ class Links:
         self._pumping = None
         self.pump()
 
-    def find(self, hello: Hello) -> _Attached | None:
-        """Return the end that somebody who calls wants to talk to."""
+    def find(self, hello: Hello, names: Collection[str] | None) -> _Attached | None:
+        """Return the end that somebody who calls wants to talk to, by `names` that are in its certificate if it has one."""
+        found = self._called(hello)
+        return found if found is None or names is None or found.name in (None, *names) else None
+
+    def note_unheard(self, said: Message, names: Collection[str] | None) -> None:
+        """Warn, now and then, of who has called an end that is here, and for somebody else."""
+        meant = self._called(said) if isinstance(said, Hello) else None
+        if meant is not None and time.monotonic() - meant.warned_s > _QUIET_S:
+            meant.warned_s = time.monotonic()
+            who = ", ".join(names or ()) or "somebody"
+            log.warning("bridge %s: %s has called, and is not heard: it is for %s", meant.bridge, who, meant.name)
+
+    def _called(self, hello: Hello) -> _Attached | None:
         return self._ends.get((hello.bridge, "receiver" if hello.role == "sender" else "sender"))
 
 
 class _Attached:
     """An end and the connection that it has, if any; the last one counts."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: End) -> None:
-        self._loop, self.end = loop, end
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: End, name: str | None) -> None:
+        self._loop, self.end, self.name = loop, end, name
         self.bridge: str = end.machine.bridge
         self.connection: _Connection | None = None
         self.task: asyncio.Task[None] | None = None
+        self.warned_s = -_QUIET_S  #: when it was last told that somebody else has called
         self.is_over = False
         self.hurried = asyncio.Event()  #: the other site may be elsewhere, or there again
         self._woken = False
@@ -277,10 +295,11 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, links: Links, attached: _Attached | None) -> None:
         self._links, self._attached = links, attached
-        self._parser = Parser()
+        self._parser = Parser(_FIRST_BYTES if attached is None else MOST_BYTES)
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._unheard: list[Message] = []  #: said before the end was there that is meant
+        self._names: list[str] | None = None  #: in the certificate of who has called, where one is shown
         self.has_heard = False  #: whether the other end has said anything
         self._timer: asyncio.TimerHandle | None = None
         self.closed = asyncio.Event()
@@ -294,10 +313,13 @@ class _Connection(asyncio.Protocol):
         if self._attached is not None:
             self._begin(self._attached)
         else:
+            shown = transport.get_extra_info("peercert")
+            self._names = None if shown is None else [name for _, name in shown.get("subjectAltName", ())]
             self._timer = self._links._loop.call_later(_GREET_S, self.hang_up)
 
     def _begin(self, attached: _Attached) -> None:
         before = attached.connection
+        self._parser.most_bytes = MOST_BYTES
         self._attached, attached.connection = attached, self
         if before is not None and before is not self:
             before.hang_up()  # the other side calls anew: the old connection is dead, though it may not look so
@@ -330,7 +352,9 @@ class _Connection(asyncio.Protocol):
     def meet_late(self) -> bool:
         """Begin with the end that somebody has called, if it is there by now; return whether more may follow."""
         first = self._unheard[0] if self._unheard else None
-        found = self._links.find(first) if isinstance(first, Hello) and self._transport is not None else None
+        if not isinstance(first, Hello) or self._transport is None:
+            return True
+        found = self._links.find(first, self._names)
         if found is None:
             return True
         if self._timer is not None:
@@ -418,6 +442,8 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
         if self._attached is not None and self._attached.connection is self:
             self._attached.connection = None
+        if self._unheard:
+            self._links.note_unheard(self._unheard[0], self._names)
         self.closed.set()
 
 

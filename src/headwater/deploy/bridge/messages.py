@@ -17,7 +17,7 @@ from headwater.errors import InputError
 
 VERSION = 1
 _HEAD = Struct("<BIqq")
-_MOST_BYTES = 2**30  #: of one message
+MOST_BYTES = 2**30  #: of one message
 _pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
 
@@ -92,10 +92,10 @@ def encoded(message: Message) -> list[bytes | memoryview]:
 
 
 class Parser:
-    """Takes bytes as they come, and hands out the messages that are whole."""
+    """Takes bytes as they come, and hands out the messages that are whole, of up to `most_bytes` each."""
 
-    def __init__(self) -> None:
-        self._bytes = bytearray()
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._bytes, self.most_bytes = bytearray(), most_bytes
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Take more bytes; InputError for what no end of a bridge says."""
@@ -103,7 +103,7 @@ class Parser:
         at = 0
         while len(self._bytes) - at >= _HEAD.size:
             kind, size, first, second = _HEAD.unpack_from(self._bytes, at)
-            if kind > _REFUSE or size > _MOST_BYTES:
+            if kind > _REFUSE or size > self.most_bytes:
                 raise InputError("what came over a bridge is none of its messages; is something else at that address?")
             end = at + _HEAD.size + size
             if end > len(self._bytes):

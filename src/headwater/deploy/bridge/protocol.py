@@ -135,6 +135,7 @@ class Receiving(_End):
         self._early = self._taken = self._credit = (
             0  #: those that were when the connection was made; taken, granted since
         )
+        self._got = 0  #: bytes that came since the connection was made
         self._told = next
         self._is_open = False
 
@@ -169,12 +170,18 @@ class Receiving(_End):
             self.next = hello.began  # what it had not on disk when it crashed is here; its numbers are given anew
             self.safe = min(self.safe, self.next)
         self.life = hello.life
-        self._early, self._taken, self._told = self._waiting, 0, self.safe
+        self._early, self._taken, self._got, self._told = self._waiting, 0, 0, self.safe
         self._credit = max(0, self._granted())
         self._is_open = True
         return Resume(self.next, self.safe, self._credit)
 
     def _take(self, message: Data) -> Data | None:
+        if self._got >= self._credit:  # one message may pass it, and none that follows
+            raise RefusedError(
+                f"bridge '{self.bridge}': {self._got:,} bytes have come, where there was room for {self._credit:,}, and "
+                "more follow: the sender does not heed what it is granted"
+            )
+        self._got += len(message.frame)
         if message.number < self.next:
             self.again += 1
             return None

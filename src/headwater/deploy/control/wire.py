@@ -10,7 +10,8 @@ from contextlib import suppress
 from headwater.deploy.control.messages import Message, packed, unpacked
 from headwater.errors import RunError
 
-_MOST_BYTES = 2**30
+MOST_BYTES = 2**30  #: of one message
+FIRST_BYTES = 2**20  #: and of the first, by which it is said who calls
 _PIECE = 2**16
 
 
@@ -38,11 +39,11 @@ class Wire:
         with suppress(OSError, RuntimeError):
             self._writer.write(len(body).to_bytes(4, "big") + body)
 
-    async def hear(self) -> Message | None:
-        """Wait for a message; None when the other has hung up. RunError for what is no message."""
+    async def hear(self, most_bytes: int = MOST_BYTES) -> Message | None:
+        """Wait for a message of so many bytes at most; None when the other has hung up. RunError for what is no message."""
         try:
             size = int.from_bytes(await self._exactly(4), "big")
-            if size > _MOST_BYTES:
+            if size > most_bytes:
                 raise RunError("what came is no message; is something else at that address?")
             return unpacked(await self._exactly(size))
         except (asyncio.IncompleteReadError, OSError, ssl.SSLError):

@@ -26,7 +26,7 @@ from headwater.deploy.control.messages import (
     Refuse,
     Welcome,
 )
-from headwater.deploy.control.wire import Wire
+from headwater.deploy.control.wire import FIRST_BYTES, Wire
 from headwater.deploy.coordinator.events import (
     Begin,
     Command,
@@ -163,7 +163,7 @@ class Server:
         wire, first = Wire(reader, writer), None
         try:
             async with asyncio.timeout(_GREET_S):
-                first = await wire.hear()
+                first = await wire.hear(FIRST_BYTES)
             if isinstance(first, Ask) and wire.other == COORDINATOR:
                 wire.say(await self._answer(first))
             elif isinstance(first, Hello):

@@ -2,7 +2,7 @@
 
 policy      what tells policies apart: the objective that they plan with, and what an hour at a site counts
 min_cost, min_carbon, min_latency, near_sources, fixed    one each
-asked       what a policy plans with, and what it has decided so far: kept with the deployment
+policy_state what a policy plans with, and what it has decided so far: kept with the deployment
 view        a site as a policy sees it
 planning    a flow and sites as a problem of `place`; its answer as sites again
 telling     decisions in words
