@@ -16,6 +16,8 @@ from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.work import Work
+from headwater.engine.checkpoint.recovery import VERSION
+from headwater.engine.checkpoint.store import Store
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.ledger import Refusal
@@ -218,3 +220,18 @@ def test_a_checkpoint_that_cannot_be_read_is_told(work, certificates):
     (said,) = work.told(Fetch("tanks-1", "tanks-2"))
     assert isinstance(said, Unfit)
     assert "its checkpoint cannot be taken: no checkpoint in" in said.why
+
+
+def test_more_state_than_can_travel_is_told_and_stays(work, certificates, monkeypatch):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    store = Store(work.folder.home("tanks-1").checkpoint)
+    content = {"version": VERSION, "steps": {}, "positions": {}, "tasks": {}}
+    store.write(1, content, [b"x" * 1000])
+    monkeypatch.setattr("headwater.deploy.luggage.MOST_BYTES", 1000)
+    (said,) = work.told(Fetch("tanks-1", "tanks-2"))
+    assert isinstance(said, Unfit)
+    assert "the state of the part at site 'barn'" in said.why
+    assert "of which 1,000 can travel" in said.why
+    monkeypatch.undo()
+    (said,) = work.told(Fetch("tanks-1", "tanks-2"))
+    assert isinstance(said, Fetched)  # what is there can still be gone on from

@@ -22,6 +22,7 @@ from headwater.io.log.disk import SystemDisk
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
 _WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
+MOST_BYTES = 10**9  #: of one part: it goes as one message
 _AT_ONCE = 16  #: files that a disk is asked to have safe: it has all of them in about the time of one
 
 
@@ -62,6 +63,16 @@ def packed(checkpoint: Path) -> dict[str, bytes]:
         if outlet in found.content["steps"]:  # else nothing counts of what was written since that checkpoint
             files[f"{_WAITING}/{_file(outlet)}"] = _waiting(folder, found.number)
     return files
+
+
+def check_size(files: Mapping[str, bytes], site: str) -> None:
+    """Raise RunError for more than can travel: the flow then goes on as it was."""
+    size = sum(map(len, files.values()))
+    if size > MOST_BYTES:
+        raise RunError(
+            f"the state of the part at site '{site}', and what waits at its bridges, have {size:,} bytes, of which "
+            f"{MOST_BYTES:,} can travel: move fewer steps at once, or wait until less waits"
+        )
 
 
 def _waiting(log: Path, number: int) -> bytes:

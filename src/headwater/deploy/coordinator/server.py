@@ -49,7 +49,7 @@ from headwater.deploy.coordinator.moves import MoveAccount, Moves
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment, Move, StateFolder
-from headwater.deploy.luggage import made_in, unpacked
+from headwater.deploy.luggage import check_size, made_in, unpacked
 from headwater.deploy.part import SealedPart, sealed
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
@@ -364,7 +364,10 @@ class Server:
             for name, files in taken.items():
                 unpacked(files, kept[name])
             recut(flow, deployed.sites, then.sites, kept, into, on)
-            return {name: made_in(path) for name, path in into.items()}
+            made = {name: made_in(path) for name, path in into.items()}
+            for name, files in made.items():
+                check_size(files, name)
+            return made
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,7 +23,7 @@ from headwater.deploy.bridge_ends import (
     read_routed,
 )
 from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
-from headwater.deploy.luggage import bring_notes, lay_bridges, make_safe, packed, unpacked
+from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, SealedPart, unpack
 from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
 from headwater.deploy.site.folder import SiteFolder
@@ -245,7 +245,9 @@ class Work:
         try:
             if spark_folder(home).exists():  # its process could not have it kept as all others do
                 self._service.rest(id, self.folder.file(id))
-            return [Fetched(id, packed(home.checkpoint) if home.checkpoint.is_dir() else {}, move)]
+            files = packed(home.checkpoint) if home.checkpoint.is_dir() else {}
+            check_size(files, self.folder.name)
+            return [Fetched(id, files, move)]
         except (HeadwaterError, OSError) as error:
             log.error("the checkpoint of part '%s' cannot be taken: %s", id, error)
             return [Unfit(id, f"its checkpoint cannot be taken: {error}")]
