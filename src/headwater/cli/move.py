@@ -32,8 +32,9 @@ def move(
 ) -> None:
     """Move steps of the flow that is deployed to another site, with their state; nothing is lost or comes twice.
 
-    While the flow runs, a process is made ready for every new part. Then all parts stop with a checkpoint, the flow is cut
-    anew, and all go on: for that moment, records wait at their sources.
+    While the flow runs, a process is made ready for every new part. Then the parts stop whose steps come or go, with a
+    checkpoint, the flow is cut anew, and they go on: for that moment, records for them wait where they come from. All other
+    parts run on.
     """
     *names, site = steps
     if not names:
