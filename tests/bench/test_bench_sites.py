@@ -11,7 +11,7 @@ from headwater.data.batch import CREATED
 from headwater.flow.contract import Contract
 from headwater_bench.sites.account import Moment, Output, compared, cost, kept, least, paid
 from headwater_bench.sites.flows import RATES, Promised, write_net, write_program
-from headwater_bench.sites.pauses import Span, pauses_s, waits_of
+from headwater_bench.sites.pauses import Span, pauses_of, waits_of
 from headwater_bench.sites.picture import draw
 
 NEEDED = {"etl": 0.2, "stats": 0.3, "pred": 0.1}
@@ -115,8 +115,10 @@ def test_a_pause_is_what_the_longest_wait_around_a_move_is_longer_than_usual(flo
     assert waits.longest_s(Span(1004.9, 1006.0)) == pytest.approx(0.9)
     assert waits.longest_s(Span(999.0, 1000.0)) == 0.0
     move, other = Span(1005.0, 1005.5), Span(1007.0, 1007.5)
-    assert pauses_s(waits, [move], [move]) == [pytest.approx(0.6)]  # the longest usual wait of any 1.5 s is 0.3
-    assert pauses_s(waits, [other], [move, other]) == [pytest.approx(0.0)]
+    (pause,) = pauses_of(waits, [move], [move])
+    assert pause == (pytest.approx(0.9), pytest.approx(0.3))  # the longest usual wait of any 1.5 s
+    assert pause.caused_s == pytest.approx(0.6)
+    assert [each.caused_s for each in pauses_of(waits, [other], [move, other])] == [pytest.approx(0.0)]
 
 
 def test_what_waits_while_another_flow_is_moved_is_not_usual(flow):
@@ -125,8 +127,8 @@ def test_what_waits_while_another_flow_is_moved_is_not_usual(flow):
 
     waits = waits_of(flow, written_at(flow, came_s))
     mine, other = Span(1003.6, 1004.0), Span(1006.0, 1009.5)
-    assert pauses_s(waits, [mine], [mine, other]) == [pytest.approx(0.0)]
-    assert pauses_s(waits, [other], [mine, other]) == [pytest.approx(2.4)]
+    assert [each.caused_s for each in pauses_of(waits, [mine], [mine, other])] == [pytest.approx(0.0)]
+    assert [each.caused_s for each in pauses_of(waits, [other], [mine, other])] == [pytest.approx(2.4)]
 
 
 def test_the_net_is_that_of_the_paper(tmp_path):

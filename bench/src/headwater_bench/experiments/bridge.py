@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headwater.clock import now_ns
 from headwater.data.batch import END, Batch
 from headwater.deploy import Identity, Links, Outlet, Room, issue
 from headwater.errors import RunError
@@ -151,8 +152,11 @@ def _paced(here: Path, rate: int, seconds: float) -> dict[str, Any]:
 
 
 def _send_at(rate: int, made: Iterator[Batch], send: Callable[[Batch], None], tick: Callable[[float], None]) -> float:
-    """Send batches as they fall due; `tick` is called with the seconds since the first. Return when that was."""
-    began_s, sent = time.monotonic(), 0
+    """Send batches as they fall due; `tick` is called with the seconds since the first. Return when that was.
+
+    A record is as old as since it was due: one that had to wait, because who sends was held up, shows it.
+    """
+    began_s, began_ns, sent = time.monotonic(), now_ns(), 0
     while True:
         passed_s = time.monotonic() - began_s
         tick(passed_s)
@@ -160,6 +164,7 @@ def _send_at(rate: int, made: Iterator[Batch], send: Callable[[Batch], None], ti
             batch = next(made, None)
             if batch is None:
                 return began_s
+            batch.stamps[:] = began_ns + round(1e9 * sent / rate)
             send(batch)
             sent += batch.length
         time.sleep(_TICK_S)

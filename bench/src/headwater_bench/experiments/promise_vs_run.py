@@ -47,6 +47,7 @@ def run(
                 "measured_ms": round(half, 2),
                 "account_ms": round(1e3 * expected_s, 2),
                 "simulated_ms": round(1e3 * case.simulated[path], 2),
+                "measured_mean_ms": round(float(ages[path].mean()), 2),
                 "measured_p95_ms": round(most, 2),
                 "records": len(ages[path]),
                 "checkpoint_ms": round(1e3 * case.checkpoint_s, 1),

@@ -34,7 +34,7 @@ from headwater_bench.sites.account import (
     where,
 )
 from headwater_bench.sites.flows import EDGES, RATES, SENSORS, Promised, promised
-from headwater_bench.sites.pauses import Span, pauses_s, waits_of
+from headwater_bench.sites.pauses import Span, pauses_of, waits_of
 from headwater_bench.sites.picture import draw
 from headwater_bench.sites.world import World
 
@@ -197,6 +197,8 @@ def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, o
         "cost_of_moving": round(spent.moving, 4),
         "moves": sum(not each["came"]["undone"] for each in decisions),
         "gap_ms": _middle_and_most(each["came"]["pause_s"] for each in decisions),
+        "longest_ms": _middle_and_most(each["came"]["longest_s"] for each in decisions),
+        "usual_ms": _middle_and_most(each["came"]["usual_s"] for each in decisions),
         "stopped_ms": _middle_and_most(each["came"]["gap_s"] for each in decisions),
         "as_in_paper": sum(play.as_in_paper) / len(play.as_in_paper),
         "flows": {flow.name: _told(flow, windows[flow.name], found[flow.name]) for flow in flows},
@@ -223,9 +225,10 @@ def _note_pauses(play: _Play, flows: list[Promised], moved: dict[str, list[dict[
     spans = {name: [Span(each["at_s"], each["came"]["at_s"]) for each in moves] for name, moves in moved.items()}
     every = [span for each in spans.values() for span in each]
     for flow in flows:
-        found = pauses_s(waits_of(flow, play.outputs[flow.name]), spans[flow.name], every)
-        for each, pause_s in zip(moved[flow.name], found, strict=True):
-            each["came"]["pause_s"] = round(pause_s, 4)
+        found = pauses_of(waits_of(flow, play.outputs[flow.name]), spans[flow.name], every)
+        for each, pause in zip(moved[flow.name], found, strict=True):
+            told = {"pause_s": pause.caused_s, "longest_s": pause.longest_s, "usual_s": pause.usual_s}
+            each["came"] |= {name: round(seconds, 4) for name, seconds in told.items()}
 
 
 def _middle_and_most(seconds: Iterable[float | None]) -> dict[str, float]:
@@ -266,6 +269,11 @@ def table(answer: dict[str, Any]) -> str:
         )
     if gap:
         lines.append(f"a record came later by {gap['p50']:g} ms in the middle move, by {gap['max']:g} ms at most")
+        longest, usual = answer["longest_ms"], answer["usual_ms"]
+        lines.append(
+            f"the slowest around a move took {longest['p50']:g} ms in the middle move, {longest['max']:g} ms at most; in as "
+            f"long a time without a move that is {usual['p50']:g} ms"
+        )
         lines.append(
             f"not all parts were at work for {stopped['p50']:g} ms in the middle move, {stopped['max']:g} ms at most"
         )

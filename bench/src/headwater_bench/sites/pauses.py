@@ -47,7 +47,19 @@ def waits_of(flow: Promised, output: Output) -> Waits:
     return Waits(due_s[order], waited_s[order])
 
 
-def pauses_s(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) -> list[float]:
+class Pause(NamedTuple):
+    """How long the record took that took longest around a move, and the one that did in as long a time without any."""
+
+    longest_s: float
+    usual_s: float
+
+    @property
+    def caused_s(self) -> float:
+        """How much of it the move has caused."""
+        return max(0.0, self.longest_s - self.usual_s)
+
+
+def pauses_of(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) -> list[Pause]:
     """Return of each move of a flow the longest pause that it has caused any record.
 
     That is how much longer the record took that took longest than it is usual: than the one that did, in the middle of all
@@ -55,7 +67,7 @@ def pauses_s(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) -> 
     """
     around = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in moves]
     busy = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in all_moves]
-    return [max(0.0, waits.longest_s(each) - _usual_s(waits, each.to_s - each.from_s, busy)) for each in around]
+    return [Pause(waits.longest_s(each), _usual_s(waits, each.to_s - each.from_s, busy)) for each in around]
 
 
 def _usual_s(waits: Waits, lasts_s: float, busy: Sequence[Span]) -> float:
