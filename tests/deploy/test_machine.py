@@ -9,13 +9,18 @@ import pytest
 from headwater import __version__
 from headwater.deploy.control.messages import (
     PROTOCOL,
+    Fetch,
     Fetched,
     Forget,
+    Have,
     Hello,
     Install,
     PartState,
+    Piece,
     Prepare,
     Report,
+    Send,
+    Sent,
     Unfit,
     Want,
     packed,
@@ -40,7 +45,7 @@ from headwater.deploy.coordinator.events import (
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
 from headwater.deploy.part import SealedPart
-from headwater.deploy.site.agent import Agent, HandOver, Locate, Remove, Start, Unpack, Warm
+from headwater.deploy.site.agent import Agent, HandOver, KeepPiece, Locate, Remove, SendAhead, Start, Unpack, Warm
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 
@@ -160,6 +165,8 @@ class World:
         self.disk = msgspec.json.encode(CoordinatorState())
         self.parts = {name: {} for name in ("barn", "cloud", "office")}  # what each agent has on disk
         self.warm = {name: {} for name in self.parts}  # the processes that each agent has made ready
+        self.ahead = {name: set() for name in self.parts}  # state that has gone ahead to it, on disk
+        self.went_ahead = 0
         self.heard, self.cuts = {}, []
         self.routes = {name: {} for name in self.parts}  # what each part goes by, which is on disk too
         self.placed = {"tanks-1": deployed().sites}
@@ -180,9 +187,16 @@ class World:
                 sealed = None if command.prepared else SEALED
                 self.say(command.site, Install(command.deployed.id, sealed, dict(command.checkpoint), command.after))
             elif isinstance(command, Cut):
-                self.cuts.append(Recut(command.deployed.moving.id, {}))
+                self.cuts.append(self.cut_of(command))
             else:
                 self.say(command.site, command.message)
+
+    def cut_of(self, command):
+        """Have what has gone ahead be asked for where its step will be."""
+        sites, made = command.deployed.moving.sites, {}
+        for name in [name for files in command.taken.values() for name in files]:
+            made.setdefault(sites[name.split("/")[1]], {})[name] = b""
+        return Recut(command.deployed.moving.id, made)
 
     def say(self, site, message):
         if site in self.lines:
@@ -223,15 +237,24 @@ class World:
             case Warm(id):
                 self.warm[site][id] = "warming"
                 self.agents[site].prepares(id)
-            case Unpack(id, sealed):
+            case SendAhead(id, move, steps):
+                large = [step for step in steps if self.chance.random() < 0.8]
+                for step in large:
+                    self.hear(site, Piece(move, step, f"{move}/{step}", 1, 0, b"s"))
+                self.hear(site, Sent(id, move, {f"{move}/{step}": step for step in large}))
+            case KeepPiece(piece):
+                self.ahead[site].add(piece.key)
+                self.hear(site, Have(piece.move, piece.key))
+            case Unpack(id, sealed, checkpoint):
                 assert sealed is not None or id in self.warm[site], "installed what is not there"
+                assert set(checkpoint) <= self.ahead[site], "state is said to be there that is not"
+                self.went_ahead += len(checkpoint)
                 self.warm[site].pop(id, None)
                 self.parts[site][id] = False
                 self.agents[site].has(id)
-            case HandOver(id, move):
+            case HandOver(id, move, known):
                 assert not self.parts[site][id], "taken while it runs"
-                if site in self.lines:
-                    self.handle(Heard(site, Fetched(id, {}, move)))
+                self.hear(site, Fetched(id, dict.fromkeys(known, b""), move))
             case Start(id):
                 deployed = self.machine.kept.deployed
                 if id == deployed.id_at(site):
@@ -244,9 +267,14 @@ class World:
                 self.parts[site][id] = False
             case Remove(id):
                 self.warm[site].pop(id, None)
+                self.ahead[site] = {key for key in self.ahead[site] if not key.startswith(f"{id}/")}
                 assert not self.parts[site].pop(id, False) or self.machine.kept.forgotten
             case Locate(id, routes=routes):
                 self.routes[site][id] = routes
+
+    def hear(self, site, message):
+        if site in self.lines:
+            self.handle(Heard(site, unpacked(packed(message))))
 
     def at_work(self):
         return [(site, id) for site, has in self.parts.items() for id, runs in has.items() if runs]
@@ -354,6 +382,20 @@ def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
     assert world.settle(lambda: not any(world.warm.values()))
 
 
+def test_state_goes_ahead_in_most_moves_of_such_a_world():
+    ahead = []
+    for seed in range(10):
+        world = World(seed)
+        world.handle(Deploy(deployed()))
+        assert world.settle(lambda world=world: world.running() == "tanks-1" and len(world.lines) == 3)
+        world.placed["tanks-2"] = sites = deployed().sites | {"means": "barn"}
+        told = {"sites": sites, "joined": [], "listens": [], "streams": streams_of(sites)}
+        world.handle(Begin(Move(id="tanks-2", **told)))
+        assert world.settle(lambda world=world: world.running() == "tanks-2")
+        ahead.append(world.went_ahead)
+    assert sum(ahead) > 10
+
+
 def test_a_part_that_a_site_does_not_take_ends_the_move_and_the_flow_goes_on():
     world = World(0)
     world.handle(Deploy(deployed()))
@@ -409,9 +451,48 @@ def test_the_old_parts_run_until_every_new_one_has_a_process_that_waits():
     warming, warm = PartState("tanks-2", "warming"), PartState("tanks-2", "warm", port=4001)
     assert wants(machine.handle(Heard("barn", report(running, heard=1, prepared=[warm])))) == []
     assert wants(machine.handle(Heard("office", report(running, heard=1, prepared=[warming])))) == []
-    *kept, barn, cloud, office = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    commands = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    assert [(each.site, each.message) for each in commands] == [
+        ("barn", Send("tanks-1", "tanks-2", {"levels": "barn"})),
+        ("cloud", Send("tanks-1", "tanks-2", {"means": "barn"})),
+        ("office", Send("tanks-1", "tanks-2", {"archive": "office"})),
+    ]
+    *kept, barn, cloud, office = nothing_goes_ahead(machine, "tanks-2", "barn", "cloud", "office")
     assert kept == [Keep()]
     assert wants([barn, cloud, office]) == [False, False, False]
+
+
+def nothing_goes_ahead(machine, move, *sites):
+    """Have sites say that none of their state is large."""
+    return [each for site in sites for each in machine.handle(Heard(site, Sent("tanks-1", move, {})))]
+
+
+def test_large_state_goes_ahead_while_the_old_parts_run_and_what_is_there_is_not_asked_for_again():
+    machine, other = at_three_sites(), "of another step"
+    sites = {"levels": "barn", "means": "barn", "archive": "office"}
+    machine.handle(Begin(Move(id="tanks-2", sites=sites, joined=[], listens=[])))
+    running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
+    for name in ("barn", "office"):
+        machine.handle(Heard(name, report(running, prepared=[warm])))
+    piece = Piece("tanks-2", "means", "k", 1, 0, b"s")
+    assert machine.handle(Heard("cloud", piece)) == [Say("barn", piece)]
+    assert machine.handle(Heard("office", msgspec.structs.replace(piece, key=other))) == []  # which is not its own
+    assert machine.handle(Heard("cloud", Sent("tanks-1", "tanks-2", {"k": "means"}))) == []
+    assert nothing_goes_ahead(machine, "tanks-2", "barn", "office") == []
+    machine.handle(Left("barn"))  # which has lost what it had, perhaps
+    machine.handle(Joined("barn", hello("barn")))
+    machine.handle(Heard("barn", report(running)))
+    assert said(machine.handle(Heard("barn", report(running, prepared=[warm]))), Send).keys() == machine.sites.keys()
+    assert machine.handle(Heard("cloud", Sent("tanks-1", "tanks-2", {"k": "means"}))) == []
+    assert nothing_goes_ahead(machine, "tanks-2", "barn", "office") == []
+    assert wants(machine.handle(Heard("barn", Have("tanks-2", "k")))) == [False, False, False]
+    asked = said(machine.handle(Heard("cloud", report(running))), Fetch)
+    assert {site: word.known for site, word in asked.items()} == {"barn": [], "cloud": ["k"], "office": []}
+
+
+def said(commands, kind):
+    """Return the words of a kind, by the sites that they are for."""
+    return {each.site: each.message for each in commands if isinstance(each, Say) and isinstance(each.message, kind)}
 
 
 def test_a_part_none_of_whose_steps_moves_runs_on_and_keeps_what_others_will_read_before_they_do():
@@ -425,7 +506,8 @@ def test_a_part_none_of_whose_steps_moves_runs_on_and_keeps_what_others_will_rea
     assert said.message.routes.targets == {"levels": ["cloud"]}
     assert said.message.routes.soon == {"levels": ["office"]}
     running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
-    commands = machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    machine.handle(Heard("office", report(running, heard=1, prepared=[warm])))
+    commands = nothing_goes_ahead(machine, "tanks-2", "cloud", "office")
     assert wants(commands) == []  # the barn does not keep anything for the office yet
     routed = msgspec.structs.replace(running, routed=said.message.routes.name)
     commands = machine.handle(Heard("barn", report(routed, heard=2)))
@@ -457,6 +539,7 @@ def test_a_checkpoint_that_was_asked_for_by_a_move_before_is_of_no_use():
         machine.handle(Begin(Move(id=id, sites=machine.kept.deployed.sites | {"means": "barn"}, joined=[], listens=[])))
         for name in ("barn", "office"):
             machine.handle(Heard(name, report(PartState("tanks-1", "running"), prepared=[PartState(id, "warm")])))
+        nothing_goes_ahead(machine, id, "barn", "cloud", "office")
         if number == 2:
             machine.handle(Undo("tanks-2", "it took too long"))
     stopped = PartState("tanks-1", "stopped")

@@ -70,7 +70,7 @@ def test_the_plant_over_three_sites_writes_what_one_engine_writes(commands, tmp_
     assert len(expected["stop.csv"]) > 10
     assert lines(tmp_path / "three") == expected
     left = {stream: told for site in said["sites"] for stream, told in site["outgoing"].items()}
-    assert set(left) >= {"painters", "shaking"}
+    assert set(left) >= {"painters", "second"}
     assert all((told["messages_waiting"], told["dropped"]) == (0, 0) for told in left.values()), left
 
 

@@ -10,8 +10,9 @@ import pytest
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy import part as parts
+from headwater.deploy.ahead import key_of
 from headwater.deploy.certificates import Identity, issue
-from headwater.deploy.control.messages import Fetch, Fetched, Forget, Install, Prepare, Unfit
+from headwater.deploy.control.messages import Fetch, Fetched, Forget, Have, Install, Piece, Prepare, Send, Sent, Unfit
 from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
@@ -235,3 +236,33 @@ def test_more_state_than_can_travel_is_told_and_stays(work, certificates, monkey
     monkeypatch.undo()
     (said,) = work.told(Fetch("tanks-1", "tanks-2"))
     assert isinstance(said, Fetched)  # what is there can still be gone on from
+
+
+def test_large_state_goes_ahead_and_is_filled_in_when_the_part_is_installed(work, certificates, monkeypatch):
+    monkeypatch.setattr("headwater.deploy.ahead.LARGE", 100)
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    store = Store(work.folder.home("tanks-1").checkpoint)
+    stays, goes = (letter * 200 for letter in (b"s", b"g"))
+    tasks = {"stays": [{"state": 0, "whole": True, "queue": []}], "goes": [{"state": 1, "whole": True, "queue": []}]}
+    store.write(1, {"version": VERSION, "steps": {}, "positions": {}, "tasks": tasks}, [stays, goes])
+    work.told(Prepare("tanks-2", signed(certificates, "tanks-2"), "tanks-1"))
+    have, piece, sent = work.told(Send("tanks-1", "tanks-2", {"stays": "barn", "goes": "cloud"}))
+    assert have == Have("tanks-2", key_of(stays))  # it need not travel
+    assert (piece.step, piece.key, piece.data) == ("goes", key_of(goes), goes)
+    assert sent == Sent("tanks-1", "tanks-2", {key_of(stays): "stays", key_of(goes): "goes"})
+    assert work.told(msgspec.structs.replace(piece, move="tanks-3")) == []  # of a part that nobody has announced
+    (fetched,) = work.told(Fetch("tanks-1", "tanks-2", [key_of(stays)]))
+    assert stays not in fetched.files["000000001.checkpoint"]
+    assert goes in fetched.files["000000001.checkpoint"]
+    work.told(Install("tanks-2", None, fetched.files, "tanks-1"))
+    found = Store(work.folder.home("tanks-2").checkpoint).latest().content["tasks"]
+    assert {name: each["state"] for name, (each,) in found.items()} == {"stays": stays, "goes": goes}
+    assert not (work.folder.ahead / "tanks-2").exists()
+
+
+def test_state_that_went_ahead_of_a_move_that_came_to_nothing_is_removed(work, certificates, monkeypatch):
+    work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
+    assert work.told(Piece("tanks-2", "goes", key_of(b"g"), 1, 0, b"g")) == [Have("tanks-2", key_of(b"g"))]
+    assert (work.folder.ahead / "tanks-2" / key_of(b"g")).read_bytes() == b"g"
+    work.told(Forget(["tanks-2"]))
+    assert not (work.folder.ahead / "tanks-2").exists()

@@ -7,18 +7,18 @@ notes of sources and sinks stay: they are of files and connections of the site.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from headwater.deploy.ahead import PassingDisk, without
 from headwater.deploy.bridge.buffer import LogBuffer, NumberedFrame
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
 from headwater.io.files import sync
-from headwater.io.log.disk import SystemDisk
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
 _WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
@@ -37,27 +37,20 @@ class Waiting(msgspec.Struct, array_like=True):
 _decoder = msgspec.msgpack.Decoder(Waiting)
 
 
-class PassingDisk(SystemDisk):
-    """Where nothing is there for long, or is safe already: a crash begins anew."""
-
-    def fsync(self, fd: int) -> None:
-        """Leave it to the system."""
-
-    def fsync_dir(self, folder: str) -> None:
-        """Leave it to the system."""
-
-
-def packed(checkpoint: Path) -> dict[str, bytes]:
+def packed(checkpoint: Path, known: Collection[str] = ()) -> dict[str, bytes]:
     """Return what travels of a part at which nothing is at work, by its path within a checkpoint's folder.
 
     That is the last checkpoint, with those that it builds on, and of each stream that leaves what some site may not have.
-    Logs are opened as they are when the part goes on, so that it still can.
+    Logs are opened as they are when the part goes on, so that it still can. State that is `known` where it will be needed is
+    left out.
     """
     store = Store(checkpoint, PassingDisk())
     found = store.latest()
     if found is None:
         return {}
-    files = {path.name: path.read_bytes() for path in store.files(found.number)}
+    paths = store.files(found.number)
+    short = without(found, known) if known else None
+    files = {path.name: path.read_bytes() for path in paths} if short is None else {paths[0].name: short}
     for folder in checkpoint.glob(f"sinks/*/{_BRIDGE}"):
         outlet = unquote(folder.parent.name)
         if outlet in found.content["steps"]:  # else nothing counts of what was written since that checkpoint

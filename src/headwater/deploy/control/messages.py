@@ -130,11 +130,46 @@ class Install(msgspec.Struct, frozen=True, tag="install"):
     after: str = ""  #: the part before it, whose sources and sinks it takes over
 
 
+class Send(msgspec.Struct, frozen=True, tag="send"):
+    """Large state of a part that will stop is to go ahead, while it runs: what does not change until then is there."""
+
+    id: str
+    move: str
+    steps: dict[str, str]  #: and the site where each will be
+
+
+class Piece(msgspec.Struct, frozen=True, tag="piece"):
+    """A piece of state that goes ahead, by way of the coordinator."""
+
+    move: str
+    step: str
+    key: str  #: the checksum of the state that it is of
+    size: int  #: of that
+    at: int  #: where in it
+    data: bytes
+
+
+class Sent(msgspec.Struct, frozen=True, tag="sent"):
+    """All that goes ahead of a part is on its way, by the keys of state and the step of each."""
+
+    id: str
+    move: str
+    keys: dict[str, str]
+
+
+class Have(msgspec.Struct, frozen=True, tag="have"):
+    """State that went ahead is here, whole and safe."""
+
+    move: str
+    key: str
+
+
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     """The coordinator wants the checkpoint of a part that was told to stop, once it has."""
 
     id: str
     move: str = ""  #: for which: one that was asked for before is of no use
+    known: list[str] = []  #: keys of state that is where it will be needed
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
@@ -190,6 +225,10 @@ Message = (
     | Refuse
     | Prepare
     | Install
+    | Send
+    | Piece
+    | Sent
+    | Have
     | Fetch
     | Fetched
     | Want

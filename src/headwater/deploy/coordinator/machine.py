@@ -18,13 +18,17 @@ from headwater.deploy.control.messages import (
     Fetch,
     Fetched,
     Forget,
+    Have,
     Hello,
     Message,
     PartState,
+    Piece,
     Report,
+    Sent,
     Unfit,
     Want,
 )
+from headwater.deploy.coordinator.ahead import Ahead
 from headwater.deploy.coordinator.events import (
     Begin,
     Command,
@@ -59,6 +63,7 @@ class Coordinator:
         self.kept = kept
         self.sites: dict[str, Site] = {}
         self.undone = ""  #: why the last move came to nothing
+        self._ahead = Ahead()  #: state that goes before them
         self._taken: dict[str, Mapping[str, bytes]] = {}  #: checkpoints of the old parts, during a move
         self._is_cutting = False
         self._checkpoints: Mapping[str, Mapping[str, bytes]] | None = None  #: of the new parts
@@ -90,6 +95,10 @@ class Coordinator:
             case Left(name):
                 if name in self.sites:
                     self.sites[name].here = False
+                self._ahead = Ahead()  # what it had, or was to have, is asked for again
+            case Heard(name, Piece() | Sent() | Have() as message):
+                if self._moves(message.move) and (move := self._flow.moving) is not None:
+                    commands += self._ahead.hear(name, message, self._flow, move)
             case Heard(name, message, clock_s):
                 self._hear(self.sites[name], message, clock_s)
             case Deploy(deployed):
@@ -340,11 +349,11 @@ class Coordinator:
             id = deployed.id_at(name)
             if any(isinstance(word, Want) and word.id == id and not word.running for word in site.told):
                 site.asked = move.id
-                commands.append(Say(name, Fetch(id, move.id)))
+                commands.append(Say(name, Fetch(id, move.id, self._ahead.known(move, name))))
         return commands
 
     def _prepare(self, deployed: Deployment, move: Move) -> list[Command]:
-        """Have a process ready at every site that changes, while the old parts run; then begin with the move itself.
+        """Have a process ready at every site that changes, while the old parts run, and large state; then begin to move.
 
         Those that go on must keep for others what these will want, before any of them begins to read.
         """
@@ -359,9 +368,11 @@ class Coordinator:
                 site.preparing = then.id
                 commands.append(Ready(name, then, deployed.id_at(name) if name in deployed.needed else ""))
             warmth.append(site.prepared[then.id].phase if then.id in site.prepared else None)
-        if all(each in ("warm", "cold") for each in warmth) and all(
-            self._is_routed(deployed, name) for name in move.go_on
-        ):
+        if not all(each in ("warm", "cold") for each in warmth):
+            return commands
+        stop = _changing(deployed, move)
+        commands += self._ahead.ask(deployed, move, [name for name in stop if self._is_here(name)])
+        if self._ahead.is_there(move, stop) and all(self._is_routed(deployed, name) for name in move.go_on):
             move.cut = True
             commands.append(Keep())
         return commands
@@ -379,7 +390,7 @@ class Coordinator:
         self._forget_luggage()
 
     def _forget_luggage(self) -> None:
-        self._taken, self._checkpoints, self._is_cutting = {}, None, False
+        self._ahead, self._taken, self._checkpoints, self._is_cutting = Ahead(), {}, None, False
         for site in self.sites.values():
             site.handed = site.asked = site.preparing = site.unfit = ""
 

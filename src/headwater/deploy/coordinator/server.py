@@ -18,9 +18,11 @@ from headwater.deploy.control.messages import (
     SILENT_S,
     Answer,
     Ask,
+    Have,
     Hello,
     Install,
     Message,
+    Piece,
     Ping,
     Prepare,
     Refuse,
@@ -62,7 +64,7 @@ log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
 _LOOK_S = 0.5  #: between two looks of a policy
-_MOVE_S = 120.0  #: that a move may take, before the flow goes on as it was
+_MOVE_S = 120.0  #: that a move may take from when state has gone ahead, before the flow goes on as it was
 
 
 class Server:
@@ -78,6 +80,8 @@ class Server:
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
         self._move_s: float | None = None  #: when the move began that is not over
+        self._travels_s = 0.0  #: when state was last on its way ahead
+        self._bytes = {"ahead_bytes": 0, "last_bytes": 0}  #: of the last move: before parts stood still, and then
         self._stages = Stages()  #: of the last move
         self._moves = Moves()
         self.policing = Policing(self.coordinator, folder.path)
@@ -143,6 +147,7 @@ class Server:
                 self._say(site, Install(deployed.id_at(site), part, dict(checkpoint), after))
             case Cut(deployed, taken):
                 self._stages.end("stop", time.monotonic())
+                self._bytes["last_bytes"] = sum(len(each) for files in taken.values() for each in files.values())
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
@@ -189,6 +194,9 @@ class Server:
         self.handle(Joined(name, hello, wire.address))
         try:
             while (message := await wire.hear()) is not None:
+                if isinstance(message, Piece | Have):
+                    self._travels_s = time.monotonic()
+                    self._bytes["ahead_bytes"] += len(message.data) if isinstance(message, Piece) else 0
                 self.handle(Heard(name, message, time.time()))
         finally:
             del self._wires[name]
@@ -223,7 +231,7 @@ class Server:
         return document
 
     def _told(self) -> dict[str, Any]:
-        return {"gap_s": self._stages.gap_s, "stages_s": self._stages.to_json()}
+        return {"gap_s": self._stages.gap_s, "stages_s": self._stages.to_json(), **self._bytes}
 
     # -- moves ------------------------------------------------------------------------------------------------------------
 
@@ -273,6 +281,7 @@ class Server:
         )
         self.handle(Begin(move))
         self._move_s, self._stages = time.monotonic(), Stages()
+        self._bytes = dict.fromkeys(self._bytes, 0)
         steps = {step: (deployed.sites[step], to) for step, to in sites.items() if deployed.sites[step] != to}
         self._moves.begin(MoveAccount(id, time.time(), by, why, steps))
         return id
@@ -384,7 +393,7 @@ class Server:
             deployed = self.coordinator.kept.deployed
             if deployed is not None and deployed.moving is not None:
                 self._move_s = self._move_s or time.monotonic()
-                if time.monotonic() - self._move_s > _MOVE_S:
+                if time.monotonic() - max(self._move_s, self._travels_s) > _MOVE_S:
                     self._undo(f"it was not done within {_MOVE_S:g} s")
             self._let_policy_look()
             for wire in list(self._wires.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Prepare, Want
+from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Piece, Prepare, Send, Want
 from headwater.deploy.part import SealedPart
 from headwater.deploy.routes import Routes
 
@@ -35,6 +35,23 @@ class HandOver:
 
     id: str
     move: str
+    known: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SendAhead:
+    """Send large state of a part ahead to where its steps will be."""
+
+    id: str
+    move: str
+    steps: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPiece:
+    """Keep a piece of state for a part that will be installed."""
+
+    piece: Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,7 @@ class Remove:
     id: str
 
 
-Deed = Warm | Unpack | HandOver | Locate | Start | Stop | Remove
+Deed = Warm | Unpack | HandOver | SendAhead | KeepPiece | Locate | Start | Stop | Remove
 
 
 class Agent:
@@ -86,8 +103,12 @@ class Agent:
                 return [Warm(id, sealed, after)]
             case Install(id, sealed, checkpoint, after) if self._lacks(id, sealed):
                 return [Unpack(id, sealed, checkpoint, after)]
-            case Fetch(id, move) if self.parts.get(id) is False:
-                return [HandOver(id, move)]
+            case Send(id, move, steps) if id in self.parts:
+                return [SendAhead(id, move, steps)]
+            case Piece(move) if move in self.prepared:
+                return [KeepPiece(message)]
+            case Fetch(id, move, known) if self.parts.get(id) is False:
+                return [HandOver(id, move, known)]
             case Want(id, running, addresses, ended, routes=routes) if id in self.parts:
                 return self._wanted(running, Locate(id, addresses, ended, routes))
             case Forget(ids):

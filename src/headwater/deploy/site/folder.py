@@ -17,6 +17,7 @@ from headwater.serve.home import FlowHome, flow_home
 from headwater.serve.settings import settings_beside
 
 _SITE, _IDENTITY, _PARTS, _SOURCES, _WARM = "site.json", "identity", "parts", "sources", "warm"
+_AHEAD = "ahead"
 _PROFILE = "profile.json"  #: among a part's sources
 _PROGRAM = """from headwater.cli.part import flow_of
 
@@ -110,6 +111,11 @@ class SiteFolder:
     def home(self, id: str) -> FlowHome:
         """Return what is kept of a part: its checkpoints above all."""
         return flow_home(self.path, id)
+
+    @property
+    def ahead(self) -> Path:
+        """Where state is that went ahead of parts that will be installed, each in a folder of its own."""
+        return self.path / _AHEAD
 
     def ids(self) -> list[str]:
         """Return the parts that are here, whole."""

@@ -7,13 +7,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from headwater import __version__
+from headwater.deploy.ahead import Kept, key_of, large_states, may_lack, pieces, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
@@ -22,13 +23,38 @@ from headwater.deploy.bridge_ends import (
     read_port,
     read_routed,
 )
-from headwater.deploy.control.messages import PROTOCOL, Fetched, Hello, Kind, Message, PartState, Report, Unfit
+from headwater.deploy.control.messages import (
+    PROTOCOL,
+    Fetched,
+    Have,
+    Hello,
+    Kind,
+    Message,
+    PartState,
+    Piece,
+    Report,
+    Sent,
+    Unfit,
+)
 from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, SealedPart, unpack
-from headwater.deploy.site.agent import Agent, Deed, HandOver, Locate, Remove, Start, Stop, Unpack, Warm
+from headwater.deploy.site.agent import (
+    Agent,
+    Deed,
+    HandOver,
+    KeepPiece,
+    Locate,
+    Remove,
+    SendAhead,
+    Start,
+    Stop,
+    Unpack,
+    Warm,
+)
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
+from headwater.engine.checkpoint.chain import let_go
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.claims import leave_files
@@ -37,6 +63,7 @@ from headwater.serve.service import Service, UnknownFlowError
 log = logging.getLogger("headwater.site")
 
 _LEAVE_S = 20.0  #: for a process to leave whose agent is gone
+_OVER_S = 3600.0  #: after which no move is that state has come for
 _SPARK_LEAVES_S = 60.0  #: and for Spark: a micro-batch comes to its end, and its state is read back
 
 
@@ -62,6 +89,7 @@ class Work:
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
         self._prepared: dict[str, _Prepared] = {}  #: those of the agent
+        sweep(folder.ahead, _OVER_S, time.time())
 
     @property
     def has_parts(self) -> bool:
@@ -128,8 +156,12 @@ class Work:
                 return self._warm(deed)
             case Unpack():
                 return self._unpack(deed)
-            case HandOver(id, move):
-                return self._hand_over(id, move)
+            case HandOver(id, move, known):
+                return self._hand_over(id, move, known)
+            case SendAhead():
+                return self._send_ahead(deed)
+            case KeepPiece(piece):
+                return self._keep_piece(piece)
             case Locate(id, addresses, ended, routes):
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
@@ -161,8 +193,30 @@ class Work:
         self._agent.prepares(deed.id)
         return []
 
+    def _send_ahead(self, deed: SendAhead) -> list[Message]:
+        """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
+        said: list[Message] = []
+        keys: dict[str, str] = {}
+        for step, state in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
+            goes = pieces(deed.move, step, state)
+            keys[key_of(state)] = step
+            said += (
+                goes if deed.steps[step] != self.folder.name else [have for p in goes for have in self._keep_piece(p)]
+            )
+        return [*said, Sent(deed.id, deed.move, keys)]
+
+    def _keep_piece(self, piece: Piece) -> list[Message]:
+        try:
+            is_whole = Kept(self.folder.ahead / piece.move).take(piece)
+        except OSError as error:
+            return [Unfit(piece.move, f"state that goes ahead cannot be kept: {error.strerror}")]
+        return [Have(piece.move, piece.key)] if is_whole else []
+
     def _cool(self, id: str) -> None:
         self._service.nursery.end(id)
+        Kept(self.folder.ahead / id).remove()
+        for part in list(self._agent.parts):
+            let_go(self.folder.home(part).checkpoint, id)
         self._prepared.pop(id, None)
         self.folder.drop_prepared(id)
 
@@ -186,6 +240,7 @@ class Work:
             log.error("a part is not taken: %s", error)
             return [Unfit(deed.id, str(error))]
         self._prepared.pop(deed.id, None)
+        Kept(self.folder.ahead / deed.id).remove()
         self._agent.has(deed.id)
         self._service.look()
         return []
@@ -219,6 +274,8 @@ class Work:
         home = self.folder.home(deed.id)
         shutil.rmtree(home.path, ignore_errors=True)
         unpacked(deed.checkpoint, home.checkpoint)
+        if may_lack(deed.checkpoint):
+            Kept(self.folder.ahead / deed.id).fill_in(home.checkpoint)
         lay_bridges(home.checkpoint)
         if deed.after:
             before = self.folder.home(deed.after)
@@ -228,7 +285,7 @@ class Work:
                 shutil.copytree(before.dead, home.dead)
         make_safe(home.path)  # before anybody hears that it is here: what it was made from is removed then
 
-    def _hand_over(self, id: str, move: str) -> list[Message]:
+    def _hand_over(self, id: str, move: str, known: Sequence[str]) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
         home = self.folder.home(id)
         leave_s = _LEAVE_S if self.folder.master is None else _SPARK_LEAVES_S
@@ -245,7 +302,7 @@ class Work:
         try:
             if spark_folder(home).exists():  # its process could not have it kept as all others do
                 self._service.rest(id, self.folder.file(id))
-            files = packed(home.checkpoint) if home.checkpoint.is_dir() else {}
+            files = packed(home.checkpoint, known) if home.checkpoint.is_dir() else {}
             check_size(files, self.folder.name)
             return [Fetched(id, files, move)]
         except (HeadwaterError, OSError) as error:

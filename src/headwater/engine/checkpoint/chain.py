@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from pathlib import Path
+
 SMALL_BYTES = 2**20  #: state of so much is always saved whole: then each checkpoint stands by itself
 _LONGEST = 8  #: checkpoints that may follow one that is whole: all of them are read when a run goes on
+_LONGEST_HELD = (
+    256  #: the same while somebody copies the whole one, so that what changes meanwhile is all that is lacking
+)
+_HOLD = "hold"  #: a file beside checkpoints, while that is so
+_HELD_S = 600.0  #: after which nobody does: he was killed
+
+
+def hold(folder: Path, who: str) -> None:
+    """Have the run that makes checkpoints in a folder build on the last whole one, until `let_go`."""
+    (folder / _HOLD).write_text(who)
+
+
+def let_go(folder: Path, who: str) -> None:
+    """Have checkpoints be made as usual again, if it was he who wanted it otherwise."""
+    with suppress(OSError):
+        if (folder / _HOLD).read_text() == who:
+            (folder / _HOLD).unlink()
+
+
+def is_held(folder: Path) -> bool:
+    """Say whether somebody copies the last whole checkpoint."""
+    try:
+        return time.time() - (folder / _HOLD).stat().st_mtime < _HELD_S
+    except OSError:
+        return False
 
 
 class Chain:
@@ -24,9 +53,10 @@ class Chain:
         self._complete: int | None = None  #: the last one
         self._length = self._whole_bytes = 0
 
-    def begin(self, number: int) -> None:
-        """Decide about a checkpoint, before any task hears of it."""
-        builds = self._complete == number - 1 and self._length < _LONGEST and self._whole_bytes >= self._small_bytes
+    def begin(self, number: int, *, held: bool = False) -> None:
+        """Decide about a checkpoint, before any task hears of it; `held` is whether the last whole one is being copied."""
+        longest = _LONGEST_HELD if held else _LONGEST
+        builds = self._complete == number - 1 and self._length < longest and self._whole_bytes >= self._small_bytes
         if builds:
             self._changes = number
 

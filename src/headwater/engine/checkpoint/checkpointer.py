@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
-from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain
+from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain, is_held
 from headwater.engine.checkpoint.coordinator import Coordinator
 from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writer_name, writers_of
@@ -261,7 +261,7 @@ class Checkpointer:
     def _begin(self, *, final: bool) -> None:
         self._began_s = self._clock()
         number = self._coordinator.begin(self._began_s)
-        self._chain.begin(number)
+        self._chain.begin(number, held=is_held(self.store.folder))
         with self._run.lock:
             for source in self._run.sources:
                 source.ask(number, final=final)

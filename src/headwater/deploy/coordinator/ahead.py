@@ -1,0 +1,45 @@
+"""How far state is that goes ahead of a move: a help, and no more; what is not known to be there travels at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from headwater.deploy.control.messages import Have, Piece, Send, Sent
+from headwater.deploy.coordinator.events import Say
+from headwater.deploy.coordinator.state import Deployment, Move
+
+
+class Ahead:
+    """What sites have said of it by their present connections."""
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()  #: sites that were told to send
+        self._sent: dict[str, Mapping[str, str]] = {}  #: by site that has: the keys of state, and the step of each
+        self._has: dict[str, set[str]] = {}  #: keys, by the site that they are at
+
+    def ask(self, deployed: Deployment, move: Move, sites: Collection[str]) -> list[Say]:
+        """Have sites send what they have of steps that will be elsewhere, or in another part; each once."""
+        new = [site for site in sites if site not in self._asked]
+        self._asked.update(new)
+        steps = {site: {step: move.sites[step] for step, at in deployed.sites.items() if at == site} for site in new}
+        return [Say(site, Send(deployed.id_at(site), move.id, steps[site])) for site in new]
+
+    def hear(self, site: str, message: Piece | Sent | Have, deployed: Deployment, move: Move) -> list[Say]:
+        """Take note of what a site says; a piece of a step that is there is passed on to where that will be."""
+        match message:
+            case Piece(step=step) if deployed.sites.get(step) == site:
+                return [Say(move.sites[step], message)]
+            case Sent(keys=keys):
+                self._sent[site] = keys
+            case Have(key=key):
+                self._has.setdefault(site, set()).add(key)
+        return []
+
+    def is_there(self, move: Move, sites: Collection[str]) -> bool:
+        """Say whether all that sites have sent is where it will be needed."""
+        return all(site in self._sent and len(self.known(move, site)) == len(self._sent[site]) for site in sites)
+
+    def known(self, move: Move, site: str) -> list[str]:
+        """Return the keys of state of a site that is where it will be needed."""
+        sent = self._sent.get(site, {})
+        return sorted(key for key, step in sent.items() if key in self._has.get(move.sites.get(step, ""), ()))

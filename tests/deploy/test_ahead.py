@@ -1,0 +1,93 @@
+"""Large state that goes ahead of a move: what is there already does not travel again, and nothing else is left out."""
+
+import pytest
+
+from headwater.deploy import ahead
+from headwater.deploy.ahead import Kept, key_of, large_states, pieces
+from headwater.deploy.luggage import packed, unpacked
+from headwater.engine.checkpoint.chain import Chain, hold, is_held, let_go
+from headwater.engine.checkpoint.recovery import VERSION
+from headwater.engine.checkpoint.store import Store
+from headwater.errors import RunError
+
+OLD, NEW = b"o" * 300_000, b"n" * 1000
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Return the folder of a checkpoint of three steps: one has large state, which has changed since, the others little."""
+    store = Store(tmp_path / "old")
+    steps = {"seen": {}, "means": {}, "last": {}}
+    content = {"version": VERSION, "steps": steps, "positions": {}}
+    tasks = {name: [{"state": at, "whole": True, "queue": []}] for at, name in enumerate(steps)}
+    store.write(4, content | {"tasks": tasks}, [OLD, b"means", b"last"])
+    tasks["seen"] = [{"state": 0, "whole": False, "queue": []}]
+    store.write(5, content | {"tasks": tasks}, [NEW, b"means, later", b"last"], since=4)
+    return tmp_path / "old"
+
+
+def states_in(folder):
+    tasks = Store(folder).latest().content["tasks"]
+    return {name: [each["state"], *each["changes"]] for name, (each,) in tasks.items()}
+
+
+@pytest.mark.parametrize("size", [2**22, 1000, 299_999])
+def test_what_went_ahead_does_not_travel_again_and_is_filled_in_where_it_is(checkpoint, tmp_path, monkeypatch, size):
+    monkeypatch.setattr(ahead, "_PIECE", size)
+    ((step, state),) = large_states(checkpoint, ["seen", "means"], "tanks-2")
+    assert (step, state) == ("seen", OLD)
+    kept = Kept(tmp_path / "ahead")
+    whole = [kept.take(piece) for piece in pieces("tanks-2", step, state)]
+    assert whole == [False] * (len(whole) - 1) + [True]
+    assert kept.take(next(pieces("tanks-2", step, state)))  # once more, after a cut
+    files = packed(checkpoint, [key_of(OLD)])
+    assert sum(map(len, files.values())) < 5000 < sum(map(len, packed(checkpoint).values()))
+    unpacked(files, tmp_path / "new")
+    kept.fill_in(tmp_path / "new")
+    assert states_in(tmp_path / "new") == {"seen": [OLD, NEW], "means": [b"means, later"], "last": [b"last"]}
+    assert states_in(checkpoint) == states_in(tmp_path / "new")  # and the part can go on where it was
+    kept.remove()
+    unpacked(files, tmp_path / "another")
+    with pytest.raises(RunError, match="state that went ahead is not here any more"):
+        kept.fill_in(tmp_path / "another")
+
+
+def test_what_has_changed_since_it_went_ahead_travels_as_a_whole(checkpoint, tmp_path):
+    assert packed(checkpoint, [key_of(b"another")]) == packed(checkpoint)
+    unpacked(packed(checkpoint), tmp_path / "new")
+    Kept(tmp_path / "ahead").fill_in(tmp_path / "new")
+    assert states_in(tmp_path / "new") == states_in(checkpoint)
+
+
+def test_pieces_that_are_lost_or_wrong_make_no_state(tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "_PIECE", 100_000)
+    kept, (first, second, third) = Kept(tmp_path), pieces("tanks-2", "seen", OLD)
+    assert not any(kept.take(piece) for piece in (first, third))  # the second is lost
+    assert not any(kept.take(piece) for piece in (first, second, first, third))
+    wrong = type(first)("tanks-2", "seen", first.key, 3, 0, b"bad")
+    assert not kept.take(wrong)
+    assert [kept.take(piece) for piece in (first, second, third)] == [False, False, True]
+    with pytest.raises(RunError, match="state has a key that is none"):
+        kept.take(type(first)("tanks-2", "seen", "../../outside", 1, 0, b"x"))
+
+
+def test_a_run_builds_on_what_is_copied_until_it_is_let_go(tmp_path):
+    assert not is_held(tmp_path)
+    hold(tmp_path, "tanks-2")
+    let_go(tmp_path, "tanks-3")
+    assert is_held(tmp_path)
+    let_go(tmp_path, "tanks-2")
+    assert not is_held(tmp_path)
+    found = {}
+    for held in (False, True):
+        chain, whole = Chain(small_bytes=0), []
+        for number in range(20):
+            chain.begin(number, held=held)
+            whole += [number] if chain.is_whole(number) else []
+            chain.complete(number, 10)
+        found[held] = whole
+    assert found == {False: [0, 9, 18], True: [0]}
+
+
+def test_of_a_part_without_a_checkpoint_nothing_goes_ahead(tmp_path):
+    assert large_states(tmp_path / "none", ["seen"], "tanks-2") == []
