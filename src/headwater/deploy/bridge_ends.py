@@ -137,6 +137,7 @@ class BridgeEnds:
             self._links.detach(end)
             with self._lock:
                 self._attached -= 1
+            self._note_outgoing()  # here, and not by a thread that may not live to see it: the process may be about to end
 
     def _look(self) -> None:
         """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
@@ -157,7 +158,6 @@ class BridgeEnds:
                 ):  # a bug of ours: those who wait for it to be done give up, and the part goes on as it is
                     log.exception("streams of the part stay as they were")
             time.sleep(rest_s)
-        self._note_outgoing()
 
     def _note_outgoing(self) -> None:
         """Note what waits of the streams that leave, and what was dropped; a full disk may keep it from being noted."""

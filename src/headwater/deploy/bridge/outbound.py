@@ -123,7 +123,8 @@ class Outbound:
     def account(self) -> dict[str, Any]:
         """Return what became of the records, for a report."""
         with self.lock:
-            waiting, dropped = max(0, self.buffer.end - self._safe()), self.buffer.dropped
+            is_done = bool(self._senders) and self.is_done()  # not every number behind `_safe` has a message
+            waiting, dropped = 0 if is_done else max(0, self.buffer.end - self._safe()), self.buffer.dropped
             return {"taken": self.taken, "messages_waiting": waiting, "bytes_kept": self.nbytes, "dropped": dropped}
 
     def unsafe_records(self) -> int:
