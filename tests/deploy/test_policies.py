@@ -181,7 +181,10 @@ def test_a_flow_that_is_promised_goes_to_the_cheapest_site_that_admits_it():
         planner.anew(seen)
     assert "no site admits flow 'tanks'" in str(refused.value)
     assert f"It is promised 1 000/s within 40 ms, which takes {whole:.2f} cores in all" in str(refused.value)
-    assert "'edge1' has 0.10 cores to promise" in str(refused.value)
+    assert f"'edge1' has 0.10 cores to promise, where it takes {whole:.2f}" in str(refused.value)  # as fast as measured
+    asked = msgspec.structs.replace(policed(contract=CONTRACT, **FAR).asked, measured_ips=5e9)
+    told = Planner(tanks(), asked, CONTRACT, policy_named("min-cost")).no_site_admits(seen, "")
+    assert f"'edge1' has 0.10 cores to promise, where it takes {5 * whole:.2f}" in told  # five times as slow
 
 
 def test_the_least_that_makes_room_leaves_a_site_that_has_promised_too_much():

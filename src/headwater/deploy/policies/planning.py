@@ -78,12 +78,15 @@ class Planner:
 
     def no_site_admits(self, views: Mapping[str, View], why: str) -> str:
         """Say with numbers why no site takes the flow."""
-        told = [f"'{view.name}' {_room(view)}" for view in views.values()]
-        needed = ""
+        needed, whole = "", 0.0
         if self._contract is not None and self._asked.profile.demand is not None:
             whole = sum(cores_of_steps(self._contract, self._asked.profile.demand).values())
             whole += part_cores(self._contract, self._asked.profile.demand)
-            needed = f" It is promised {self._contract}, which takes {whole:.2f} cores in all."
+            needed = (
+                f" It is promised {self._contract}, which takes {whole:.2f} cores in all where it was measured "
+                f"({self._asked.measured_ips:.3g} instructions/s)."
+            )
+        told = [f"'{view.name}' {_room(view, whole * self._slower(view.name))}" for view in views.values()]
         reason = f" ({why})" if why else ""
         return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
 
@@ -187,6 +190,11 @@ class Planner:
             )
         return found
 
+    def _slower(self, site: str) -> float:
+        """Return how many times as long a step takes on a site's fastest device as where it was measured."""
+        kinds = self._classes(self.net.zone(site))
+        return self._asked.measured_ips / max(kind.cpu_ips for kind in kinds)
+
     def _zone(self, at: str) -> str:
         """Return the site that is meant: by its own name, or by that of one of its devices."""
         net = self.net
@@ -258,7 +266,10 @@ def _worth(found: Placement) -> tuple[float, ...]:
     return tuple(round(value, 12) for value in found.objective.values(found.score))
 
 
-def _room(view: View) -> str:
+def _room(view: View, takes: float) -> str:
     if not view.here:
         return "is away"
-    return view.why or f"has {view.free:.2f} cores to promise, and a load {view.load:.1f} a core above the idlest"
+    if view.why:
+        return view.why
+    room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
+    return f"{room}, and a load {view.load:.1f} a core above the idlest"
