@@ -110,7 +110,10 @@ def site(
         link = Link(Work(folder, service, Site(quotes)), address)
         link.start()
         let_go = _leash() if leash else threading.Event()
-        run_until_stopped(service, lambda: link.refused is not None or let_go.is_set())
+        try:
+            run_until_stopped(service, lambda: link.refused is not None or let_go.is_set())
+        finally:
+            link.stop()
     finally:
         home.leave()
     if link.refused is not None:

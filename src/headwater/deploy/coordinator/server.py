@@ -8,6 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +174,16 @@ class Server:
                 wire.say(await self._answer(first))
             elif isinstance(first, Hello):
                 await self._site(wire, first)
+        except asyncio.CancelledError:
+            pass  # the coordinator leaves, which asyncio would tell as an error
         except (TimeoutError, HeadwaterError) as error:
             log.warning("a connection from %s is closed: %s", wire.address, error)
             if first is None:  # whoever has another version hears why
                 wire.say(Refuse(f"{error}; the coordinator runs Headwater {__version__}, install the same at both"))
         finally:
             self._talks.discard(task)
-            await wire.close()
+            with suppress(asyncio.CancelledError):
+                await wire.close()
 
     async def _site(self, wire: Wire, hello: Hello) -> None:
         name = wire.other

@@ -34,11 +34,26 @@ class Link:
         self._warned_s = -_QUIET_S
         self._pause_s = _FIRST_S
         self._heard = 0  #: the last word about what should run that is done, of this connection
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._keep()), name="link", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._kept()), name="link", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Dial."""
         self._thread.start()
+
+    def stop(self) -> None:
+        """Hang up: the site ends, and nobody is to be told how it fares any more."""
+        if self._loop is not None and self._keeping is not None:
+            with suppress(RuntimeError):  # it is over already
+                self._loop.call_soon_threadsafe(self._keeping.cancel)
+            self._thread.join(_GREET_S)
+
+    async def _kept(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._keeping = asyncio.create_task(self._keep())
+        with suppress(asyncio.CancelledError):
+            await self._keeping
 
     async def _keep(self) -> None:
         while self.refused is None:
