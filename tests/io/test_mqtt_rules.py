@@ -30,6 +30,13 @@ class Script:
         Thread(target=self._accept, daemon=True).start()
 
     def let_in(self, *, session_kept=False, said=b""):
+        """Take the next connection and welcome it; return its CONNECT."""
+        body = self.take()
+        tail = packets.number(len(said)) + said if self.version == 5 else b""
+        self.say(0x20, bytes([session_kept, 0]) + tail)
+        return body
+
+    def take(self):
         """Take the next connection; return its CONNECT."""
         while True:
             self._client = self._arrived.get(timeout=PATIENCE_S)
@@ -39,8 +46,6 @@ class Script:
                 first, body = self._heard.get(timeout=PATIENCE_S)
                 break
         assert first == 0x10
-        tail = packets.number(len(said)) + said if self.version == 5 else b""
-        self.say(0x20, bytes([session_kept, 0]) + tail)
         return body
 
     def say(self, first, body=b""):
@@ -281,6 +286,48 @@ def test_a_broken_packet_ends_the_connection_and_it_comes_back(script, opened, c
     script.let_in(session_kept=True)
     assert read(reader, 1) == [1]
     assert "is lost: the broker sent a message of QoS 3; trying again" in caplog.text
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+@pytest.mark.parametrize("said", [b"\x05", b"\x05\x1f\x00\x09ab", b"\x02\x99\x00", b"\xff\xff\xff\xff"])
+def test_an_answer_that_cannot_be_read_does_not_end_it_for_good(script, opened, said, caplog):
+    reader = opened(pytest.fail, qos=1)
+    script.take()
+    script.say(0x20, b"\0\0" + said)
+    script.let_in()
+    subscribed(script)
+    script.publish(1, b'{"n": 1}')
+    assert read(reader, 1) == [1]
+    assert "is lost: " in caplog.text
+
+
+def test_what_comes_before_we_are_let_in_or_a_second_time_ends_the_connection(script, opened, caplog):
+    """A second welcome would have had what is half sent begin anew, in the middle of a packet."""
+    reader = opened(pytest.fail, qos=1)
+    script.take()
+    script.publish(1, b'{"n": 1}')
+    script.take()
+    script.say(0x90, b"\0\1" + (b"\0" if script.version == 5 else b"") + b"\1")
+    script.let_in()
+    subscribed(script)
+    script.say(0x20, b"\0\0" + (b"\0" if script.version == 5 else b""))
+    script.let_in(session_kept=True)
+    script.publish(2, b'{"n": 2}')
+    assert read(reader, 1) == [2]
+    assert "messages before it let us in" in caplog.text
+
+
+def test_a_broker_that_closes_amid_a_packet_costs_nothing(script, opened):
+    reader = opened(pytest.fail, qos=1)
+    script.let_in()
+    subscribed(script)
+    whole = packets.packet(0x32, packets.text("t") + b"\0\1" + (b"\0" if script.version == 5 else b"") + b'{"n": 1}')
+    for cut in range(1, len(whole), 3):
+        script._client.sendall(whole[:cut])
+        script.cut()
+        script.let_in(session_kept=True)
+    script._client.sendall(whole)
+    assert read(reader, 1) == [1]
 
 
 def test_a_packet_that_is_too_large_is_not_waited_for(script, opened, caplog):

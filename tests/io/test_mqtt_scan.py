@@ -1,5 +1,7 @@
 """The compiled cutting of bytes into packets, against a decoder of a few lines and against bytes that are no MQTT."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from headwater.data.column import Text
 from headwater.io.mqtt import packets
 from headwater.io.mqtt.frame import publishes
 from headwater.io.mqtt.packets import ProtocolError
-from headwater.io.mqtt.scan import whole_texts
+from headwater.io.mqtt.scan import MOST_TOPICS, TELL_AGAIN, TOLD, whole_texts
 from headwater.io.mqtt.transport import Incoming
 
 NO_LIMIT = 1 << 40
@@ -133,6 +135,27 @@ def a_packet(draw, version):
     return packets.packet(draw(st.sampled_from([0x20, 0x90, 0xB0, 0xD0, 0xE0])), draw(st.binary(max_size=20)))
 
 
+@settings(max_examples=500, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=40), st.binary(max_size=40).map(lambda data: b"\0\0" + packets.number(len(data)) + data)
+    )
+)
+def test_a_packet_that_cannot_be_read_is_no_more_than_that(body):
+    """Whatever stands in it: an error of another kind would end the connection for good."""
+    for read in (lambda: packets.welcome(body, 5), lambda: packets.granted(body, 5), lambda: packets.farewell(body)):
+        with suppress(ProtocolError):
+            read()
+
+
+@pytest.mark.parametrize(
+    "cut", [b"\0\0\x05", b"\0\0\x03\x21\x00", b"\0\0\x05\x1f\x00\x09ab", b"\0\0\xff\xff\xff\x7f\x21\0\1"]
+)
+def test_properties_end_with_their_packet(cut):
+    with pytest.raises(ProtocolError, match="properties"):
+        packets.welcome(cut, 5)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([4, 5]).flatmap(lambda v: st.tuples(st.just(v), st.lists(a_packet(v), max_size=12))), st.data())
 def test_a_stream_is_read_as_the_reference_reads_it_however_it_is_cut(given, data):
@@ -212,6 +235,32 @@ def test_a_packet_larger_than_the_buffer_comes_whole():
     data = packets.packet(0x30, packets.text("big") + payload)
     pieces = [data[at : at + 50_000] for at in range(0, len(data), 50_000)]
     assert received(pieces)[0] == [(b"big", payload, 0, 0)]
+
+
+def test_a_topic_alias_takes_no_more_memory_than_a_scan_may():
+    """A message of eight bytes has a topic of 65,535 by its alias: a buffer full of them would be gigabytes."""
+    first = packets.packet(0x30, packets.text("t" * 65_535) + b"\x03\x23\x00\x01")
+    more = packets.packet(0x30, packets.text("") + b"\x03\x23\x00\x01") * 1000
+    receiver = Incoming(5, packets.LARGEST, 8, np.zeros(1 << 16, np.uint8))
+    assert receiver.receive(Pipe([first + more]))
+    count = 0
+    while count < 1001:
+        got, _ = receiver.take(NO_LIMIT)
+        assert 0 < len(got.topics.data) <= MOST_TOPICS + 65_535
+        count += len(got)
+    assert receiver.take(NO_LIMIT) == (None, None)
+
+
+def test_a_topic_alias_is_learned_from_a_message_that_is_here_already():
+    def message(topic, number, first):
+        return packets.packet(first, packets.text(topic) + number.to_bytes(2) + b"\x03\x23\x00\x01" + b"x")
+
+    states = np.zeros(1 << 16, np.uint8)
+    states[7] = TOLD
+    receiver = Incoming(5, packets.LARGEST, 8, states)
+    receiver.receive(Pipe([message("a/b", 7, 0x3C) + message("", 8, 0x34)]))
+    got, _ = receiver.take(NO_LIMIT)
+    assert (got.topics.tolist(), got.answers.tolist()) == (["a/b"], [[TELL_AGAIN, 7, 0]])
 
 
 def test_a_topic_alias_stands_for_the_topic_that_it_was_given_last():

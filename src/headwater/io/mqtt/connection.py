@@ -222,6 +222,8 @@ class Connection:
             while True:
                 received, control = receiver.take(self._client.room())
                 if received is not None:
+                    if not self.connected.is_set():
+                        raise ProtocolError("the broker sent messages before it let us in")
                     messages += len(received)
                     self._client.received(received)
                 if control is not None:
@@ -233,12 +235,14 @@ class Connection:
     def _handle(self, kind: int, body: bytes) -> None:
         """Take one packet that is neither message nor acknowledgement."""
         version = self._hello.version
+        if kind == packets.DISCONNECT and version == 5:
+            raise ConnectionError(f"the broker left: {packets.farewell(body)}")
+        if (kind == packets.CONNACK) == self.connected.is_set():  # it lets us in once, before all else
+            raise ProtocolError(f"the broker sent a packet of kind {kind} out of turn")
         if kind == packets.CONNACK:
             self._let_in(packets.welcome(body, version))
         elif kind == packets.SUBACK:
             self._client.answered(packets.granted(body, version))
-        elif kind == packets.DISCONNECT and version == 5:
-            raise ConnectionError(f"the broker left: {packets.farewell(body)}")
         elif kind not in (packets.PINGRESP, packets.UNSUBACK):
             raise ProtocolError(f"the broker sent a packet of kind {kind} that we did not ask for")
 

@@ -177,6 +177,8 @@ def properties(body: bytes, at: int) -> tuple[dict[int, int | str], int]:
     """Read MQTT 5's properties; return them, the last of each kind, and where they end."""
     size, at = _number(body, at)
     stop = at + size
+    if stop > len(body):
+        raise ProtocolError("properties that are longer than their packet")
     found: dict[int, int | str] = {}
     while at < stop:
         kind = body[at]
@@ -192,7 +194,7 @@ def properties(body: bytes, at: int) -> tuple[dict[int, int | str], int]:
                 found[kind], at = body[at + 2 : at + 2 + size].decode(errors="replace"), at + 2 + size
         else:
             raise ProtocolError(f"property 0x{kind:02x}, which MQTT 5 does not have")
-    if at != stop or stop > len(body):
+    if at != stop:
         raise ProtocolError("properties that go beyond their end")
     return found, stop
 

@@ -43,6 +43,7 @@ RETAINED, DUPLICATE, SUSPECT = (
     8,
     16,
 )  #: bits of a message's flags; QoS lies between them. A suspect's number is in use
+MOST_TOPICS = 1 << 24  #: bytes of topics that one scan hands out: an alias of two bytes may stand for 65,535
 TELL_AGAIN = 3  #: among the answers: a message of QoS 2 came again, though the broker was told of it
 
 _PUBLISH, _PUBACK, _PUBREL, _PUBCOMP = 3, 4, 6, 7
@@ -227,14 +228,17 @@ def scan(
         if topic_size < 0:
             end, why = at, topic_size
             break
+        if topic_end > MOST_TOPICS:
+            end, why = at, FULL
+            break
+        if alias > 0 and topic_size > 0:
+            copy(buffer, body + 2, topic_size, aliases, (alias - 1) * 65_536)
+            alias_sizes[alias - 1] = topic_size
         if qos == 2 and states[number] == TOLD:
             answers[answered, 0], answers[answered, 1], answers[answered, 2] = TELL_AGAIN, number, 0
             answered += 1
             at = after
             continue
-        if alias > 0 and topic_size > 0:
-            copy(buffer, body + 2, topic_size, aliases, (alias - 1) * 65_536)
-            alias_sizes[alias - 1] = topic_size
         if topic_size > 0:
             topics = _room(topics, topic_end, topic_size)
             topic_end = copy(buffer, body + 2, topic_size, topics, topic_end)
