@@ -1,7 +1,10 @@
 """MQTT in and out against a real mosquitto, in both versions of the protocol and all three kinds of service."""
 
+import socket
+import ssl
 import subprocess
 import time
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -11,6 +14,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Mqtt, Will
+from headwater.io.mqtt import packets
 from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
@@ -226,6 +230,37 @@ def test_tls_carries_many_records_both_ways_and_asks_for_our_certificate(opened,
     wait_until(lambda: stranger._connection.refused)
     with pytest.raises(InputError, match="its certificate is not trusted"):
         stranger.read(1, 0)
+
+
+def test_tls_goes_on_with_a_piece_that_it_had_begun(certificate, topic):
+    """A ping that comes while the network is full waits: OpenSSL takes nothing else before what it has encrypted in part."""
+    pem, key = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    server = socket.create_server(("127.0.0.1", 0))
+    schema = Schema.of({"text": str})
+    writer = Mqtt(f"mqtts://127.0.0.1:{server.getsockname()[1]}", topic, payload="text", ca=pem).open(schema)
+    with server, context.wrap_socket(server.accept()[0], server_side=True) as broker:
+        broker.settimeout(60)
+        assert broker.recv(1000)[0] == 0x10
+        broker.sendall(b"\x20\x02\x00\x00")
+        wait_until(writer._connection.connected.is_set)
+        texts = [f"{number:07d}" * 100 for number in range(20_000)]  # more than any socket keeps
+        for start in range(0, len(texts), 100):  # a piece ends with a packet
+            writer.write(Batch.of({"text": texts[start : start + 100]}, schema))
+        wait_until(lambda: writer._connection._sender.blocked)
+        writer._connection.send(packets.PING)
+        came, size = bytearray(), sum(len(text) + len(topic) + 5 for text in texts) + len(packets.PING)
+        while len(came) < size:
+            more = broker.recv(1 << 16)
+            assert more, "the connection was lost"
+            came += more
+    ping = came.index(packets.PING)
+    del came[ping : ping + 2]
+    each = len(came) // len(texts)
+    assert [came[at + each - 700 : at + each].decode() for at in range(0, len(came), each)] == texts
+    with suppress(InputError):
+        writer.close()
 
 
 @every_version
