@@ -386,14 +386,16 @@ def test_a_dollar_that_the_topic_itself_begins_with_is_meant(opened, broker):
     assert not writer.write(numbered(1))
 
 
-def test_a_message_that_is_no_message_is_refused_alone(opened, broker, topic, monkeypatch):
-    monkeypatch.setattr("headwater.io.mqtt.writer._LARGEST", 1000)
+def test_a_message_that_is_no_message_is_refused_alone(opened, broker, topic):
     schema = Schema.of({"v": object})
     reader = subscribed(opened, broker, topic, schema=schema)
-    refused = publisher(opened, broker, topic, schema).write(Batch.of({"v": [1, object(), "x" * 2000, 2]}, schema))
+    writer = publisher(opened, broker, topic, schema)
+    wait_until(writer._connection.connected.is_set)
+    writer._connection.largest = 1000
+    refused = writer.write(Batch.of({"v": [1, object(), "x" * 2000, 2]}, schema))
     assert {row: reason.split(":")[0] for row, reason in refused.items()} == {
         1: "a record cannot be written as JSON",
-        2: "a message of 2,008 bytes; MQTT carries 1,000 at most",
+        2: f"a message of {2013 + len(topic):,} bytes; the broker takes 1,000 at most",
     }
     assert [row["v"] for row in taken(reader, 2)] == [1, 2]
 

@@ -284,3 +284,22 @@ def test_a_message_that_the_broker_finds_too_large_is_refused_alone(opened, anot
     refused = writer.write(Batch.of({"text": ["a", "x" * 2000, "b"]}, schema))
     assert list(refused) == [1]
     assert "at most" in refused[1]
+
+
+@every_kind
+def test_a_message_as_large_as_the_broker_takes_is_taken_and_one_byte_more_is_refused(opened, another, topic, qos):
+    """By the whole packet: a few bytes too many had the broker leave, and the sink never came back."""
+    broker = another("max_packet_size 1000")
+    schema = Schema.of({"text": str})
+    reader = opened(Mqtt(broker.url, topic, schema, payload="text"), pytest.fail)
+    assert reader.subscribed.wait(PATIENCE_S)
+    writer = opened(Mqtt(broker.url, topic, payload="text", version="5", qos=qos), schema)
+    wait_until(writer._connection.connected.is_set)
+    fits = 1000 - 3 - 2 - len(topic) - (2 if qos else 0) - 1
+    texts = ["x" * (fits + 1), "y" * fits]
+    assert list(writer.write(Batch.of({"text": texts}, schema))) == [0]
+    writer.flush()
+    rows, end = [], time.monotonic() + PATIENCE_S
+    while not rows and time.monotonic() < end:
+        rows += reader.read(10, 0.2).rows()
+    assert rows == [{"text": texts[1]}]

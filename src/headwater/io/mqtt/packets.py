@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headwater.errors import FlowError
 from headwater.io.mqtt.reasons import reason
 
 CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 2, 3, 4, 5, 6, 7
 SUBACK, UNSUBACK, PINGRESP, DISCONNECT = 9, 11, 13, 14
 PING = b"\xc0\x00"
-LARGEST = 268_435_455  #: bytes after a packet's head: what its length can say
+LARGEST = 268_435_455  #: bytes of a packet: what its length can say
 LONGEST_TEXT = 65_535  #: bytes: a text's length has two
 _FOREVER = 0xFFFFFFFF  # seconds of a session that does not end
 
@@ -165,6 +168,17 @@ def number(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def packet_sizes(sizes: NDArray[np.int64], qos: int, version: int) -> NDArray[np.int64]:
+    """Return the bytes of a message's packet, by those of its topic and payload.
+
+    >>> packet_sizes(np.array([100, 125, 126]), 0, 4).tolist()  # from 128 on, the length takes a byte more
+    [104, 129, 131]
+    """
+    bodies = sizes + 2 + (2 if qos else 0) + (1 if version == 5 else 0)
+    heads: NDArray[np.int64] = 2 + (bodies > 127) + (bodies > 16_383) + (bodies > 2_097_151)
+    return bodies + heads
 
 
 def text(value: str) -> bytes:

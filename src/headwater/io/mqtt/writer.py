@@ -18,14 +18,13 @@ from headwater.io.mqtt.connection import Connection
 from headwater.io.mqtt.endpoint import Mqtt, text_column
 from headwater.io.mqtt.ids import as_properties, ids_of, in_payloads, in_topics
 from headwater.io.mqtt.outbox import Outbox
-from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, PUBACK, PUBCOMP, PUBREC, Welcome
+from headwater.io.mqtt.packets import LONGEST_TEXT, PUBACK, PUBCOMP, PUBREC, Welcome, packet_sizes
 from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.topic import Topic
 from headwater.io.sifting import sifted
 
 log = logging.getLogger(__name__)
 
-_LARGEST = LARGEST - 5  # bytes of topic and payload: what a packet's length can say, less what goes with them
 _ID = 200  # bytes that an id takes at most, wherever it is
 _WINDOW = 10_000  # messages on their way at a time, where the broker wants no less
 _CAREFUL_WINDOW = 20  # of QoS 2 in MQTT 3.1.1, where a broker cannot say how many it takes: mosquitto's own default
@@ -181,10 +180,11 @@ class MqttWriter:
         refused |= unfit
         shared = len(topics) == 1 != batch.length
         sizes = payloads.lengths() + (topics.lengths()[0] if shared else topics.lengths()[rows])
-        largest = min(_LARGEST, self._connection.largest - 5) - (0 if self._sink.ids is None else _ID)
+        sizes = packet_sizes(sizes + (0 if self._sink.ids is None else _ID), self._sink.qos, self._sink.version)
+        largest = self._connection.largest
         for place in np.flatnonzero(sizes > largest).tolist():
-            size = int(payloads.lengths()[place])
-            refused.setdefault(int(rows[place]), f"a message of {size:,} bytes; MQTT carries {largest:,} at most")
+            size = int(sizes[place])
+            refused.setdefault(int(rows[place]), f"a message of {size:,} bytes; the broker takes {largest:,} at most")
         if self._sink.ids == "topic":
             for row in np.flatnonzero(topics.lengths() > LONGEST_TEXT - _ID).tolist():
                 refused |= dict.fromkeys(rows.tolist() if shared else [row], "its topic has no room for an id")
