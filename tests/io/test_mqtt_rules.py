@@ -13,6 +13,7 @@ from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Mqtt
 from headwater.io.mqtt import packets
+from headwater.io.mqtt.reasons import reason
 from waiting import wait_until
 
 PATIENCE_S = 60
@@ -256,6 +257,70 @@ def test_a_message_that_the_broker_will_not_have_is_told(script, opened):
     with pytest.raises(InputError, match=r"the broker would not have 1 records .*Not authorized") as told:
         writer.close()
     assert told.value.records == 1
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_numbers_that_the_broker_knows_or_has_forgotten_after_a_cut_are_no_refusals(script, opened):
+    """So do EMQX and HiveMQ answer what is sent again: PUBREC 0x91 where it had arrived, PUBCOMP 0x92 where it was done."""
+    writer = opened(SCHEMA, qos=2)
+    script.let_in()
+    writer.write(numbers(1, 2))
+    assert [script.hear()[0] for _ in range(2)] == [0x34, 0x34]
+    script.say(0x50, b"\0\1")
+    assert script.hear() == (0x62, b"\0\1")
+    script.cut()
+    script.let_in(session_kept=True)
+    assert [script.hear()[0] for _ in range(2)] == [0x62, 0x3C]
+    script.say(0x70, b"\0\1\x92")
+    script.say(0x50, b"\0\2\x91")
+    assert script.hear() == (0x62, b"\0\2")
+    script.say(0x70, b"\0\2")
+    wait_until(lambda: writer.waiting == 0)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            b"\1",
+            r"refuses the connection: it does not speak this version of MQTT; version is '3\.1\.1' unless it is given",
+        ),
+        (b"\2", r"refuses the connection: it does not take this client id$"),
+        (b"\5", r"refuses the connection: Not authorized; are user and password right"),
+    ],
+)
+def test_a_broker_of_mqtt_3_that_is_asked_in_mqtt_5_is_understood(script, opened, code, told):
+    reader = opened(pytest.fail)
+    script.take()
+    script.say(0x20, b"\0" + code)
+    wait_until(lambda: reader._connection.refused)
+    with pytest.raises(InputError, match=told):
+        reader.read(1, 0)
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_every_reason_that_mqtt_5_has_to_refuse_a_client_is_told_in_words(script, opened):
+    reader = opened(pytest.fail)
+    script.take()
+    script.say(0x20, b"\0\x8a" + b"\x08\x1f\x00\x05spam!")
+    wait_until(lambda: reader._connection.refused)
+    with pytest.raises(InputError, match=r"refuses the connection: Banned \(spam!\)"):
+        reader.read(1, 0)
+    for code in range(0x80, 0xA3):
+        assert "0x" not in reason(code)
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_a_broker_that_keeps_the_session_for_less_says_so_once(script, opened, caplog):
+    reader = opened(pytest.fail, qos=1, session="60 s")
+    script.let_in(said=b"\x11\x00\x00\x00\x0a")
+    subscribed(script)
+    script.cut()
+    script.let_in(said=b"\x11\x00\x00\x00\x0a")
+    subscribed(script)
+    assert reader.subscribed.wait(PATIENCE_S)
+    assert caplog.text.count("keeps our session for 10 s, not 60") == 1
 
 
 @pytest.mark.parametrize("script", ["5"], indirect=True)

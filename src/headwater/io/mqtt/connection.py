@@ -17,7 +17,7 @@ from headwater.io.mqtt import packets
 from headwater.io.mqtt.address import Address
 from headwater.io.mqtt.client import Client
 from headwater.io.mqtt.packets import Hello, ProtocolError, Welcome
-from headwater.io.mqtt.reasons import is_passing, refusal
+from headwater.io.mqtt.reasons import advice, is_passing, refusal
 from headwater.io.mqtt.sender import Sender
 from headwater.io.mqtt.transport import Incoming, Transport, load_kernels, tls_context
 
@@ -68,10 +68,7 @@ class Connection:
         if self.broken is not None:
             raise InputError(f"the connection to broker {self._address} broke: {self.broken}")
         if self.refused is not None:
-            raise InputError(
-                f"broker {self._address} refuses the connection: {self.refused}; "
-                "are user and password right, and may this client connect?"
-            )
+            raise InputError(f"broker {self._address} refuses the connection: {self.refused}")
 
     def send(self, data: bytes) -> None:
         """Send whole packets before whatever the client has to send; forgotten when the connection is lost."""
@@ -248,9 +245,9 @@ class Connection:
 
     def _let_in(self, welcome: Welcome) -> None:
         if welcome.code:
-            why = refusal(self._hello.version, welcome.code) + (f" ({welcome.said})" if welcome.said else "")
-            if not is_passing(self._hello.version, welcome.code):
-                self.refused = why
+            why = refusal(welcome.code) + (f" ({welcome.said})" if welcome.said else "")
+            if not is_passing(welcome.code):
+                self.refused = "; ".join(filter(None, [why, advice(welcome.code)]))
             self._say(f"broker {self._address} refuses the connection: {why}")
             raise ConnectionError(why)
         if self._said_s is not None:

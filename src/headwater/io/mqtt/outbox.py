@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from headwater.data.column import Text
 from headwater.io.mqtt.frame import NUMBERS, first_flying, publishes
 from headwater.io.mqtt.inbox import packets_of
-from headwater.io.mqtt.packets import PUBREC
+from headwater.io.mqtt.packets import PUBCOMP, PUBREC
+from headwater.io.mqtt.reasons import FAILED, IN_USE, NOT_FOUND
 
 _FLYING, _RELEASED = 1, 2  # sent; and of QoS 2: here, says the broker
 _PIECE = 1 << 18  # bytes to offer to the network at once
 _DUPLICATE = 0x08
 _PUBREL = 0x62
-_FAILED = 0x80  # from here on an answer says no
 
 
 class Run(NamedTuple):
@@ -128,17 +128,23 @@ class Outbox:
             if self._qos:
                 self._flying.append(run)
 
-    def answered(self, answers: NDArray[np.int64]) -> tuple[bytes, int]:
-        """Take acknowledgements; return what to say to them, and how many say no."""
+    def answered(self, answers: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        """Take acknowledgements; return what to say to them, and which of them say no.
+
+        After a cut two codes from 128 on say yes: the number of a message of QoS 2 that is sent again is in use, since it
+        arrived before, or is not found any more, since the broker was done with it.
+        """
         kinds, numbers, reasons = answers[:, 0], answers[:, 1], answers[:, 2]
-        received = (kinds == PUBREC) & (reasons < _FAILED)
+        here = ((kinds == PUBREC) & (reasons == IN_USE)) | ((kinds == PUBCOMP) & (reasons == NOT_FOUND))
+        failed = (reasons >= FAILED) & ~here
+        received = (kinds == PUBREC) & ~failed
         self._states[numbers[~received]] = 0
         self._states[numbers[received]] = _RELEASED
         self.done = first_flying(self._states, self.done, self.sent)
         while self._flying and self._flying[0].after <= self.done:
             self._flying.popleft()
         reply = packets_of(np.full(int(received.sum()), _PUBREL), numbers[received].astype(np.uint16))
-        return reply, int((reasons >= _FAILED).sum())
+        return reply, answers[failed]
 
     def take_back(self) -> None:
         """Hear that the connection is lost: a packet that went out in part goes again from its beginning."""

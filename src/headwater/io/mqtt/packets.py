@@ -101,6 +101,7 @@ class Welcome(NamedTuple):
     largest: int = LARGEST  #: bytes of a packet that the broker takes
     keep_alive_s: int | None = None  #: where the broker has its own mind
     said: str = ""
+    session_s: int | None = None  #: how long it keeps our session, where that is not as long as was asked for
 
 
 def welcome(body: bytes, version: int) -> Welcome:
@@ -119,6 +120,7 @@ def welcome(body: bytes, version: int) -> Welcome:
         int(said.get(_MAXIMUM_PACKET, LARGEST)),
         int(said[_SERVER_KEEP_ALIVE]) if _SERVER_KEEP_ALIVE in said else None,
         str(said.get(_REASON_TEXT, "")),
+        int(said[_SESSION_EXPIRY]) if _SESSION_EXPIRY in said else None,
     )
 
 

@@ -113,6 +113,11 @@ class MqttReader:
         # a broker that kept the session has the subscription too; asking again would repeat retained messages
         if welcome.session_kept and self._asked:
             return b""
+        if not self._asked and welcome.session_s is not None and welcome.session_s < self._source.session_s:
+            log.warning(
+                "%s: the broker keeps our session for %d s, not %d: what comes while we are away for longer is gone",
+                self._source, welcome.session_s, self._source.session_s,
+            )  # fmt: skip
         self.subscribed.clear()
         self._asked = True
         return packets.subscribe(self._source.topic, self._source.qos, self._source.version)
@@ -121,7 +126,7 @@ class MqttReader:
         """Hear whether the broker lets us read."""
         if code >= 128:
             why = f" ({reason(code)})" if self._source.version == 5 else ""
-            self._connection.refused = f"topic {self._source.topic!r} may not be read{why}"
+            self._connection.refused = f"topic {self._source.topic!r} may not be read{why}; may this client subscribe?"
         else:
             if code < self._source.qos:
                 log.warning("%s: the broker grants QoS %d, not %d", self._source, code, self._source.qos)

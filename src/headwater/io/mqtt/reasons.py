@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FAILED = 0x80  #: from here on an answer of MQTT 5 says no
+IN_USE, NOT_FOUND = 0x91, 0x92  #: of packet numbers
 #: answers to CONNECT in MQTT 3.1.1
 _REFUSED_3 = {
     1: "it does not speak this version of MQTT",
@@ -54,23 +56,31 @@ _REASONS_5 = {
     0xA2: "it has no wildcard subscriptions",
 }
 #: refusals that may be different next time
-_PASSING = {(4, 3), (5, 0x88), (5, 0x89), (5, 0x8B), (5, 0x97), (5, 0x9F)}
+_PASSING = {3, 0x88, 0x89, 0x8B, 0x97, 0x9F}
+_ADVICE = dict.fromkeys(
+    (4, 5, 0x86, 0x87), "are user and password right, and may this client connect?"
+) | dict.fromkeys((1, 0x84), "version is '3.1.1' unless it is given; does the broker speak another?")
 
 
-def refusal(version: int, code: int) -> str:
-    """Say why a connection was refused.
+def refusal(code: int) -> str:
+    """Say why a connection was refused: who speaks MQTT 3.1.1 answers in its own numbers, below 128, whatever it was asked in.
 
-    >>> refusal(4, 5), refusal(5, 0x87), refusal(5, 0xEE)
+    >>> refusal(5), refusal(0x87), refusal(0xEE)
     ('Not authorized', 'Not authorized', 'reason 0xee')
     """
-    return (_REFUSED_3 if version == 4 else _REASONS_5).get(code, f"reason 0x{code:02x}")
+    return reason(code) if code >= FAILED else _REFUSED_3.get(code, f"reason 0x{code:02x}")
+
+
+def advice(code: int) -> str:
+    """Return what to look at when a connection was refused, if that is known."""
+    return _ADVICE.get(code, "")
 
 
 def reason(code: int) -> str:
     """Say what one of MQTT 5's reason codes means."""
-    return refusal(5, code)
+    return _REASONS_5.get(code, f"reason 0x{code:02x}")
 
 
-def is_passing(version: int, code: int) -> bool:
+def is_passing(code: int) -> bool:
     """Tell whether to try again may help."""
-    return (version, code) in _PASSING
+    return code in _PASSING

@@ -122,10 +122,10 @@ class MqttWriter:
     def received(self, received: ReceivedMessages) -> None:
         """Take acknowledgements."""
         reply, denied = self._outbox.answered(received.answers[np.isin(received.answers[:, 0], _ANSWERS)])
-        if denied:
-            self._denied += denied
-            self._why_denied = reason(int(received.answers[:, 2].max()))
-            log.warning("%s: the broker would not have %d records: %s", self._sink, denied, self._why_denied)
+        if len(denied):
+            self._denied += len(denied)
+            self._why_denied = ", ".join(reason(code) for code in sorted({*denied[:, 2].tolist()}))
+            log.warning("%s: the broker would not have %d records: %s", self._sink, len(denied), self._why_denied)
         self._connection.send(reply)
         self._connection.flush()
 
