@@ -439,6 +439,49 @@ def test_a_reader_that_is_full_stays_connected(script, opened, monkeypatch):
     assert read(reader, 4) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_large_messages_wait_in_no_more_than_the_bytes_that_they_may_take(script, opened, qos):
+    """A hundred thousand pictures would be more than a device has."""
+    reader = opened(pytest.fail, qos=qos, buffer_bytes=2000)
+    script.let_in()
+    subscribed(script)
+    wait_until(reader._connection.connected.is_set)
+    for number in range(1, 11):
+        body = b'{"n": %d, "picture": "%s"}' % (number, b"x" * 900)
+        tail = b"\0" if script.version == 5 else b""
+        script.say(0x30 | qos << 1, packets.text("t") + (number.to_bytes(2) if qos else b"") + tail + body)
+        wait_until(lambda: reader.waiting + reader.dropped == min(number, 3 if qos else 10))  # noqa: B023
+    assert reader.waiting == 3
+    assert reader.dropped == (0 if qos else 7)
+    assert read(reader, 10 if qos else 3) == list(range(1, 11 if qos else 4))
+    assert reader._inbox.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_large_records_wait_for_the_broker_in_no_more_than_the_bytes_that_they_may_take(script, opened, qos):
+    texts = Schema.of({"text": str})
+
+    def written(writer, size):
+        writer.write(Batch.of({"text": ["x" * size]}, texts))
+
+    writer = opened(texts, qos=qos, payload="text", client_id=None, buffer_bytes=2000)
+    written(writer, 3000)  # one that is larger than all room goes by itself
+    with pytest.raises(InputError, match=r"1 records wait for the broker already, 3,0.. bytes; is it running"):
+        written(writer, 10)
+    script.let_in()
+    script.hear()
+    if qos:
+        script.say(0x40, b"\0\1")
+    wait_until(lambda: writer.waiting == 0)
+    assert writer._outbox.waiting_bytes == 0
+    script.cut()
+    wait_until(lambda: not writer._connection.connected.is_set())
+    written(writer, 900)
+    written(writer, 900)
+    with pytest.raises(InputError, match=r"2 records wait for the broker already, 1,8.. bytes"):
+        written(writer, 900)
+
+
 def test_a_broker_that_stopped_sending_is_not_made_to_wait(script, opened):
     reader = opened(pytest.fail, qos=1)
     script.let_in()

@@ -36,6 +36,12 @@ class ReceivedMessages:
         texts = self.payloads.take(rows), self.topics.take(rows)
         return ReceivedMessages(*texts, self.numbers[rows], self.flags[rows], self.answers, self.arrived_ns[rows])
 
+    @property
+    def size(self) -> int:
+        """Bytes of payloads and topics."""
+        ends = self.payloads.offsets, self.topics.offsets
+        return sum(int(each[-1]) - int(each[0]) for each in ends)
+
     def __len__(self) -> int:
         return len(self.flags)
 

@@ -45,16 +45,16 @@ class Mqtt:
     comes while the flow is away, under a client id that stays the same between runs (with MQTT 5 for as long as
     `session`; "0 s" keeps nothing, in either version), and a message is acknowledged only after the flow took it.
     QoS 2 does that too, and neither end has a message twice. Where few messages come, they gather for `linger`. At
-    most `buffer` messages wait; beyond, reading stops with QoS 1 and 2, and with QoS 0 messages are dropped and
-    counted (the reader's `dropped`).
+    most `buffer` messages wait, or as many as have `buffer_bytes`; beyond, reading stops with QoS 1 and 2, and with
+    QoS 0 messages are dropped and counted (the reader's `dropped`).
 
     Publishing. Each record is a message: a JSON object, or with `payload="text"` the one text column.
     `topic` may hold column names: `city/{sensor}/out`. A value is one level of the topic, so that a record with
     a `/` in it is refused; `{sensor:path}` lets it be several. Refused is also, each record by itself, what
     would make a topic that brokers do not take: a wildcard, a control character, a missing value, a `$` at the
     start, more than 65,535 bytes. With `retain` the broker keeps the last message of each topic for those who
-    subscribe later. While the broker is away at most `buffer` records wait; then writing waits for `patience`
-    and fails.
+    subscribe later. While the broker is away at most `buffer` records wait, or `buffer_bytes` of them; then writing
+    waits for `patience` and fails.
 
     With `ids` each message has an id, the same whenever it is sent, so that receivers can tell one that comes
     again: as MQTT 5's user property `headwater-id` ("property"), as a member of that name of the JSON object
@@ -84,6 +84,7 @@ class Mqtt:
         will: Will | None = None,
         session: Duration = "7 days",
         buffer: int = 100_000,
+        buffer_bytes: int = 256 << 20,
         largest: int = 64 << 20,
         linger: Duration = "2 ms",
         patience: Duration = "5 s",
@@ -105,7 +106,8 @@ class Mqtt:
         self.will, self.session_s = will, _seconds(session)
         self.payload, self.topic_column, self.created, self.retain = payload, topic_column, created, retain
         self.ids = ids
-        self.buffer, self.largest, self.linger_s = buffer, largest, _seconds(linger)
+        self.buffer, self.buffer_bytes = buffer, buffer_bytes
+        self.largest, self.linger_s = largest, _seconds(linger)
         self.patience_s, self.retry_s = _seconds(patience), _seconds(retry)
         self._given = Schema.of(schema) if schema is not None else None
         self._check()
@@ -234,6 +236,8 @@ class Mqtt:
             )
         if not isinstance(self.buffer, int) or self.buffer < 1:
             raise FlowError(f"buffer is the number of messages that may wait, 1 or more; got {self.buffer}")
+        if not isinstance(self.buffer_bytes, int) or self.buffer_bytes < 1:
+            raise FlowError(f"buffer_bytes is what messages that wait may take, 1 or more; got {self.buffer_bytes}")
         if not isinstance(self.largest, int) or not 0 < self.largest <= LARGEST:
             raise FlowError(f"largest is the bytes that a packet may have, from 1 to {LARGEST:,}; got {self.largest}")
         if self.linger_s < 0:

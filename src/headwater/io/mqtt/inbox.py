@@ -38,7 +38,7 @@ class Inbox:
         self.states = np.zeros(1 << 16, np.uint8)  #: by packet number
         self.states[list(known)] = TOLD
         self.position = 0  #: of the first message that was not handed out
-        self.waiting = 0
+        self.waiting = self.waiting_bytes = 0
         self._waiting: deque[ReceivedMessages] = deque()
         self._handed: deque[PendingAcks] = deque()
         self._done: dict[int, bytes] = {}  # payloads of messages that nobody could be told of, by number
@@ -91,6 +91,7 @@ class Inbox:
         if len(received):
             self._waiting.append(received)
             self.waiting += len(received)
+            self.waiting_bytes += received.size
         return answers
 
     def take(self, limit: int) -> ReceivedMessages | None:
@@ -107,6 +108,7 @@ class Inbox:
             return None
         taken = _joined(runs)
         self.waiting -= len(taken)
+        self.waiting_bytes -= taken.size
         self.position += len(taken)
         if np.any(taken.flags & 6):
             self._handed.append(PendingAcks(self.position, self._session, taken))

@@ -33,6 +33,11 @@ class Run(NamedTuple):
         """The message that follows."""
         return self.first + len(self.ends)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the packets."""
+        return int(self.ends[-1]) - self.start
+
     def rows(self, start: int, stop: int) -> Run:
         """Return some of the packets, without copying."""
         return Run(self.data, self.start_of(start), self.ends[start:stop], self.first + start)
@@ -57,6 +62,7 @@ class Outbox:
         self._most = window
         self._window = window
         self.added = self.sent = self.done = 0
+        self.waiting_bytes = 0  #: of runs with messages that are not done
         self._unsent: deque[Run] = deque()
         self._flying: deque[Run] = deque()
         self._at = 0  # byte of the first unsent run that goes next
@@ -87,6 +93,7 @@ class Outbox:
             self.added,
         )
         self._unsent.append(Run(data, 0, ends, self.added))
+        self.waiting_bytes += len(data)
         if len(self._unsent) == 1:
             self._at = 0
         self.added += len(ends)
@@ -127,6 +134,8 @@ class Outbox:
             self._at = self._unsent[0].start if self._unsent else 0
             if self._qos:
                 self._flying.append(run)
+            else:
+                self.waiting_bytes -= run.size
 
     def answered(self, answers: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
         """Take acknowledgements; return what to say to them, and which of them say no.
@@ -142,7 +151,7 @@ class Outbox:
         self._states[numbers[received]] = _RELEASED
         self.done = first_flying(self._states, self.done, self.sent)
         while self._flying and self._flying[0].after <= self.done:
-            self._flying.popleft()
+            self.waiting_bytes -= self._flying.popleft().size
         reply = packets_of(np.full(int(received.sum()), _PUBREL), numbers[received].astype(np.uint16))
         return reply, answers[failed]
 
@@ -163,6 +172,7 @@ class Outbox:
         released = released[self._states[released % NUMBERS + 1] == _RELEASED] % NUMBERS + 1
         again = [run for run in flown for run in self._again(run, session_kept)]
         self._unsent = deque(again)
+        self.waiting_bytes = sum(run.size for run in again)
         self._at = again[0].start if again else 0
         self.sent = max(self.done, min(self.sent, again[0].first if again else self.sent))
         return packets_of(np.full(len(released), _PUBREL), released.astype(np.uint16))

@@ -134,15 +134,20 @@ class MqttReader:
 
     def room(self) -> int:
         """Without acknowledgements a broker cannot be made to wait, and what is too much is dropped."""
-        room = _NO_LIMIT if self._source.qos == 0 else max(0, self._source.buffer - self._inbox.waiting)
+        room = _NO_LIMIT if self._source.qos == 0 else self._room()
         self._stopped = room == 0
         return room
+
+    def _room(self) -> int:
+        if self._inbox.waiting_bytes >= self._source.buffer_bytes:
+            return 0
+        return max(0, self._source.buffer - self._inbox.waiting)
 
     def received(self, received: ReceivedMessages) -> None:
         """Take what arrived."""
         if np.any(received.flags & RETAINED):
             received = self._asked_for(received)
-        room = self._source.buffer - self._inbox.waiting
+        room = self._room()
         if self._source.qos == 0 and len(received) > room:
             self._drop(len(received) - room)
             received = received.rows(0, room)
@@ -181,8 +186,9 @@ class MqttReader:
         before, self.dropped = self.dropped, self.dropped + count
         if before.bit_length() < self.dropped.bit_length():  # the 1st, 2nd, 4th, 8th …: a flood must not flood the log
             log.warning(
-                "%s: %d messages dropped so far, since %d wait already; raise buffer, or use qos=1",
-                self._source, self.dropped, self._source.buffer,
+                "%s: %d messages dropped so far, since %d wait already (%d bytes); "
+                "raise buffer or buffer_bytes, or use qos=1",
+                self._source, self.dropped, self._inbox.waiting, self._inbox.waiting_bytes,
             )  # fmt: skip
 
     def _batch(self, messages: ReceivedMessages) -> Batch:

@@ -63,7 +63,7 @@ _ADVICE = dict.fromkeys(
 
 
 def refusal(code: int) -> str:
-    """Say why a connection was refused: who speaks MQTT 3.1.1 answers in its own numbers, below 128, whatever it was asked in.
+    """Say why a connection was refused: a broker of MQTT 3.1.1 has its own numbers, below 128, whatever it was asked in.
 
     >>> refusal(5), refusal(0x87), refusal(0xEE)
     ('Not authorized', 'Not authorized', 'reason 0xee')

@@ -73,11 +73,11 @@ class MqttWriter:
             ids = ids_of(key, (first + row for row in range(batch.length) if row not in refused))
             payloads, topics, properties = self._with_ids(payloads, topics, ids)
         with self._connection.changed:
-            if not self._connection.changed.wait_for(lambda: self._has_room(len(payloads)), self._sink.patience_s):
+            if not self._connection.changed.wait_for(lambda: self._has_room(payloads), self._sink.patience_s):
                 self._check()
                 raise InputError(
-                    f"cannot publish to {self._sink}: {self.waiting:,} records wait for the broker already; "
-                    "is it running? A larger buffer bridges a longer cut"
+                    f"cannot publish to {self._sink}: {self.waiting:,} records wait for the broker already, "
+                    f"{self._outbox.waiting_bytes:,} bytes; is it running? A larger buffer bridges a longer cut"
                 )
             if len(payloads):
                 self._outbox.add(payloads, topics, properties)
@@ -169,8 +169,11 @@ class MqttWriter:
             )
             return self.waiting
 
-    def _has_room(self, count: int) -> bool:
-        return self.waiting + count <= self._sink.buffer or not self.waiting
+    def _has_room(self, payloads: Text) -> bool:
+        if not self.waiting:
+            return True
+        size = self._outbox.waiting_bytes + int(payloads.offsets[-1]) - int(payloads.offsets[0])
+        return self.waiting + len(payloads) <= self._sink.buffer and size <= self._sink.buffer_bytes
 
     def _messages(self, batch: Batch) -> tuple[Text, Text, Refused]:
         """Return payloads and topics of the records that can be messages, and why the others cannot."""
