@@ -342,6 +342,26 @@ def test_a_message_that_waits_and_is_too_large_for_the_broker_is_told(script, op
         writer.flush()
 
 
+def test_pauses_between_attempts_grow_however_long_an_attempt_takes(script, opened, monkeypatch):
+    """A host that does not answer takes 5 s to be given up, which once counted as a connection that had lasted."""
+    pauses = Queue()
+
+    def noted(before_s, first_s, lived_s):
+        pauses.put((before_s, lived_s > 0))
+        monkeypatch.setattr("headwater.io.mqtt.connection._DIAL_S", PATIENCE_S)
+        return before_s + 0.001
+
+    monkeypatch.setattr("headwater.io.mqtt.connection.next_pause_s", noted)
+    monkeypatch.setattr("headwater.io.mqtt.connection._DIAL_S", 0.05)
+    opened(pytest.fail)
+    script.take()  # and never says a word
+    assert pauses.get(timeout=PATIENCE_S) == (0, False)
+    script.let_in()
+    subscribed(script)
+    script.cut()
+    assert pauses.get(timeout=PATIENCE_S) == (0.001, True)
+
+
 def test_a_broken_packet_ends_the_connection_and_it_comes_back(script, opened, caplog):
     reader = opened(pytest.fail, qos=1)
     script.let_in()

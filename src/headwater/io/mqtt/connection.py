@@ -119,15 +119,11 @@ class Connection:
     def _keep_connected(self) -> None:
         try:
             load_kernels()
-            pause_s = self._retry_s
+            pause_s = 0.0
             while not self.closing:
-                began_s = time.monotonic()
-                self._live_once()
-                if time.monotonic() - began_s > 2 * pause_s + 1:
-                    pause_s = self._retry_s
+                pause_s = next_pause_s(pause_s, self._retry_s, self._live_once())
                 with self.changed:
                     self.changed.wait_for(lambda: self.closing, pause_s * random.uniform(0.5, 1))
-                pause_s = max(self._retry_s, min(2 * pause_s, _LONGEST_PAUSE_S))
         except Exception as error:
             self._broke(error)
         finally:
@@ -141,8 +137,8 @@ class Connection:
             self.broken = error
             self.changed.notify_all()
 
-    def _live_once(self) -> None:
-        """Connect and serve until the connection is lost, and say why it was."""
+    def _live_once(self) -> float:
+        """Connect and serve until the connection is lost, and say why it was; return for how many seconds we were let in."""
         try:
             if self._anew and self._hello.version < 5:  # in MQTT 5 one CONNECT begins anew and keeps what follows
                 self._erase()
@@ -151,8 +147,8 @@ class Connection:
             if isinstance(error, ssl.SSLCertVerificationError):
                 self.refused = f"its certificate is not trusted ({error.verify_message})"
             self._say(f"cannot reach broker {self._address}: {error}; trying again")
-            return
-        reason = "closed"
+            return 0.0
+        reason, began_s = "closed", time.monotonic()
         try:
             self._serve(transport)
         except (OSError, ProtocolError) as error:
@@ -168,6 +164,7 @@ class Connection:
         transport.close()
         if was_connected or not self.refused:
             self._say(f"connection to broker {self._address} is lost: {reason}; trying again")
+        return time.monotonic() - began_s if was_connected else 0.0
 
     def _erase(self) -> None:
         """Let the broker forget our session: MQTT 3.1.1 has no other way than to come for a new one, and leave."""
@@ -291,3 +288,14 @@ class Connection:
         if not self.closing and (self._said_s is None or now - self._said_s >= _SAY_EVERY_S):
             self._said_s = now
             log.warning(message)
+
+
+def next_pause_s(before_s: float, first_s: float, lived_s: float) -> float:
+    """Return the pause before the next attempt, by the one before it and for how long that attempt was let in.
+
+    A broker that takes seconds not to answer, or throws us out at once, is no reason to begin with short pauses again.
+
+    >>> next_pause_s(0, 1, 0), next_pause_s(1, 1, 0), next_pause_s(20, 1, 0), next_pause_s(30, 1, 61.1)
+    (1, 2, 30.0, 1)
+    """
+    return first_s if lived_s > 2 * before_s + 1 else max(first_s, min(2 * before_s, _LONGEST_PAUSE_S))
