@@ -122,10 +122,26 @@ def test_every_line_of_a_figure_has_its_trials(tmp_path, monkeypatch):
     trials += [trial(workers=count, offered_hz=10.0) for count in (1, 2, 4)]
     trials += [trial(padding=padding, offered_hz=10.0) for padding in (100, 1000)]
     seven, eight, _, eleven, workers, sizes = lines_drawn(trials, tmp_path, monkeypatch)
-    assert seven == eight == {"threads", "longest_queue"}
-    assert eleven == {"take all", "take half", "threads"}
-    assert workers == {"longest_queue, release the lock"}
-    assert sizes == {"longest_queue, release the lock"}
+    assert seven == eight == {"a thread for each step", "longest queue first"}
+    assert eleven == {"a turn takes all that waits", "half of it", "a thread for each step"}
+    assert workers == {"longest queue first, kernels release Python's lock"}
+    assert sizes == {"longest queue first, kernels release Python's lock"}
+
+
+def test_by_default_each_question_is_asked_of_the_flow_that_shows_it(monkeypatch):
+    """All of them of all flows took hours."""
+    plans = {}
+    monkeypatch.setattr(riot, "capacity_hz", lambda *given: 100_000.0)
+    monkeypatch.setattr(riot, "swept", lambda plan: plans.update({plan.flow: plan}) or [trial(offered_hz=10.0)])
+    monkeypatch.setattr(kept_lock, "trials", lambda plan: [])
+    riot.run()
+    assert list(plans) == ["pred", "stats", "etl"]
+    assert {flow for flow, plan in plans.items() if plan.takes} == {"stats"}
+    assert {flow for flow, plan in plans.items() if plan.workers or plan.paddings} == {"pred"}
+    pairs = sum(len(plan.rates) * len(plan.configs) * plan.repeats for plan in plans.values()) * len(riot.KERNELS)
+    assert pairs * 1.8 * plans["etl"].seconds < 20 * 60
+    riot.run(flows=["etl", "pred"], takes=["half"], workers=[3])
+    assert [(plan.takes, plan.workers) for plan in (plans["etl"], plans["pred"])] == [(["half"], [3])] * 2
 
 
 def test_a_figure_is_gone_once_it_is_drawn(tmp_path):

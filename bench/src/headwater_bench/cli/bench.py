@@ -207,25 +207,41 @@ def riot(
     quick: Quick = False,
     output: Output = None,
     as_json: JSON = False,
-    flow: Annotated[list[str] | None, typer.Option(help="etl, stats, pred or train; several by repeating")] = None,
+    flow: Annotated[
+        list[str] | None,
+        typer.Option(help="pred, stats, etl or train; several by repeating [default: the first three]"),
+    ] = None,
     runner: Annotated[str | None, typer.Option(help="engine or threads alone")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="only these policies of the engine")] = None,
-    take: Annotated[list[str] | None, typer.Option(help="consumption rules to compare: all, half, 50 or 100")] = None,
-    workers: Annotated[list[int] | None, typer.Option(help="numbers of workers to compare")] = None,
+    take: Annotated[
+        list[str] | None,
+        typer.Option(help="consumption rules to compare: all, half, 50 or 100 [default: all of them, of stats]"),
+    ] = None,
+    workers: Annotated[
+        list[int] | None, typer.Option(help="numbers of workers to compare [default: up to twice the cores, of pred]")
+    ] = None,
     padding: Annotated[
-        list[int] | None, typer.Option(help="bytes to make messages longer by, to compare their lengths")
+        list[int] | None,
+        typer.Option(
+            help="bytes to make messages longer by, to compare their lengths [default: 1000 and 4000, of pred]"
+        ),
     ] = None,
     kernels: Annotated[
         list[str] | None,
-        typer.Option(help="release or keep: what kernels do with the interpreter's lock; both by both"),
+        typer.Option(help="release or keep: what kernels do with the interpreter's lock [default: both]"),
     ] = None,
     rates: Annotated[list[float] | None, typer.Option(help="messages/s, instead of shares of capacity")] = None,
     sink: Annotated[str, typer.Option(help="null, broker (started for the runs) or an mqtt:// URL")] = "null",
     wide: Annotated[bool, typer.Option(help="ETL on whole rows instead of a record per observation")] = False,
-    seconds: Annotated[float | None, typer.Option(help="length of one measurement")] = None,
-    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
+    seconds: Annotated[float | None, typer.Option(help="length of one measurement [default: 1]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated [default: 2]")] = None,
 ) -> None:
-    """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads."""
+    """RIoTBench flows to saturation: the highest rate within a latency bound, for every policy and for threads.
+
+    As it comes, some twenty minutes on two cores: PRED, STATS and ETL, with kernels that release the interpreter's lock and
+    with kernels that keep it; consumption rules of STATS, workers and longer messages of PRED. What an option names is tried
+    with every flow.
+    """
     configs = _configs(runner, policy)
     options = {"flows": flow, "configs": configs, "takes": take, "rates": rates, "seconds": seconds, "repeats": repeats}
     varied = {"workers": workers, "paddings": padding, "kernels": kernels}

@@ -42,7 +42,7 @@ def _words(paper: str, name: str, shows: str) -> Exhibit:
     return Exhibit(paper, name, shows, words=True)
 
 
-_RIOT = "headwater bench riot --flow pred --flow stats --flow etl --output out/riot"
+_RIOT = "headwater bench riot --output out/riot"
 _AELS = "headwater bench aels --output out/aels"
 _PLAYED = "headwater bench aels --time 60 --output out/aels"
 _PLACED = "headwater bench cep-placement --output out/cep-placement"
@@ -86,9 +86,9 @@ EXHIBITS = (
         "edgewise",
         "figure 11",
         "consumption policies, STATS",
-        "headwater bench riot --flow stats --output out/riot-stats",
+        _RIOT,
         "figure11.png",
-        "`--flow` for the others",
+        "`--take` and `--flow` for the others",
     ),
     Exhibit(
         "edgewise",

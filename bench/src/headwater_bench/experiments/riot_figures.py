@@ -12,13 +12,22 @@ from headwater_bench.experiments.riot import KERNELS, is_of_sweep
 from headwater_bench.experiments.trial import BOUND_MS, CONFIGS, Trial, sustained_hz
 
 _COLOURS = dict(zip(CONFIGS, ("#444444", "#1f77b4", "#2ca02c", "#9467bd", "#e0a100", "#d62728"), strict=True))
+_NAMES = {"threads": "a thread for each step", "random": "any step (random)"} | {
+    "longest_queue": "longest queue first",
+    "min_latency": "nearest to a sink first (min latency)",
+    "min_memory": "shrinks its queue fastest first (min memory)",
+    "oldest_first": "oldest record first (the default)",
+}
+_TAKES = {"all": "a turn takes all that waits", "half": "half of it"}
+_WAYS = {"release": "kernels release Python's lock", "keep": "kernels keep Python's lock"}
 _OTHERS = ("#1f77b4", "#2ca02c", "#e0a100", "#d62728", "#9467bd")
 _PARTS = (
-    ("t_q_ms", "behind others", "#9aa5b1"),
-    ("t_s_ms", "for a worker", "#e0a100"),
-    ("t_c_ms", "computed", "#1f77b4"),
+    ("t_q_ms", "waits behind others", "#9aa5b1"),
+    ("t_s_ms", "waits for a worker", "#e0a100"),
+    ("t_c_ms", "is computed", "#1f77b4"),
 )
 _OUT, _OFFERED, _P99 = "throughput, messages/s", "offered, messages/s", "p99 latency, ms"
+_BETTER = "further right and lower is better"
 
 Lines = Mapping[str, Sequence[Trial]]  #: the trials of each line of a picture, by its name
 
@@ -26,18 +35,27 @@ Lines = Mapping[str, Sequence[Trial]]  #: the trials of each line of a picture, 
 def draw(trials: Sequence[Trial], folder: Path) -> None:
     """Draw all that these trials show into a folder."""
     swept = [trial for trial in trials if is_of_sweep(trial)]
-    _rates(swept, _by_config, "out_hz", "p99_ms", folder / "figure7.png", _OUT, _P99)
-    _rates(swept, _by_config, "offered_hz", "cv", folder / "figure8.png", _OFFERED, "CV of utilisation over steps")
+    title = f"Latency over throughput, by who is served next: {_BETTER}"
+    _rates(swept, _by_config, "out_hz", "p99_ms", folder / "figure7.png", title, _OUT, _P99)
+    title = "How unevenly steps are busy, by who is served next: lower is more even"
+    label = "variation (CV) of how busy steps are"
+    _rates(swept, _by_config, "offered_hz", "cv", folder / "figure8.png", title, _OFFERED, label)
     for flow in _flows(swept):
         _split([t for t in swept if t.subject == flow and t.kernels == swept[0].kernels], folder, flow)
     if any(trial.take != "all" for trial in trials):
         plain = [trial for trial in trials if not trial.workers and not trial.padding]
-        _rates(plain, _by_take, "out_hz", "p99_ms", folder / "figure11.png", _OUT, _P99)
+        flows = {trial.subject for trial in trials if trial.take != "all"}
+        title = f"Latency over throughput, by how much of a queue a turn takes: {_BETTER}"
+        _rates(
+            [t for t in plain if t.subject in flows], _by_take, "out_hz", "p99_ms", folder / "figure11.png",
+            title, _OUT, _P99,
+        )  # fmt: skip
     if any(trial.workers for trial in trials):
         _sustained([trial for trial in trials if trial.workers], "workers", folder / "workers.png", "workers")
     if any(trial.padding for trial in trials):
-        alike = [trial for trial in trials if trial.take == "all" and not trial.workers]
-        label = "bytes that messages are longer"
+        flows = {trial.subject for trial in trials if trial.padding}
+        alike = [t for t in trials if t.take == "all" and not t.workers and t.subject in flows]
+        label = "bytes added to each message, which has some 400"
         _sustained(alike, "padding", folder / "sizes.png", label, ("threads", "longest_queue"))
 
 
@@ -50,15 +68,18 @@ def _ways(trials: Sequence[Trial]) -> list[str]:
 
 
 def _by_config(trials: Sequence[Trial]) -> Lines:
-    return {config: mine for config in CONFIGS if (mine := [t for t in trials if t.config == config])}
+    return {_NAMES[config]: mine for config in CONFIGS if (mine := [t for t in trials if t.config == config])}
 
 
 def _by_take(trials: Sequence[Trial]) -> Lines:
     """Return how much a turn consumes, all with one policy, and threads, which have no turns, beside it."""
     takes = dict.fromkeys(trial.take for trial in trials)
-    lines = {f"take {take}": [t for t in trials if (t.config, t.take) == ("longest_queue", take)] for take in takes}
+    lines = {
+        _TAKES.get(take, f"at most {take}"): [t for t in trials if (t.config, t.take) == ("longest_queue", take)]
+        for take in takes
+    }
     threads = [trial for trial in trials if trial.config == "threads"]
-    return lines | ({"threads": threads} if threads else {})
+    return lines | ({_NAMES["threads"]: threads} if threads else {})
 
 
 def _rates(
@@ -67,12 +88,16 @@ def _rates(
     x: str,
     y: str,
     path: Path,
+    title: str,
     x_label: str,
     y_label: str,
 ) -> None:
     """Draw a line over all rates for each of what is compared: a column for each flow, a row for each way with the lock."""
     flows, ways = _flows(trials), _ways(trials)
-    fig, axes = figure(len(ways), len(flows), 4.5 * len(flows), 3.6 * len(ways))
+    colours = {
+        _NAMES[config]: colour for config, colour in _COLOURS.items() if lines_of is _by_config or config == "threads"
+    }
+    fig, axes = figure(len(ways), len(flows), max(6.5, 4.5 * len(flows)), 3.6 * len(ways))
     for row, way in zip(axes, ways, strict=True):
         for axis, flow in zip(row, flows, strict=True):
             lines = lines_of([t for t in trials if (t.subject, t.kernels) == (flow, way)])
@@ -80,16 +105,15 @@ def _rates(
             for name, mine in lines.items():
                 rates = sorted({trial.offered_hz for trial in mine})
                 at = [[trial for trial in mine if trial.offered_hz == rate] for rate in rates]
-                colour = _COLOURS.get(name) or next(others)
+                colour = colours.get(name) or next(others)
                 axis.plot(_medians(at, x), _medians(at, y), marker=".", color=colour, label=name, linewidth=1.2)
             scale = "log" if y == "p99_ms" else "linear"
-            axis.set(
-                title=f"{flow}, kernels {way} the lock", xlabel=x_label, ylabel=y_label, yscale=scale, xscale="log"
-            )
+            axis.set(title=f"{flow.upper()}, {_WAYS[way]}", xlabel=x_label, ylabel=y_label, yscale=scale, xscale="log")
             decades(axis.xaxis)
             if y == "p99_ms":
-                axis.axhline(BOUND_MS, color="#bbbbbb", linestyle=":", linewidth=1)
+                axis.axhline(BOUND_MS, color="#888888", linestyle=":", linewidth=1, label=f"bound: {BOUND_MS:g} ms")
     axes[0][0].legend(fontsize=7)
+    fig.suptitle(title)
     fig.savefig(path, dpi=110)
 
 
@@ -112,10 +136,10 @@ def _split(trials: Sequence[Trial], folder: Path, flow: str) -> None:
                 heights = [statistics.median(trial.steps[step][name] for trial in at) for step in steps]
                 axis.bar(steps, heights, bottom=bottom, color=colour, label=label)
                 bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-            axis.set(title=f"{config}, {rate:,.0f}/s", ylabel="ms per record")
+            axis.set(title=f"{_NAMES[config]}, {rate:,.0f} messages/s", ylabel="ms per record")
             axis.tick_params(axis="x", rotation=60, labelsize=7)
     axes[0][0].legend(fontsize=7)
-    fig.suptitle(flow)
+    fig.suptitle(f"{flow.upper()}: where the time of a record goes, step by step ({_WAYS[trials[0].kernels]})")
     fig.savefig(folder / f"figure9-{flow}.png", dpi=110)
 
 
@@ -135,7 +159,7 @@ def _sustained(
 ) -> None:
     """Draw the highest sustained rate over what was varied, a line for each configuration and way with the lock."""
     flows, ways = _flows(trials), _ways(trials)
-    fig, axes = figure(1, len(flows), 4.5 * len(flows), 3.6)
+    fig, axes = figure(1, len(flows), max(6.0, 4.5 * len(flows)), 3.6)
     for axis, flow in zip(axes[0], flows, strict=True):
         for config in configs:
             for way in ways:
@@ -143,8 +167,9 @@ def _sustained(
                 values = sorted({getattr(trial, what) for trial in mine})
                 kept: list[Any] = [sustained_hz([t for t in mine if getattr(t, what) == value]) for value in values]
                 look = {"color": _COLOURS[config], "linestyle": "-" if way == "release" else "--", "marker": "."}
-                axis.plot(range(len(values)), kept, label=f"{config}, {way} the lock", **look)
+                axis.plot(range(len(values)), kept, label=f"{_NAMES[config]}, {_WAYS[way]}", **look)
                 axis.set_xticks(range(len(values)), [f"{value:,}" for value in values])
-        axis.set(title=flow, xlabel=label, ylabel=f"messages/s at p99 ≤ {BOUND_MS:g} ms", ylim=(0, None))
+        axis.set(title=flow.upper(), xlabel=label, ylabel="messages/s", ylim=(0, None))
     axes[0][0].legend(fontsize=7, handlelength=3.5)
+    fig.suptitle(f"Highest rate with p99 ≤ {BOUND_MS:g} ms: higher is better")
     fig.savefig(path, dpi=110)
