@@ -1,5 +1,6 @@
 """What MQTT asks of a client when things go wrong, against a broker that does as the test says."""
 
+import random
 import socket
 import time
 from contextlib import suppress
@@ -400,6 +401,47 @@ def test_what_comes_before_we_are_let_in_or_a_second_time_ends_the_connection(sc
     script.publish(2, b'{"n": 2}')
     assert read(reader, 1) == [2]
     assert "messages before it let us in" in caplog.text
+
+
+def strange(chance, version):
+    """Return packets that a broker may send, of which some have been tampered with."""
+    said = b"\0" if version == 5 else b""
+    sound = [
+        packets.packet(0x34, packets.text("t") + chance.randbytes(2) + said + b'{"n": 1}'),
+        packets.packet(0x30, packets.text("t") + said + b'{"n": 2}'),
+        packets.packet(0x62, chance.randbytes(2)),
+        packets.packet(0x90, b"\0\1" + said + b"\2"),
+        packets.packet(0xD0, b""),
+        packets.packet(0x20, b"\0\0" + said),
+        packets.packet(0xE0, b"\x8b\x05\x1f\x00\x02no"),
+        packets.packet(chance.randrange(256), chance.randbytes(chance.randrange(30))),
+    ]
+    data = bytearray(b"".join(chance.choices(sound, k=6)))
+    for _ in range(chance.randrange(4)):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    return bytes(data[: chance.randrange(1, len(data) + 1)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_a_broker_sends_the_connection_comes_back(script, opened, monkeypatch, seed):
+    monkeypatch.setattr("headwater.io.mqtt.connection.next_pause_s", lambda *given: 0.0)
+    chance = random.Random(seed)
+    reader = opened(lambda *rejected: None, qos=2, largest=10_000)
+    for _ in range(60):
+        script.let_in(session_kept=chance.random() < 0.5)
+        with suppress(OSError):
+            script._client.sendall(strange(chance, script.version))
+        with suppress(InputError):
+            reader.read(100, 0.001)
+        with suppress(OSError):
+            script.cut()
+    script.let_in()
+    subscribed(script)
+    while reader.waiting:
+        reader.read(100, 0)
+    script.publish(7, b'{"n": 7}', first=0x34)
+    assert read(reader, 1) == [7]
+    assert reader._connection.broken is None
 
 
 def test_a_broker_that_closes_amid_a_packet_costs_nothing(script, opened):

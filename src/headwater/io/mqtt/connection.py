@@ -193,7 +193,8 @@ class Connection:
                 room = self._client.room()
             poll.register(transport, (select.POLLIN if room else 0) | (select.POLLOUT if sender.blocked else 0))
             again = bool(room) and receiver.has_more
-            happened = dict(poll.poll(0 if again else 1000 * (self._keep_alive_s or _QUIET_S) / 4))
+            look_s = (self._keep_alive_s or _QUIET_S) / 4 if self.connected.is_set() else _DIAL_S / 4
+            happened = dict(poll.poll(0 if again else 1000 * look_s))
             if self._awake.fileno() in happened:
                 with suppress(BlockingIOError):
                     self._awake.recv(4096)
