@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headwater.clock import now_ns
-from headwater.data.column import Array, Column, checked_value, column_of, concat, empty
+from headwater.data.column import Array, Column, column_of, concat, empty
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 
@@ -54,10 +54,7 @@ class Batch:
     @classmethod
     def of_rows(cls, rows: Sequence[Mapping[str, Any]], schema: Schema) -> Batch:
         """Make a batch from records; a field that a record lacks is missing (null), a wrong type is an error."""
-        columns = {
-            name: column_of([checked_value(row.get(name), kind, name) for row in rows], kind, name=name)
-            for name, kind in schema.fields
-        }
+        columns = {name: column_of([row.get(name) for row in rows], kind, name=name) for name, kind in schema.fields}
         return cls(columns, len(rows), stamped(len(rows)))
 
     @classmethod

@@ -15,6 +15,15 @@ from headwater.errors import FlowError
 
 Array = npt.NDArray[Any]
 
+#: the types of Python values that a column stores as they are
+_PLAIN: dict[str, set[type]] = {
+    "bool": {bool},
+    "int": {int},
+    "float": {float, int},
+    "float32": {float, int},
+    "text": {str},
+    "time": {int},
+}
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -210,20 +219,17 @@ def _column_of_objects(values: list[Any], kind: Type, name: str) -> Column:
         filled = column_of([fill if value is None else value for value in values], kind, name=name)
         assert not isinstance(filled, Nullable)
         return Nullable(filled, ~np.array(missing))
+    if not _PLAIN[kind].issuperset(
+        map(type, values)
+    ):  # mostly they are as they should be: then none is looked at twice
+        values = [checked_value(value, kind, name) for value in values]
     if kind == "text":
-        return Text.of(values if all(type(value) is str for value in values) else map(_as_text, values))
-    checked = [checked_value(value, kind, name) for value in values]
+        return Text.of(values)
     try:
-        return np.array(checked, DTYPES[kind])
+        return np.array(values, DTYPES[kind])
     except OverflowError:
-        bits = max(checked, key=abs).bit_length()
+        bits = max(abs(value) for value in values if isinstance(value, int)).bit_length()
         raise FlowError(f"column {name!r}: a number of {bits} bits is too large for {kind}") from None
-
-
-def _as_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise FlowError(f"expected text, got {type(value).__name__} {value!r}")
-    return value
 
 
 def checked_value(value: Any, kind: Type, name: str) -> Any:
@@ -231,11 +237,7 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
     if value is None or kind == "any":
         return value
     given = type(value)
-    if kind == "text" and given is str:
-        return value
-    if (kind in ("float", "float32") and given in (float, int)) or (kind in ("int", "time") and given is int):
-        return value
-    if kind == "bool" and given is bool:
+    if given in _PLAIN[kind] or (kind == "text" and isinstance(value, str)):
         return value
     if kind == "time" and isinstance(value, datetime):
         return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND

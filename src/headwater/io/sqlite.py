@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any, overload
 
 from headwater.data.batch import Batch
-from headwater.data.column import Column, checked_value
+from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Fields, Schema, Type
 from headwater.data.timestamps import moments_as_text
 from headwater.errors import FlowError, InputError, NoRoomError, listed, suggestion
@@ -146,6 +147,16 @@ class SqliteReader:
         if not rows:
             return None
         first, self.position = self.position, self.position + len(rows)
+        columns = dict(zip(self._names, zip(*rows, strict=True), strict=True))
+        try:
+            return Batch.of(
+                {name: _column(columns[name], kind, name) for name, kind in self._schema.fields}, self._schema
+            )
+        except FlowError:
+            return self._one_by_one(rows, first)
+
+    def _one_by_one(self, rows: list[Any], first: int) -> Batch:
+        """Return the rows that fit; the others are rejected."""
         good = []
         for number, row in enumerate(rows, start=first + 1):
             record = dict(zip(self._names, row, strict=True))
@@ -345,6 +356,18 @@ def _shown(column: Column, kind: Type) -> list[Any]:
     if kind == "time":
         return moments_as_text(column)
     return json_texts(column) if kind == "any" else column.tolist()
+
+
+def _column(values: tuple[Any, ...], kind: Type, name: str) -> Column:
+    """Return values of SQLite's few types as a column has them, or raise FlowError where `_value` has to look at each."""
+    if kind == "bool" and {0, 1, None}.issuperset(values):
+        return column_of([None if value is None else bool(value) for value in values], kind, name=name)
+    if kind in ("time", "any") and {str, NoneType}.issuperset(map(type, values)):
+        try:
+            return column_of_texts([value or "" for value in values], kind)
+        except ValueError as error:
+            raise FlowError(str(error)) from None
+    return column_of([_value(value, kind, name) for value in values] if kind == "any" else values, kind, name=name)
 
 
 def _value(value: Any, kind: Type, name: str) -> Any:

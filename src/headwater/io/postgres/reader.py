@@ -67,7 +67,7 @@ class PostgresReader:
             rows = []  # it may come back
         if rows:
             self.position = rows[-1][self._at]
-            return Batch.of_rows([dict(zip(self._schema, row, strict=True)) for row in rows], self._schema)
+            return Batch.of(dict(zip(self._schema, zip(*rows, strict=True), strict=True)), self._schema)
         if not self._source.follow:
             return None
         time.sleep(min(timeout_s, self._source.poll_s))
