@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -38,3 +40,23 @@ def test_a_second_signal_does_not_wait_for_the_start():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_traceback(tmp_path):
+    """On a small device that takes seconds."""
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "headwater", "--version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_an_interrupt_counts_again_once_all_is_loaded():
+    code = "import signal, headwater.cli as cli; cli.main = lambda: print(signal.getsignal(signal.SIGINT).__name__)"
+    code += "; from headwater.__main__ import main; main()"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "default_int_handler\n"
