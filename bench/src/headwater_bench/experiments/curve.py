@@ -4,7 +4,7 @@ Whatever is offered below that rate should be delivered; no rate should have a w
 record, than a higher one next to it would lead one to expect. A machine gets slower and faster by a fifth within a minute,
 by what its host does. So neighbouring rates are measured one right after the other, up and down again and up, flows take
 turns, and what a record costs is compared with the neighbour's of the same visit, in the median over visits. And a highest
-rate below which some rate was not kept was none: then that flow is measured again, from a lower one.
+rate that was not kept, or below which some rate was not, was none: then that flow is measured again, from a lower one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from headwater.engine import RUNNERS
 from headwater.errors import RunError, listed, suggestion
-from headwater_bench.experiments.climb import DOWN, highest_sustained
+from headwater_bench.experiments.descent import DOWN, highest_sustained
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.experiments.sustained import FLOWS, Point, Subject, compile_kernels, measured, together
 from headwater_bench.experiments.trial import BOUND_MS, machine
@@ -26,7 +26,7 @@ from headwater_bench.experiments.trial import BOUND_MS, machine
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 CALM = 0.8  #: of the highest sustained rate, up to which latency is to stay low
 _VISITS = 3
-_TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried on the way up, and for how long at least
+_TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried on the way down, and for how long at least
 _ATTEMPTS = 6  #: at most, at the curve of a flow; only a flow that did not keep a rate has more than one
 
 Curve = dict[float, list[Point]]  #: the visits of each load, in turn
@@ -70,7 +70,7 @@ def run(
 def _curves(
     flows: Mapping[str, Subject], highest: dict[str, float], runners: Sequence[str], seconds: float
 ) -> tuple[dict[tuple[str, str], Curve], dict[str, int]]:
-    """Measure the curve of each flow on each runner, again from a lower rate where the engine did not keep one below.
+    """Measure the curve of each flow on each runner, again from a lower rate where the engine did not keep all up to it.
 
     Return them, and how many attempts each flow took; `highest` is left at the rates that the curves are shares of.
     """
@@ -102,8 +102,8 @@ def _visited(
 
 
 def is_sustained(curve: Curve) -> bool:
-    """Say whether every rate below the highest was kept."""
-    return all(together(visits).is_kept for load, visits in curve.items() if load < 1)
+    """Say whether every rate up to the highest was kept."""
+    return all(together(visits).is_kept for load, visits in curve.items() if load <= 1)
 
 
 def _answer(curve: Curve, highest_hz: float) -> dict[str, Any]:
@@ -152,7 +152,9 @@ def table(answer: dict[str, Any]) -> str:
     lines.append(
         "lower load's, at most; beyond: throughput at 120 % over the highest sustained rate; attempts: how often"
     )
-    lines.append(f"a highest rate was measured, {_ATTEMPTS} at most: one below which a rate is not kept is none")
+    lines.append(
+        f"a highest rate was measured, {_ATTEMPTS} at most: one that is not kept, or below which one is not, is none"
+    )
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from headwater.io.rates import step
 from headwater.metrics import Report, Sample
 from headwater.run import Run
 from headwater_bench.experiments.broker import broker
-from headwater_bench.experiments.climb import highest_sustained
+from headwater_bench.experiments.descent import highest_sustained
 from headwater_bench.experiments.plots import Phase, over_time
 from headwater_bench.experiments.sustained import FLOWS
 from headwater_bench.riot.etl import etl
