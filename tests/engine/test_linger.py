@@ -12,7 +12,7 @@ from headwater import Flow, engine, io
 from headwater.clock import now_ns
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.engine.linger import Linger
+from headwater.engine.linger import ALL, Linger
 from headwater.engine.options import Options
 from headwater.errors import HeadwaterError
 from headwater.flow.endpoints import Reject
@@ -105,6 +105,15 @@ def test_without_linger_nothing_waits_and_chunks_grow_as_they_are_filled():
     assert linger.next_chunk(256, 2000) == 256
     read(linger, got=256, asked=256, at=60 * MS, created=60 * MS)
     assert linger.next_chunk(256, 2000) == 512
+
+
+def test_what_gathered_is_asked_for_at_once_as_far_as_a_queue_has_room():
+    linger = Linger(0.015, 0.010, 0.006)
+    read(linger, got=10, asked=256, at=50 * MS, created=49 * MS)
+    assert linger.next_chunk(256, 2000) == ALL
+    assert linger.next_chunk(256, 2000, room=5000) == 5000
+    assert linger.next_chunk(256, 2000, room=100) == 2000
+    assert linger.next_chunk(256, 16_000) == 16_000  # of lanes
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=200))

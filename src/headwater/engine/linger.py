@@ -12,6 +12,9 @@ from __future__ import annotations
 
 _MANY = 100  #: records that gathered, from which on a source is busy: one more costs next to nothing
 _PLENTY = 1000  #: records that are enough: what a batch costs is little beside what they cost
+#: records that gathered and are read at once, as far as a queue takes them: in pieces, one would be made while a worker is
+#: at the piece before, and the two would hand the interpreter's lock to and fro
+ALL = 8000
 _BEHIND = 2.0  #: of the time to linger; records that are older than that have waited for more than each other
 
 
@@ -61,8 +64,11 @@ class Linger:
         enough_ns = _PLENTY * (self._read_ns - self._since_ns) // self._gathered
         return max(self._least_ns, min(self._busy_ns, enough_ns))
 
-    def next_chunk(self, least: int, most: int) -> int:
-        """Return how many records to ask for: all that gathered, or twice as many as were there to be had."""
+    def next_chunk(self, least: int, most: int, room: int = ALL) -> int:
+        """Return how many records to ask for: all that gathered, or twice as many as were there to be had.
+
+        A queue has `room` for so many.
+        """
         if self.comes_by_itself and self._linger_ns:
-            return most
+            return max(most, min(ALL, room))
         return least if self._got < self._asked else min(2 * self._asked, most)

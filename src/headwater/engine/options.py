@@ -41,7 +41,8 @@ class Options:
     #: where spilled batches go, and how much room they may take; a temporary folder by default
     spill_dir: str | None = None
     spill_bytes: int | None = None
-    #: records that a source hands over at once, at most; up to 2,000 where more wait to be read
+    #: records that a source hands over at once, at most; up to 2,000 where more wait to be read, 8,000 where those came by
+    #: themselves
     chunk: int = 256
     #: how long records that come by themselves are left to gather before they are read; 0 s for the lowest latency,
     #: 'auto' for 15 ms where few come and 10 down to 6 ms where many do

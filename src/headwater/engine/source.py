@@ -213,7 +213,7 @@ class SourceThread:
                 self._tell_time(batch.watermark)
             if self.inner and self.run.checkpointer is not None:
                 self._pass_barrier(reader)
-            chunk = linger.next_chunk(options.chunk, most)
+            chunk = linger.next_chunk(options.chunk, most, options.queue_records)
             pause_s = 0.0 if awaits_commit(reader) else linger.pause_s(now_ns())
             if pause_s:
                 stopping.wait(pause_s)
