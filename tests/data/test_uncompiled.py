@@ -10,6 +10,7 @@ import pytest
 from headwater.data import hashing, text, text_format
 from headwater.data.column import Text
 from headwater.data.jit import COMPILED
+from headwater.data.timestamps import read_moments
 from headwater.io.senml import columns, form, scan
 from headwater.io.senml.columns import SenmlParser
 
@@ -59,6 +60,33 @@ def test_texts_formatted_by_kernels_that_are_not_compiled_are_the_same():
         other = kernel.plain(pieces, ends, both, edges, escape)
         assert one[1].tobytes() == other[1].tobytes()
         assert one[0][: one[1][-1]].tobytes() == other[0][: other[1][-1]].tobytes()
+
+
+def test_moments_are_read_the_same_by_a_kernel_that_is_not_compiled():
+    said = [
+        "2026-11-15T08:00:00Z",
+        " 2026-11-15 ",
+        "2026-02-30",
+        "0000-01-01",
+        "2026-11-15 08:00:01,1234567+01",
+        "x",
+        "",
+        "5",
+    ]
+    said += [
+        "2026-11-15t08:00:00.5z",
+        "2026-11-15T24:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59.999999-14",
+    ]
+    given, found = Text.of(said), []
+    kernel: Any = read_moments
+    for read in (kernel, kernel.stand_in):
+        out, valid = np.zeros(len(said), np.int64), np.zeros(len(said), np.bool_)
+        read(given.data, given.offsets, out, valid)
+        found.append((out.tolist(), valid.tolist()))
+    assert found[0] == found[1]
+    assert found[0][1] == [True, True, False, False, True, False, False, False, True, False, True, True]
 
 
 def test_messages_are_read_the_same_by_kernels_that_are_not_compiled(monkeypatch):

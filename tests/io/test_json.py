@@ -19,6 +19,7 @@ from headwater.io.json.texts import JsonTexts
 from headwater.io.records import JsonDecoder, json_lines
 
 SCHEMA = Schema.of({"n": int, "x": float, "short": "float32", "on": bool, "id": str})
+TIMED = SCHEMA.with_fields({"at": "time"})
 
 numbers = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
@@ -99,14 +100,15 @@ cells = {
     "short": st.one_of(st.none(), st.floats(width=32)),
     "on": st.one_of(st.none(), st.booleans()),
     "id": st.one_of(st.text(max_size=6), st.text(max_size=6), st.none()),
+    "at": st.one_of(st.integers(-(10**15), 10**16), st.integers(-(10**15), 10**16), st.integers(-(2**63), 2**63 - 1)),
 }
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.fixed_dictionaries(cells), max_size=6))
 def test_what_is_written_is_what_is_written_one_by_one(rows):
-    batch = Batch.of_rows(rows, SCHEMA)
-    texts, lines = JsonTexts(SCHEMA).of(batch).bytes_list(), json_lines(batch, SCHEMA)
+    batch = Batch.of_rows(rows, TIMED)
+    texts, lines = JsonTexts(TIMED).of(batch).bytes_list(), json_lines(batch, TIMED)
     assert [msgspec.json.decode(text) for text in texts] == [msgspec.json.decode(line) for line in lines]
     assert all(math.isnan(row["x"] or 0) or b"NaN" not in text for row, text in zip(rows, texts, strict=True))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from headwater.data.jit import kernel, uncompiled
 _LONGEST_FLOAT32, _LONGEST_INT = 24, 20  # bytes
 _MINUS, _DOT = 45, 46
 _QUOTE, _BACKSLASH, _SPACE, _ZERO, _LOWER_A = 34, 92, 32, 48, 97
+_UNSAFE = re.compile(rb'[\x00-\x1f"\\]')
 _ESCAPED_CONTROL = np.frombuffer(b"\\u00", np.uint8)
 
 
@@ -194,3 +197,23 @@ def _format(
         at = _copy(pieces, int(ends[columns]), int(ends[columns + 1]), out, at)
     offsets[rows] = at
     return out, offsets
+
+
+@uncompiled(_format)
+def _format_at_once(
+    pieces: NDArray[np.uint8], ends: NDArray[np.int64], data: NDArray[np.uint8], edges: NDArray[np.int64], escape: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    given, fixed = data.tobytes(), pieces.tobytes()
+    row = b"%b".join(fixed[a:b].replace(b"%", b"%%") for a, b in pairwise(ends.tolist()))
+    columns = [[given[a:b] for a, b in pairwise(cuts)] for cuts in edges.tolist()]
+    if escape and _UNSAFE.search(given):
+        columns = [[_UNSAFE.sub(_escaped, value) for value in column] for column in columns]
+    texts = [row % values for values in zip(*columns, strict=True)]
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return np.frombuffer(bytearray(b"".join(texts)), np.uint8), offsets
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    letter = found[0]
+    return b"\\" + letter if letter >= b" " else b"\\u%04x" % letter[0]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headwater.data.column import Column, parts
+from headwater.data.iso_text import read_moments
+from headwater.data.jit import uncompiled
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _FORM = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
@@ -47,6 +51,20 @@ def micros_of_text(text: str) -> int:
     except ValueError:
         pass
     raise ValueError(f"expected a time, such as 2026-11-15T08:00:00Z or whole microseconds since 1970, got {text!r}")
+
+
+@uncompiled(read_moments)
+def _read_moments_one_by_one(
+    data: NDArray[np.uint8], offsets: NDArray[np.int32], out: NDArray[np.int64], valid: NDArray[np.bool_]
+) -> None:
+    given = data.tobytes()
+    for row, (start, stop) in enumerate(pairwise(offsets.tolist())):
+        text = given[start:stop].decode(errors="replace").strip(" ")
+        out[row], valid[row] = 0, _READ.fullmatch(text) is not None
+        try:
+            out[row] = micros(datetime.fromisoformat(text.upper())) if valid[row] else 0
+        except ValueError:  # the thirtieth of February
+            valid[row] = False
 
 
 def is_moment(text: str) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headwater.data.column import Column, Nullable, Text, column_of
+from headwater.data.column import Array, Column, Nullable, Text, column_of
+from headwater.data.iso_text import read_moments
 from headwater.data.schema import DTYPES, Type
 from headwater.data.timestamps import is_moment, micros_of_text, moments_as_text
 from headwater.io.records import json_texts, short_floats
@@ -58,6 +59,15 @@ def _read_truths(texts: Sequence[str]) -> list[bool]:
         raise ValueError("expected true or false") from error
 
 
+def _read_moments(texts: Sequence[str]) -> Array:
+    column = Text.of(texts)
+    read, sure = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    read_moments(column.data, column.offsets, read, sure)
+    for row in np.flatnonzero(~sure).tolist():
+        read[row] = micros_of_text(texts[row])
+    return read
+
+
 def _read_json(texts: Sequence[str]) -> list[Any]:
     read = []
     for text in texts:
@@ -68,12 +78,12 @@ def _read_json(texts: Sequence[str]) -> list[Any]:
     return read
 
 
-_READ: dict[Type, Callable[[Sequence[str]], list[Any]]] = {
+_READ: dict[Type, Callable[[Sequence[str]], list[Any] | Array]] = {
     "bool": _read_truths,
     "int": _read_ints,
     "float": _read_floats,
     "float32": _read_floats,
-    "time": lambda texts: [micros_of_text(text) for text in texts],
+    "time": _read_moments,
     "any": _read_json,
 }
 

@@ -7,14 +7,17 @@ from typing import Any, overload
 
 import msgspec
 
-from headwater.data.batch import Batch
+from headwater.data.batch import Batch, stamped
+from headwater.data.column import Text
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.follow import FollowedLines
+from headwater.io.json.columns import JsonColumns
+from headwater.io.json.texts import JsonTexts, joined
 from headwater.io.lines import Lines, LineWriter
-from headwater.io.records import JsonDecoder, guessed_kind, json_lines
+from headwater.io.records import guessed_kind
 from headwater.io.sifting import sifted
 from headwater.io.text_file import WritableTextFile
 
@@ -74,7 +77,7 @@ class JsonLinesReader:
 
     def __init__(self, lines: Lines | FollowedLines, schema: Schema, reject: Reject, path: str | Path) -> None:
         self._lines, self._schema, self._reject, self._path = lines, schema, reject, path
-        self._decoder = JsonDecoder(schema)
+        self._columns = JsonColumns(schema)
 
     def leave_halves(self) -> None:
         """Leave a last line that has no end for a later run, since it may be half written."""
@@ -96,7 +99,9 @@ class JsonLinesReader:
             if line.strip():  # a blank line is nothing
                 self._reject(line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}")
 
-        return self._decoder.batch(lines, refuse)
+        columns, kept = self._columns.of(Text.of_bytes(lines), refuse)
+        count = len(lines) if kept is None else len(kept)
+        return Batch(columns, count, stamped(count))
 
     def close(self) -> None:
         """Close the file."""
@@ -107,13 +112,13 @@ class JsonLinesWriter:
     """An open file that takes a JSON object per record."""
 
     def __init__(self, file: LineWriter, schema: Schema) -> None:
-        self.file, self._schema = file, schema
+        self.file, self._texts = file, JsonTexts(schema)
 
     def write(self, batch: Batch) -> Refused:
         """Write the records that have a JSON form, all or none."""
-        lines, _, refused = sifted(batch, lambda batch: json_lines(batch, self._schema))
-        if lines:
-            self.file.write(b"\n".join([*lines, b""]))
+        lines, _, refused = sifted(batch, self._texts.of)
+        if len(lines):
+            self.file.write(joined(lines, b"\n") + b"\n")
         return refused
 
     def close(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.io.http.endpoint import BodyForm
-from headwater.io.json.texts import JsonTexts
+from headwater.io.json.texts import JsonTexts, joined
 
 _TYPES: dict[BodyForm, str] = {
     "lines": "application/x-ndjson",
@@ -30,8 +28,5 @@ class Form:
 
     def body(self, batch: Batch) -> bytes:
         """Return records as bytes; raises InputError if one has no JSON form."""
-        texts = self._texts.of(batch)
-        start, stop = int(texts.offsets[0]), int(texts.offsets[-1])
-        between = b"\n" if self._form == "lines" else b","
-        joined = np.insert(texts.data[start:stop], texts.offsets[1:-1] - start, between[0]).tobytes()
-        return joined + b"\n" if self._form == "lines" else b"[" + joined + b"]" if self._form == "array" else joined
+        texts = joined(self._texts.of(batch), b"\n" if self._form == "lines" else b",")
+        return texts + b"\n" if self._form == "lines" else b"[" + texts + b"]" if self._form == "array" else texts

@@ -6,6 +6,7 @@ import numpy as np
 
 from headwater.data.column import Array, Column, Text, concat, nullable
 from headwater.data.iso_text import read_moments
+from headwater.data.jit import COMPILED
 from headwater.data.schema import DTYPES, Schema
 from headwater.io.json.scan import BOOL, FLOAT, INT, TEXT, scan
 from headwater.io.records import JsonDecoder, Refuse
@@ -27,7 +28,7 @@ class JsonColumns:
 
     def __init__(self, schema: Schema) -> None:
         self._schema, self._decoder = schema, JsonDecoder(schema)
-        self._usual = bool(schema.fields) and all(kind in _KINDS for _, kind in schema.fields)
+        self._usual = COMPILED and bool(schema.fields) and all(kind in _KINDS for _, kind in schema.fields)
         self._times = np.array([kind == "time" for _, kind in schema.fields])
         self._set_kinds(np.array([_KINDS.get(kind, TEXT) for _, kind in schema.fields], np.int64))
         names = [name.encode() for name in schema]
@@ -55,6 +56,8 @@ class JsonColumns:
         rows, others = np.flatnonzero(sure), np.flatnonzero(~sure)
         if len(others) > len(rows):
             self._rest = _REST
+        if not len(rows):
+            return self._decoder.columns_of(texts, refuse)
         read, kept = self._decoder.columns_of(
             texts.take(others), lambda number, text, reason: refuse(int(others[number]), text, reason)
         )
