@@ -97,7 +97,7 @@ def _rates(
     colours = {
         _NAMES[config]: colour for config, colour in _COLOURS.items() if lines_of is _by_config or config == "threads"
     }
-    fig, axes = figure(len(ways), len(flows), max(6.5, 4.5 * len(flows)), 3.6 * len(ways))
+    fig, axes = figure(len(ways), len(flows), max(8.0, 4.5 * len(flows)), 3.6 * len(ways))
     for row, way in zip(axes, ways, strict=True):
         for axis, flow in zip(row, flows, strict=True):
             lines = lines_of([t for t in trials if (t.subject, t.kernels) == (flow, way)])
