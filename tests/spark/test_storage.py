@@ -18,7 +18,7 @@ from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.places import UrlPlace, place_of
-from headwater.spark.sinks import guarantee, open_sink
+from headwater.spark.sinks import guarantee, open_sink, told_of
 from headwater.spark.storage import Storage
 
 SCHEMA = {"n": int, "city": str}
@@ -231,6 +231,29 @@ def test_a_micro_batch_is_one_file_however_often_it_is_written(lake, tmp_path, f
     found = ds.dataset(folder / "t", format=form, exclude_invalid_files=False).to_table()["n"].to_pylist()
     assert sorted(found) == [-2, -1, 0, 0, 1, 2]
     assert len(list((folder / "t").glob("part-*"))) == 3
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_tasks_write_files_of_this_machine_which_are_there_once(spark, tmp_path, form):
+    source = io.JsonLines(written_lines(tmp_path / "in.jsonl", range(2000)), SCHEMA)
+    flow = counting(source, io.SparkTable(f"file://{tmp_path}/out", form=form))
+    assert told_of(flow.steps["out"]) == "written by tasks, exactly once"
+    with stopped_half_way(flow, checkpoint=tmp_path / "kept"):
+        pass
+    on_spark.run(flow, checkpoint=tmp_path / "kept")
+    found = ds.dataset(tmp_path / "out", format=form, exclude_invalid_files=False).to_table()["n"].to_pylist()
+    assert sorted(found) == list(range(2000))
+    assert spark.read.format(form).load(str(tmp_path / "out")).count() == 2000
+
+
+def test_what_has_no_json_form_is_a_dead_letter(spark, tmp_path):
+    flow = Flow("f")
+    rows = flow.read("r", io.Items([{"n": 1}, {"n": 2}], {"n": int}))
+    made = rows.map("objects", lambda r: {"n": r["n"], "x": 1j if r["n"] == 2 else [1]}, out={"n": int, "x": "any"})
+    made.write("out", io.SparkTable(str(tmp_path / "out"), form="json"))
+    report = on_spark.run(flow)
+    assert json_rows(tmp_path / "out") == [{"n": 1, "x": [1]}]
+    assert report.dead_letters == 1
 
 
 def test_the_command_line_takes_urls(lake, tmp_path, typed):

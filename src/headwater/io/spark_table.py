@@ -39,7 +39,8 @@ class SparkTable:
     `form` is `parquet`, `orc`, `csv`, `json` (a JSON object to a line), `text` (one text column) or `delta`; unless said, it
     follows from the ending of the address; where that says nothing, it is `delta` if a folder has Delta's log, or `parquet`.
     What is read has the columns of `schema`; with `follow`, reading goes on with files that are added later. `options` are
-    those of Spark's reader and writer. What is written is there once: a micro-batch is one file, or one commit.
+    those of Spark's reader and writer. What is written is there once: a micro-batch is one file, or one commit. Parquet and
+    JSON without options at a path are written in parallel, and the files of a micro-batch appear together.
     """
 
     resume: Resume = "position"  # kept by Spark's own checkpoint

@@ -1,4 +1,4 @@
-"""Tables of Parquet files: files are written out of sight, on any machine, and those of a part appear together.
+"""Tables of Parquet or JSON files: files are written out of sight, on any machine, and those of a part appear together.
 
 What the table's folder `_headwater` says of a part that counts is its commit: files named there get their places, now
 or when the next run begins; files that are not named there never do. Other programs see whole files only, and never one
@@ -14,18 +14,25 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from threading import Lock
+from typing import Literal
 from uuid import uuid4
 
 import msgspec
 
 from headwater.data.batch import Batch, concat_batches
 from headwater.data.schema import Schema
+from headwater.data.text_format import TextFormat
 from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Transaction
 from headwater.io.files import explained, sync
+from headwater.io.json.texts import JsonTexts
+from headwater.io.sifting import sifted
 from headwater.io.table import writable, write_parts
 from headwater.io.transactions.journal import Journal
 
 _OURS = "_headwater"  # Spark and Arrow pass over names that begin so
+_LINES = TextFormat([b"", b"\n"], escape=False)
+TableForm = Literal["parquet", "json"]
+ENDINGS: dict[TableForm, str] = {"parquet": "parquet", "json": "jsonl"}  #: of files, by their form
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class TableStaging:
     run: str  #: the name of all runs that share a checkpoint
     schema: Schema
     by: tuple[str, ...]
+    form: TableForm = "parquet"
 
     @property
     def folder(self) -> Path:
@@ -44,21 +52,46 @@ class TableStaging:
 
     def parted(self, batch: Batch) -> tuple[Batch, Refused]:
         """Return the records that the table can hold, and why it cannot hold the others."""
+        if self.form == "json":
+            _, kept, refused = sifted(batch, JsonTexts(self.schema).of)
+            return kept, refused
         return writable(batch, self.schema, self.by, Path(self.place))
 
     def write(self, batches: Sequence[Batch]) -> bytes:
         """Write records to files; return which, for who lets them appear."""
-        name = uuid4().hex
-        parts = write_parts(concat_batches(batches), self.schema, self.by, self.folder / name, "part.parquet")
-        return msgspec.msgpack.encode([[folder, str(Path(name, folder, "part.parquet"))] for folder, _ in parts])
+        name, batch = uuid4().hex, concat_batches(batches)
+        file = f"part.{ENDINGS[self.form]}"
+        folders = [""]
+        if self.form == "json":
+            self._write_lines(batch, self.folder / name / file)
+        else:
+            folders = [at for at, _ in write_parts(batch, self.schema, self.by, self.folder / name, file)]
+        return msgspec.msgpack.encode([[folder, str(Path(name, folder, file))] for folder in folders])
+
+    def _write_lines(self, batch: Batch, path: Path) -> None:
+        lines = _LINES.format([JsonTexts(self.schema).of(batch)])
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(lines.data.tobytes())
+        except OSError as error:
+            raise explained(error, path, "write") from error
 
 
 class TableParts(Transaction, StagedWriter):
     """A table, as who lets its files appear sees it; with `anew`, a first run begins with an empty one."""
 
-    def __init__(self, path: str | Path, schema: Schema, by: tuple[str, ...], ledger: Ledger, *, anew: bool) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Schema,
+        by: tuple[str, ...],
+        ledger: Ledger,
+        *,
+        anew: bool,
+        form: TableForm = "parquet",
+    ) -> None:
         self._place, self._run = Path(path).absolute(), ledger.name
-        self.staging: TableStaging = TableStaging(str(self._place), self._run, schema, by)
+        self.staging: TableStaging = TableStaging(str(self._place), self._run, schema, by, form)
         if anew and self._place.is_file():
             self._place.unlink()  # what was a file becomes a folder
         self._staged: list[list[str]] = []  # folders and files of the part that is being written
@@ -133,7 +166,7 @@ class TableParts(Transaction, StagedWriter):
             self.stage(self.staging.write(self._waiting[:count]))
             del self._waiting[:count]  # whatever goes wrong from here on, they are written
         files = [
-            [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.parquet")]
+            [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.{ENDINGS[self.staging.form]}")]
             for count, (folder, staged) in enumerate(self._staged)
         ]
         for staged, _ in files:

@@ -1,4 +1,4 @@
-"""Files at URLs, written by Spark's own means: each micro-batch is one file, and there once.
+"""Files at URLs: of this machine's own, by tasks; elsewhere by Spark's own means, where each micro-batch is one file.
 
 Whoever is killed between writing a file and its own note of that finds out before it writes once more: the number of the
 micro-batch is in the file's name.
@@ -6,7 +6,7 @@ micro-batch is in the file's name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
 from headwater.io.spark_table import SparkTable
 from headwater.io.transactions.journal import Journal
+from headwater.io.transactions.table import ENDINGS, TableForm, TableParts
+from headwater.io.urls import path_in
 from headwater.spark.progress import cause_in
 from headwater.spark.sinks.gathering import GatheringWriter
 from headwater.spark.storage import Storage
@@ -32,11 +34,14 @@ if TYPE_CHECKING:
 class TableWriting:
     """How Spark writes files."""
 
-    way = "written by the driver"
     guarantee = "exactly once"
 
     def __init__(self, sink: SparkTable) -> None:
         self._sink = sink
+        path = path_in(sink.address)
+        #: where tasks write files themselves, in a form of which Python has the same ones as Spark
+        self._near = path if sink.form in ENDINGS and not sink.options else None
+        self.way = "written by the driver" if self._near is None else "written by tasks"
 
     def check(self, schema: Schema, key: tuple[str, ...]) -> None:
         """Raise if the form cannot have these columns."""
@@ -47,6 +52,8 @@ class TableWriting:
 
     def open(self, schema: Schema, ledger: Ledger, key: tuple[str, ...]) -> NumberedWriter:
         """Start writing."""
+        if self._near is not None:
+            return TableParts(self._near, schema, (), ledger, anew=False, form=cast("TableForm", self._sink.form))
         kind = _KINDS.get(self._sink.form, _Files)
         return kind(self._sink, schema, ledger)
 
