@@ -29,6 +29,8 @@ class Ranges(ABC):
     columns: tuple[str, ...] | None = None
     #: whether, once started, it can tell where a range ends much faster than it reads it
     quick_to_cut = True
+    #: whether all that will ever be read is there when reading starts
+    has_end = False
     #: how much is read at once; may be changed between two calls of `advance`
     sizes: Sizes
 

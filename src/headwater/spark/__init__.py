@@ -3,7 +3,8 @@
 `partitioning` says what a step asks of the place where it runs, `stages` cuts a flow accordingly, `buckets` numbers
 the parts that keys are spread over, `wiring` joins the steps of a stage, `executor` runs them, `exits` is where their
 records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
-`keyed` makes stages Spark's operators, `running` is a run, `handing` how Java gives it the rows of a micro-batch,
+`keyed` makes stages Spark's operators, `running` is a run, `finite` one over files that have an end,
+`handing` how Java gives it the rows of a micro-batch,
 `collecting` what the driver makes of them, `tally` its counts, `progress` and `advice` what Spark says of it,
 `checkpoint` what a later run goes on from. `session`, `gateway`, `interpreter`, `daemon`, `forkserver` with its
 `forkclient`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;
@@ -48,10 +49,12 @@ def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None,
     `inputs` are streaming DataFrames of a Spark program that stand in for sources, by name where there are several: the flow
     is then where they are written.
     """
+    from headwater.spark.finite import FiniteRun, fits
     from headwater.spark.frames import with_inputs
     from headwater.spark.running import SparkRun
 
-    return SparkRun(flow if inputs is None else with_inputs(flow, inputs), SparkOptions(**options)).start()
+    chosen, given = flow if inputs is None else with_inputs(flow, inputs), SparkOptions(**options)
+    return (FiniteRun if fits(chosen, given) else SparkRun)(chosen, given).start()
 
 
 def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> Report:

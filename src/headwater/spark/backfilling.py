@@ -264,7 +264,7 @@ class Backfill:
         rows = reduce(lambda a, b: a.union(b), parts)
         before, after = self._states(number), self._states(number + 1)
         for level in range(1, self.layout.levels + 1):
-            rows = with_level_at_once(rows, self._shipped, self.layout, level, before)
+            rows = with_level_at_once(rows, self._shipped, self.layout, level, before, keep=True)
         envelopes, states = collected(rows.toArrow().to_batches(), self.layout, self.tally)
         rmtree(after, ignore_errors=True)  # of an attempt that was cut off
         write_seeds(after, states, {})

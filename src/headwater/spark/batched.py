@@ -20,23 +20,31 @@ if TYPE_CHECKING:
 
 
 def with_level_at_once(
-    rows: DataFrame, sent_layout: SentLayout, layout: Layout, level: int, seeds: Path | None = None
+    rows: DataFrame,
+    sent_layout: SentLayout,
+    layout: Layout,
+    level: int,
+    seeds: Path | None = None,
+    *,
+    keep: bool = False,
 ) -> DataFrame:
     """Add the stages of one level to a query over tables.
 
-    Where more follows than these tables, buckets begin with the state in the folder `seeds`, and what they keep leaves the
-    query in rows of its own; else nothing is kept.
+    Buckets begin with the state in the folder `seeds`, if one is said. With `keep`, as more follows than these tables, what
+    they keep leaves the query in rows of its own.
     """
     sorted_rows = rows.repartition(layout.buckets, "bucket").sortWithinPartitions("bucket", "seq")
-    run = titled(_on_partition(sent_layout, level, seeds), title_of(layout.steps_of(level)))
+    run = titled(_on_partition(sent_layout, level, seeds, keep), title_of(layout.steps_of(level)))
     return sorted_rows.mapInArrow(run, ROW)
 
 
-def _on_partition(sent_layout: SentLayout, level: int, seeds: Path | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _on_partition(
+    sent_layout: SentLayout, level: int, seeds: Path | None, keep: bool
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(tables: Iterator[Any]) -> Iterator[Any]:
         from headwater.spark.sources.data_source import in_arrow
 
-        return in_arrow(_made(sent_layout.layout(), level, _rows(tables), seeds))
+        return in_arrow(_made(sent_layout.layout(), level, _rows(tables), seeds, keep))
 
     return run
 
@@ -48,7 +56,7 @@ def _rows(tables: Iterator[Any]) -> Iterator[Row]:
             yield bucket[i], target[i], seq[i], frame.as_buffer().to_pybytes()
 
 
-def _made(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None) -> Iterator[Row]:
+def _made(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None, keep: bool) -> Iterator[Row]:
     for bucket, came in groupby(rows, key=itemgetter(0)):
         stage = layout.stage_of_bucket(bucket)
         if stage is None or stage.level != level:  # on the way to a later level, or to a sink
@@ -62,7 +70,7 @@ def _made(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None) -
                 yield from executor.take([(target, frame)])
         else:
             yield from executor.take((target, frame) for _, target, _, frame in came)
-        if seeds is not None:
+        if keep:
             yield -1, STATE, bucket, executor.save()
         yield -1, COUNTS, 0, executor.counts()
 

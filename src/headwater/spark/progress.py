@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +23,22 @@ def progress(query: StreamingQuery, layout: Layout, last: Sample, batches: int) 
     Spark tells of a micro-batch only after it is over, and a Java that is gone tells nothing: what is not known then is 0.
     """
     told = [p for p in _told(query) if p.numInputRows or p.durationMs.get("addBatch")]
-    times = sorted(p.durationMs["triggerExecution"] for p in told)
     operators = told[-1].stateOperators if told else []
     return {
+        **told_of_batches([p.durationMs["triggerExecution"] for p in told], layout, last),
         "batches": batches,
-        "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if told else {"p50": 0, "max": 0},
-        "stages": layout.levels + 1,
         "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
         "state_buckets": sum(operator.numRowsTotal for operator in operators),
+    }
+
+
+def told_of_batches(took_ms: Sequence[int], layout: Layout, last: Sample) -> dict[str, Any]:
+    """Return how many micro-batches, or jobs, there were and how long they took, and what steps keep."""
+    times = sorted(took_ms)
+    return {
+        "batches": len(times),
+        "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if times else {"p50": 0, "max": 0},
+        "stages": layout.levels + 1,
         "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
         "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
     }

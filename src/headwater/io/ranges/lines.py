@@ -75,6 +75,8 @@ class LineRanges(Ranges):
     run knows whether it has the same file.
     """
 
+    has_end = True
+
     def __init__(self, source: TextFile, sizes: Sizes) -> None:
         self.source, self.sizes = source, sizes
         self.path = Path(source.path).absolute()

@@ -17,6 +17,7 @@ _RECORDS = 2**14  # in a batch
 class RowRanges(Ranges):
     """A Parquet file, of which some columns are read; offsets count rows."""
 
+    has_end = True
     quick_to_cut = False  # in small ranges: who begins within a row group reads it from its beginning
 
     def __init__(self, source: Parquet, sizes: Sizes, columns: tuple[str, ...] | None = None) -> None:

@@ -54,14 +54,7 @@ def rows_of(
     # elsewhere the driver has other things to do; and where all is read in one piece, that may be a large one
     sizes = getattr(ranges, "sizes", None)
     may_read = spark.sparkContext.master.startswith("local") and sizes is not None and sizes.parallel > 1
-    try:
-        sent = send(spark, (ranges, prefix))
-    except Exception as error:
-        raise RunError(
-            f"source {step!r} cannot be read on Spark: what it uses cannot be sent to another process "
-            f"({type(error).__name__}: {error})",
-            step=step,
-        ) from None
+    sent = sent_source(spark, step, ranges, prefix)
 
     class Frames(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
         @classmethod
@@ -78,6 +71,70 @@ def rows_of(
     return spark.readStream.format(name).load()
 
 
+def sent_source(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix) -> Path:
+    """Bring a source and its stage to where tasks can read them."""
+    try:
+        return send(spark, (ranges, prefix))
+    except Exception as error:
+        raise RunError(
+            f"source {step!r} cannot be read on Spark: what it uses cannot be sent to another process "
+            f"({type(error).__name__}: {error})",
+            step=step,
+        ) from None
+
+
+class PieceReader:
+    """Reads pieces of a source that was sent with its stage, in any process."""
+
+    def __init__(self, step: str, sent: Path) -> None:
+        self._step, self._sent = step, sent
+
+    def read(self, number: int, piece: Any, ends: bool) -> Iterator[Any]:
+        """Read one piece, the `number`-th of a micro-batch; None is one of nothing, behind which a source may end."""
+        _, prefix = self._received()
+        return in_arrow(prefix(number, self._put_out(piece, ends)))
+
+    @property
+    def ranges(self) -> Ranges:
+        """The source."""
+        return self._received()[0]
+
+    def _received(self) -> tuple[Ranges, Prefix]:
+        ranges, prefix = received(self._sent.name, self._sent.parent)
+        return ranges, prefix
+
+    def _put_out(self, piece: Any, ends: bool) -> Iterator[tuple[int, Batch]]:
+        letters: list[Batch] = []
+
+        def reject(text: str, error: str) -> None:
+            letters.append(rejected(self._step, text, error))
+
+        if piece is not None:
+            for batch in self._read(piece, reject):
+                if letters:
+                    yield DEAD, concat_batches(letters)
+                    letters.clear()
+                if batch.length or batch.watermark > NO_WATERMARK:
+                    yield 0, batch
+        if letters:
+            yield DEAD, concat_batches(letters)
+        if ends:
+            yield 0, Batch.of_watermark(END)
+
+    def _read(self, piece: Any, reject: Reject) -> Iterator[Batch]:
+        """Read a piece; what breaks in a user's own source is told as the engine does, with the line."""
+        try:
+            yield from self.ranges.batches(piece, reject)
+        except HeadwaterError:
+            raise
+        except Exception as error:
+            at = extract_tb(error.__traceback__)[-1]
+            raise RunError(
+                f"source {self._step!r} broke: {type(error).__name__}: {error} ({at.filename}:{at.lineno})",
+                step=self._step,
+            ) from error
+
+
 class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only kind that Spark asks for what it has read
     """Plans micro-batches in a process of its own, and reads their pieces in tasks.
 
@@ -90,20 +147,17 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
     def __init__(
         self, step: str, sent: Path, begin: Offset, control: SourceControl, pace: Pace | None, *, may_read: bool
     ) -> None:
-        self._step, self._sent, self._begin, self._control, self._pace = step, sent, begin, control, pace
+        self._pieces = PieceReader(step, sent)
+        self._begin, self._control, self._pace = begin, control, pace
         self._has_begun = False
         self._may_read = may_read  #: whether a piece may be read here at all
         self._planned = 0  #: micro-batches so far
         self._loading: Thread | None = None
         self._alone: InputPartition | None = None  #: the only piece of the last one, if it is to be read here
 
-    def _received(self) -> tuple[Ranges, Prefix]:
-        ranges, prefix = received(self._sent.name, self._sent.parent)
-        return ranges, prefix
-
     @property
     def _ranges(self) -> Ranges:
-        return self._received()[0]
+        return self._pieces.ranges
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return where reading begins."""
@@ -157,44 +211,11 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one piece."""
-        number, piece, ends = partition.value
-        _, prefix = self._received()
-        return in_arrow(prefix(number, self._put_out(piece, ends)))
+        return self._pieces.read(*partition.value)
 
     def commit(self, end: Offset) -> None:
         """Take note that nothing before `end` will be asked for again."""
         self._ranges.forget(end)
-
-    def _put_out(self, piece: Any, ends: bool) -> Iterator[tuple[int, Batch]]:
-        letters: list[Batch] = []
-
-        def reject(text: str, error: str) -> None:
-            letters.append(rejected(self._step, text, error))
-
-        if piece is not None:
-            for batch in self._read(piece, reject):
-                if letters:
-                    yield DEAD, concat_batches(letters)
-                    letters.clear()
-                if batch.length or batch.watermark > NO_WATERMARK:
-                    yield 0, batch
-        if letters:
-            yield DEAD, concat_batches(letters)
-        if ends:
-            yield 0, Batch.of_watermark(END)
-
-    def _read(self, piece: Any, reject: Reject) -> Iterator[Batch]:
-        """Read a piece; what breaks in a user's own source is told as the engine does, with the line."""
-        try:
-            yield from self._ranges.batches(piece, reject)
-        except HeadwaterError:
-            raise
-        except Exception as error:
-            at = extract_tb(error.__traceback__)[-1]
-            raise RunError(
-                f"source {self._step!r} broke: {type(error).__name__}: {error} ({at.filename}:{at.lineno})",
-                step=self._step,
-            ) from error
 
 
 def plain(target: int) -> Prefix:

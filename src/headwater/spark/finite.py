@@ -1,0 +1,226 @@
+"""A run over files that have an end, with no checkpoint to go on from: one job of Spark's after the other, and no stream.
+
+A stream notes each micro-batch, and keeps all state, for whoever goes on later; here there is nobody. A job reads what a
+micro-batch would, so that memory is bounded as there, and the state that it leaves goes to the next in files.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import reduce
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError
+from headwater.flow.flow import Flow
+from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
+from headwater.flow.steps import Read
+from headwater.metrics import Report, Sample
+from headwater.spark import sinks, sources
+from headwater.spark.batched import with_level_at_once
+from headwater.spark.broadcast import broadcast
+from headwater.spark.collecting import collected
+from headwater.spark.envelope import ROW
+from headwater.spark.executor import Executor
+from headwater.spark.heads import cut_behind, heads_of
+from headwater.spark.keyed import SourceStage
+from headwater.spark.native import reads
+from headwater.spark.options import SparkOptions
+from headwater.spark.outlook import Outlook
+from headwater.spark.progress import told_of_batches
+from headwater.spark.running import SparkRun
+from headwater.spark.seeds import seed_of, write_seeds
+from headwater.spark.session import session
+from headwater.spark.stages import cut
+from headwater.spark.tally import Tally
+from headwater.spark.titles import titled
+from headwater.spark.writing import Sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+_TOO_SLOW = "Python worker failed to connect back"
+
+
+def fits(flow: Flow, options: SparkOptions) -> bool:
+    """Say whether a flow can be run so: nobody goes on later, and all that it reads is there.
+
+    What is wrong with a flow is left to a stream to tell.
+    """
+    streams = options.checkpoint, options.seconds, options.target
+    if (
+        options.every != SparkOptions().every
+        or options.meaning != "headwater"
+        or any(each is not None for each in streams)
+    ):
+        return False
+    try:
+        partitionings = cut(flow, 1).partitionings
+        timed = any(step.is_sink and partitionings[step.name].timed for step in flow.steps.values())
+        return not timed and all(
+            _has_end(step.kind.source) for step in flow.steps.values() if isinstance(step.kind, Read)
+        )
+    except HeadwaterError:
+        return False
+
+
+def _has_end(source: Any) -> bool:
+    ranges = None if reads(source) else ranges_of(source, RangeRequest(Sizes(1)))
+    return ranges is not None and ranges.has_end
+
+
+class FiniteRun(SparkRun):
+    """A flow at work on files; what reads it, `stop` and `abort` are those of a stream."""
+
+    def _prepared(self) -> Any:
+        """Check all that can be checked, and begin; there is no query."""
+        cut(self.flow, self.options.buckets or 1)
+        for step in self.flow.steps.values():
+            if isinstance(step.kind, Read):
+                sources.check(step.kind.source)
+        sinks.check(self.flow, self.checkpoint)
+        self._spark = session(self.options.master, self.options.settings)
+        buckets = self.options.buckets or int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        heads = heads_of(self.flow, self.options.meaning)
+        self.layout = cut_behind(self.flow, heads, buckets)
+        self.tally = Tally(self.flow, self.options.on_written, heads)
+        self._sinks = Sinks(self.flow, self.checkpoint.folder)
+        self.layout.stagings = self._sinks.stagings()
+        self._shipped = broadcast(self._spark, self.layout)
+        self._files = {
+            name: _File(self, name, heads[name].columns)
+            for name, step in self.flow.steps.items()
+            if isinstance(step.kind, Read)
+        }
+        self._outlook = Outlook(self.flow.name, {n: f.share for n, f in self._files.items()}, lambda: None)
+        self._group = f"headwater-{id(self)}"
+        self._took_ms: list[int] = []
+        self._began = time.perf_counter()
+        return None
+
+    def _watch_till_the_end(self) -> None:
+        self._spark.sparkContext.setJobGroup(self._group, self.flow.name, interruptOnCancel=True)
+        try:
+            while not self._aborted and not all(file.at["ended"] for file in self._files.values()):
+                began = time.perf_counter()
+                self._read()
+                self._took_ms.append(round(1e3 * (time.perf_counter() - began)))
+                self.samples.append(self.sample())
+        except Exception:
+            if not self._aborted:
+                raise
+
+    def _read(self) -> None:
+        """Read as much as a micro-batch would; what comes of it is in the sinks when this returns."""
+        last = self.stopping.is_set()
+        parts = [file.rows(last=last) for file in self._files.values() if not file.at["ended"]]
+        ends = all(file.at["ended"] for file in self._files.values())
+        before = self._states(self._batches) if self._batches else None
+        rows = reduce(lambda a, b: a.union(b), parts)
+        for level in range(1, self.layout.levels + 1):
+            rows = with_level_at_once(rows, self._shipped, self.layout, level, before, keep=True)
+        envelopes, states = collected(self._collected(rows), self.layout, self.tally)
+        if not ends:  # behind the last they only tell how large they were
+            self._keep(states)
+        assert self._sinks is not None
+        self._sinks.write(self._batches, envelopes, self.tally)
+        self._batches += 1
+
+    def _collected(self, rows: DataFrame) -> list[Any]:
+        while True:
+            try:
+                found: list[Any] = rows.toArrow().to_batches()
+                return found
+            except Exception as error:
+                if not self._starts_left or _TOO_SLOW not in str(error):
+                    raise
+                self._starts_left -= 1
+                log.warning("Spark gave up on a Python process that took longer than 10 s to start; trying once more")
+
+    def _keep(self, states: dict[int, bytes]) -> None:
+        """Write the state of all buckets for the next job; those that had no records have it as before."""
+        for stage in self.layout.stages:
+            for bucket in stage.numbers:
+                if bucket not in states:
+                    before = self._states(self._batches)
+                    states[bucket] = (
+                        seed_of(before, bucket) if self._batches else Executor(self.layout, stage, bucket).save()
+                    )
+        after = self._states(self._batches + 1)
+        after.mkdir(parents=True, exist_ok=True)
+        write_seeds(after, states, {})
+        rmtree(self._states(self._batches), ignore_errors=True)
+
+    def _states(self, number: int) -> Path:
+        return self.checkpoint.folder / "states" / str(number)
+
+    def abort(self) -> None:
+        """Stop at once."""
+        super().abort()
+        self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def sample(self) -> Sample:
+        """Return all measurements as they are now."""
+        return self.tally.sample()
+
+    def report(self) -> Report:
+        """Return what the run has done so far, or in all when it is over."""
+        last = self.sample()
+        return Report(
+            flow=self.flow.name,
+            runner=self.runner,
+            seconds=getattr(self, "_seconds", time.perf_counter() - self._began),
+            last=last,
+            samples=list(self.samples),
+            dead_letters=self.tally.dead_letters,
+            shed={},
+            examples=self.tally.examples,
+            error=None if self.error is None else str(self.error),
+            extra={"spark": told_of_batches(self._took_ms, self.layout, last)},
+        )
+
+
+class _File:
+    """A source of a run, and how far it was read."""
+
+    def __init__(self, run: FiniteRun, step: str, columns: tuple[str, ...]) -> None:
+        from headwater.spark.sources.data_source import sent_source
+
+        options, spark = run.options, run._spark
+        sizes = options.sizes or Sizes(spark.sparkContext.defaultParallelism)
+        found = ranges_of(run._source(step), RangeRequest(sizes, columns, at_once=options.available_now))
+        assert found is not None
+        self._ranges: Ranges = found
+        self._spark, self._step = spark, step
+        self.at: Offset = found.start()  # says what is wrong with it
+        prefix = SourceStage(run._shipped, run.layout.source_stage(step))
+        self._sent, self._title = sent_source(spark, step, found, prefix), prefix.title
+
+    def share(self) -> float | None:
+        """Return which part of it was read."""
+        return self._ranges.share(self.at)
+
+    def rows(self, *, last: bool) -> DataFrame:
+        """Return the rows of what is read next; with `last`, no more is read, and these say that it has ended."""
+        end = {**self.at, "ended": True} if last else self._ranges.advance(self.at)
+        pieces: list[Any] = ([] if last else self._ranges.cut(self.at, end)) or [None]
+        self.at = end
+        read = titled(_reader(self._step, self._sent, pieces, ends=end["ended"]), self._title)
+        return self._spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, ROW)
+
+
+def _reader(step: str, sent: Path, pieces: list[Any], *, ends: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        from headwater.spark.sources.data_source import PieceReader
+
+        for table in tables:
+            for number in table.column(0).to_pylist():
+                is_last = ends and number == len(pieces) - 1
+                yield from PieceReader(step, sent).read(number, pieces[number], is_last)
+
+    return read
