@@ -6,16 +6,15 @@ Spark's own functions, or a mapInArrow for the parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 import senml
+import state
 from keyed import GAP, filled, in_order
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
 RANGES = {
     "temperature": (0.7, 35.1),
@@ -31,22 +30,22 @@ UNITS = {"source": "string", "longitude": "lon", "latitude": "lat", "temperature
     "airquality_raw": "per",
 }
 
-Parse = Callable[[DataFrame], DataFrame]
-
 
 def native(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
-    return _etl(senml.native(messages), notes)
+    return _etl(senml.native(messages), notes, state.in_pandas)
 
 
 def arrow(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
-    return _etl(senml.arrow(messages), notes)
+    return _etl(senml.arrow(messages), notes, state.in_pandas)
 
 
-def _etl(rows: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
+def transform(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> DataFrame:
+    return _etl(senml.arrow(messages), notes, state.transformed)
+
+
+def _etl(rows: DataFrame, notes: Mapping[str, tuple[str, str]], keep: state.Keep) -> DataFrame:
     ranged = rows.withColumns({name: _within(name, *bounds) for name, bounds in RANGES.items()})
-    filled = ranged.groupBy("source").applyInPandasWithState(
-        interpolate, senml.ROW, "history binary", "append", GroupStateTimeout.NoTimeout
-    )
+    filled = keep(ranged.groupBy("source"), interpolate, senml.ROW)
     known = rows.sparkSession.createDataFrame(
         [(name, *told) for name, told in notes.items()], "source string, location string, type string"
     )
@@ -59,15 +58,14 @@ def _within(name: str, low: float, high: float) -> Column:
     return F.when((value >= least) & (value <= most), value)
 
 
-def interpolate(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def interpolate(key: tuple[str], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
     kept = np.full((len(RANGES), GAP), np.nan, np.float32)
-    if state.exists:
-        kept = np.frombuffer(state.get[0], np.float32).reshape(kept.shape).copy()
+    if before is not None:
+        kept = np.frombuffer(before, np.float32).reshape(kept.shape).copy()
     for k, name in enumerate(RANGES):
         rows[name], kept[k] = filled(rows[name].astype(np.float32, copy=False), kept[k])
-    state.update((kept.tobytes(),))
-    yield pd.DataFrame(rows)
+    return pd.DataFrame(rows), kept.tobytes()
 
 
 def _senml() -> Column:

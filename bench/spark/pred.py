@@ -7,16 +7,15 @@ state that every record has to pass in order: one group.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import senml
+import state
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
 LABELS = ("BAD", "GOOD", "VERYGOOD")
 BORDERS = (22.0, 29.0)
@@ -24,8 +23,7 @@ WEIGHTS = {"temperature": -0.5106896760749683, "humidity": 0.1550345386077423, "
 INTERCEPT = 37.442739000196276
 BLOCK = 5
 
-_PREDICTED = "msg long, source string, klass int, measured float, predicted float"
-_STATE = "latest float, open binary"
+PREDICTED = "msg long, source string, klass int, measured float, predicted float"
 _ESTIMATED = "msg long, source string, klass int, predicted float, error float"
 
 
@@ -36,41 +34,47 @@ def native(messages: DataFrame) -> DataFrame:
     forecast = F.lit(INTERCEPT)
     for name, weight in WEIGHTS.items():
         forecast = forecast + F.col(name).cast("double") * weight
-    predicted = rows.select(
+    made = rows.select(
         "msg",
         "source",
         klass.alias("klass"),
         air.alias("measured"),
         forecast.cast("float").alias("predicted"),
     )
-    return _results(predicted)
+    return _results(made, state.in_pandas)
 
 
 def arrow(messages: DataFrame) -> DataFrame:
-    return _results(messages.mapInArrow(_predict, _PREDICTED))
+    return _results(messages.mapInArrow(_predict, PREDICTED), state.in_pandas)
+
+
+def transform(messages: DataFrame) -> DataFrame:
+    return _results(messages.mapInArrow(_predict, PREDICTED), state.transformed)
 
 
 def _predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        columns = senml.parsed_columns(batch)
-        air = columns["airquality_raw"].to_numpy()
-        forecast = np.full(len(air), INTERCEPT)
-        for name, weight in WEIGHTS.items():
-            forecast += weight * columns[name].to_numpy().astype(np.float64)
-        made = {
-            "msg": columns["msg"],
-            "source": columns["source"],
-            "klass": pa.array(np.searchsorted(BORDERS, air, side="left").astype(np.int32)),
-            "measured": columns["airquality_raw"],
-            "predicted": pa.array(forecast.astype(np.float32)),
-        }
-        yield pa.RecordBatch.from_pydict(made)
+        yield pa.RecordBatch.from_pydict(predicted(batch))
 
 
-def _results(predicted: DataFrame) -> DataFrame:
+def predicted(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    columns = senml.parsed_columns(batch)
+    air = columns["airquality_raw"].to_numpy()
+    forecast = np.full(len(air), INTERCEPT)
+    for name, weight in WEIGHTS.items():
+        forecast += weight * columns[name].to_numpy().astype(np.float64)
+    return {
+        "msg": columns["msg"],
+        "source": columns["source"],
+        "klass": pa.array(np.searchsorted(BORDERS, air, side="left").astype(np.int32)),
+        "measured": columns["airquality_raw"],
+        "predicted": pa.array(forecast.astype(np.float32)),
+    }
+
+
+def _results(rows: DataFrame, keep: state.Keep) -> DataFrame:
     """Return two results for each message."""
-    all_together = predicted.withColumn("one", F.lit(0)).groupBy("one")
-    estimated = all_together.applyInPandasWithState(estimate, _ESTIMATED, _STATE, "append", GroupStateTimeout.NoTimeout)
+    estimated = keep(rows.withColumn("one", F.lit(0)).groupBy("one"), estimate, _ESTIMATED)
     labels = F.array(*(F.lit(label) for label in LABELS))
     dtc = F.struct(
         F.lit("DTC").alias("kind"), F.col("klass").cast("float").alias("result"), labels[F.col("klass")].alias("label")
@@ -80,11 +84,11 @@ def _results(predicted: DataFrame) -> DataFrame:
     return both.select("msg", "source", "predicted", "r.*")
 
 
-def estimate(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def estimate(key: tuple[int], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = pd.concat(list(frames)).sort_values("msg", ignore_index=True)
     latest, sums, counts = 0.0, {}, {}
-    if state.exists:
-        latest, (sums, counts) = state.get[0], msgspec.msgpack.decode(state.get[1])
+    if before is not None:
+        latest, sums, counts = msgspec.msgpack.decode(before)
     # what is left of a block from before goes in front as rows of its own
     open_ = pd.DataFrame({"source": list(sums), "sum": list(sums.values()), "count": [counts[s] for s in sums]})
     mine = pd.DataFrame({"source": rows["source"], "sum": rows["measured"], "count": 1})
@@ -103,8 +107,7 @@ def estimate(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Ite
     rest = left["seen"] % BLOCK
     still = rest > 0
     last = means.iloc[-1] if len(means) else latest
-    unfinished = (left["total"] - done)[still].to_dict(), rest[still].to_dict()
-    state.update((float(last), msgspec.msgpack.encode(unfinished)))
+    kept = float(last), (left["total"] - done)[still].to_dict(), rest[still].to_dict()
     with np.errstate(divide="ignore", invalid="ignore"):
         rows["error"] = ((rows["measured"] - rows["predicted"]) / averages).astype(np.float32)
-    yield rows[["msg", "source", "klass", "predicted", "error"]]
+    return rows[["msg", "source", "klass", "predicted", "error"]], msgspec.msgpack.encode(kept)

@@ -1,22 +1,21 @@
 """STATS by hand: for every observation a Kalman filter and a sliding regression, a moment, and a distinct count.
 
-The first three remember something of each sensor, the last of each kind of observation. So there are two stages with
-state: one group for each sensor, which goes through its five observations, and one for each kind.
+The first three remember something of each sensor, the last of all of them. So there are two stages with state: one group
+for each sensor, which goes through its five observations, and one for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha1
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import senml
+import state
 from keyed import in_order, kalman, sliding_regression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.state import GroupStateTimeout
 
 PLACES, BITS = 10, 5
 _RESULT = "msg long, source string, obs string, kind string, result string"
@@ -24,38 +23,38 @@ _KEPT = 2 + 11 + 2 * PLACES + 2  # numbers that are kept of each observation of 
 
 
 def native(messages: DataFrame) -> DataFrame:
-    return _stats(senml.native(messages))
+    return _stats(senml.native(messages), state.in_pandas)
 
 
 def arrow(messages: DataFrame) -> DataFrame:
-    return _stats(senml.arrow(messages))
+    return _stats(senml.arrow(messages), state.in_pandas)
 
 
-def _stats(rows: DataFrame) -> DataFrame:
-    lean = rows.select("msg", "source", *senml.NUMBERS)
-    by_sensor = lean.groupBy("source").applyInPandasWithState(
-        of_sensor, _RESULT, "kept binary", "append", GroupStateTimeout.NoTimeout
-    )
-    names = F.array(*(F.lit(name) for name in senml.NUMBERS))
-    observed = rows.select("msg", "source", F.explode(names).alias("obs"))
-    counted = observed.groupBy("obs").applyInPandasWithState(
-        distinct, _RESULT, "ranks binary", "append", GroupStateTimeout.NoTimeout
-    )
-    return by_sensor.union(counted)
+def transform(messages: DataFrame) -> DataFrame:
+    return _stats(senml.arrow(messages), state.transformed)
 
 
-def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def _stats(rows: DataFrame, keep: state.Keep) -> DataFrame:
+    by_sensor = keep(rows.select("msg", "source", *senml.NUMBERS).groupBy("source"), of_sensor, _RESULT)
+    every = rows.select("msg", "source", F.lit(0).alias("all"))
+    counted = keep(every.groupBy("all"), distinct, "msg long, source string, result string")
+    names = F.array(*(F.lit(name) for name in senml.NUMBERS))  # all kinds of observation come from the same sensors
+    of_each = counted.select("msg", "source", F.explode(names).alias("obs"), F.lit("DA").alias("kind"), "result")
+    return by_sensor.union(of_each)
+
+
+def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
     kept = np.zeros((len(senml.NUMBERS), _KEPT))
     kept[:, 1] = 30.0
-    if state.exists:
-        kept = np.frombuffer(state.get[0]).reshape(kept.shape).copy()
+    if before is not None:
+        kept = np.frombuffer(before).reshape(kept.shape).copy()
     numbers: list[np.ndarray] = []
     names: list[str] = []
     kinds: list[str] = []
     results: list[str] = []
     for k, name in enumerate(senml.NUMBERS):
-        values = rows[name]
+        values = rows[name].astype(np.float32, copy=False)
         smooth, kept[k, :2] = kalman(values, kept[k, :2])
         which, lines, kept[k, 2:13] = sliding_regression(smooth, kept[k, 2:13])
         moments, kept[k, 13:] = second_moment(values, kept[k, 13:])
@@ -64,9 +63,8 @@ def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> It
         names += [name] * (len(which) + len(values))
         results += ["#".join(map(repr, line)) + "#" for line in lines.astype(np.float32).tolist()]
         results += map(repr, moments)
-    state.update((kept.tobytes(),))
     made = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
-    yield pd.DataFrame(made)
+    return pd.DataFrame(made), kept.tobytes()
 
 
 def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np.ndarray]:
@@ -95,9 +93,9 @@ def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np
     return out, np.array([*items, *counts, seen, used])
 
 
-def distinct(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def distinct(key: tuple[int], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
-    ranks = list(state.get[0]) if state.exists else [0] * 2**BITS
+    ranks = list(before) if before is not None else [0] * 2**BITS
     known: dict[str, tuple[int, int]] = {}
     total, estimate, out = sum(ranks), "", []
     for source in rows["source"]:
@@ -110,8 +108,7 @@ def distinct(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Ite
             ranks[bucket] = rank
             estimate = ""
         out.append(estimate := estimate or str(int(0.79402 * 2**BITS * 2 ** (total / 2**BITS))))
-    state.update((bytes(ranks),))
-    yield pd.DataFrame({"msg": rows["msg"], "source": rows["source"], "obs": key[0], "kind": "DA", "result": out})
+    return pd.DataFrame({"msg": rows["msg"], "source": rows["source"], "result": out}), bytes(ranks)
 
 
 def _place(source: str) -> tuple[int, int]:

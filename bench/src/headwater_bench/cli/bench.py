@@ -347,7 +347,7 @@ def spark(
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
     repeats: Annotated[int | None, typer.Option(help="how often each measurement is repeated")] = None,
 ) -> None:
-    """Flows on Spark beside the same logic written by hand in PySpark; state by key; latency of micro-batches."""
+    """Flows on Spark beside five programs by hand in PySpark, cold and warm; state by key; latency of micro-batches."""
     _report("spark", quick, output, as_json, only=only, messages=messages, sensors=sensors, repeats=repeats)
 
 

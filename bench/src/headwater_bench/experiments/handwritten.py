@@ -14,21 +14,27 @@ from typing import Any
 
 from headwater.errors import RunError
 
-_NAMES = ("senml", "keyed", "etl", "stats", "pred", "history")
+_NAMES = ("senml", "keyed", "state", "etl", "stats", "pred", "vectors", "buckets", "program", "history")
+
+
+def folder() -> Path:
+    """Return where the programs are."""
+    found = Path(__file__).parents[3] / "spark"
+    if not found.is_dir():
+        raise RunError(f"the handwritten programs are not in {found}: this experiment runs in the source tree")
+    return found
 
 
 def programs(spark: Any) -> SimpleNamespace:
     """Return the programs as modules, and let Spark's workers import them."""
-    folder = Path(__file__).parents[3] / "spark"
-    if not folder.is_dir():
-        raise RunError(f"the handwritten programs are not in {folder}: this experiment runs in the source tree")
-    sys.path.insert(0, str(folder))
+    where = folder()
+    sys.path.insert(0, str(where))
     try:
         found = {name: importlib.import_module(name) for name in _NAMES}
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(str(where))
     for name in _NAMES:
-        spark.sparkContext.addPyFile(str(folder / f"{name}.py"))
+        spark.sparkContext.addPyFile(str(where / f"{name}.py"))
     # a union of two stages with state is safe here: neither follows the other
     spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
     return SimpleNamespace(**found)

@@ -1,0 +1,127 @@
+"""ETL, STATS and PRED on Spark as programs, each from its command to its end, beside five programs written by hand.
+
+What a program is given is a text file, of which it makes files of JSON, or a Parquet file, of which it makes a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+
+from headwater.errors import RunError
+from headwater.spark.buckets import Numbers
+from headwater_bench.experiments import handwritten
+from headwater_bench.experiments.spark_outputs import differences, written
+from headwater_bench.riot.city import CityStream
+from headwater_bench.riot.datasets import CITY
+from headwater_bench.riot.generate import messages
+from headwater_bench.riot.notes import notes_of
+
+#: with Spark's own functions; Arrow batches and applyInPandasWithState, or transformWithStateInPandas; state by bucket of
+#: keys, on whole columns; and the same as a job, not a stream, over what is there
+FORMS = ("native", "arrow", "transform", "bucket", "job")
+WAYS = ("text", "parquet")  #: from a text file to files of JSON, from a Parquet file to a table
+_ENDINGS = {"text": "txt", "parquet": "parquet"}
+_PATIENCE_S = 600.0
+_ROW_GROUP = 2**15
+_PIECE = 2**17  #: messages that are made at once
+
+
+class Bench:
+    """One flow over the same messages as text and as Parquet; each run is a program of its own."""
+
+    def __init__(self, flow: str, folder: Path, count: int, sensors: int) -> None:
+        self.flow, self.count, self._folder = flow, count, folder
+        self._programs = handwritten.folder()
+        city = CityStream(seed=1, sensors=sensors)
+        self._notes = folder / "notes.json"
+        self._inputs = {way: folder / way / f"messages.{ending}" for way, ending in _ENDINGS.items()}
+        for path in self._inputs.values():
+            path.parent.mkdir(parents=True)
+        self._notes.write_text(json.dumps(notes_of(CITY, city.ids)))
+        _write(city, count, self._inputs["text"], self._inputs["parquet"])
+
+    def seconds(self, way: str, form: str) -> float:
+        """Run a program, and return how long that took from its command to its end."""
+        output = self.output(way, form)
+        rmtree(output, ignore_errors=True)
+        cores = len(os.sched_getaffinity(0))
+        given = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
+        environ = {**os.environ, **{name: str(value) for name, value in given.items()}, **_java()}
+        command = [
+            sys.executable,
+            "-m",
+            "headwater",
+            "run",
+            f"{self._programs / 'flows.py'}:{self.flow}",
+            "--on",
+            "spark",
+        ]
+        if form != "ours":
+            numbers = Numbers(cores)
+            said = ",".join(str(numbers.of_partition(number)) for number in range(cores + 1))
+            command = [sys.executable, str(self._programs / "program.py"), self.flow, form, str(self._inputs[way])]
+            command += [str(output), str(self._notes), said]
+            environ["PYTHONPATH"] = str(self._programs)
+        return _timed(command, environ)
+
+    def output(self, way: str, form: str) -> Path:
+        """Return where a program writes."""
+        return self._folder / way / f"out-{form}"
+
+    def differences(self, way: str, forms: Sequence[str]) -> list[str]:
+        """Read back what the last runs have written, and say where programs differ from ours."""
+        ours = written(self.flow, self.output(way, "ours"))
+        found = {form: differences(self.flow, ours, written(self.flow, self.output(way, form))) for form in forms}
+        return [f"{way}, {form}: {told}" for form, each in found.items() for told in each]
+
+
+def _timed(command: Sequence[str], environ: dict[str, str]) -> float:
+    with tempfile.TemporaryFile() as said:
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, stderr=said, env=environ)
+        try:
+            code = process.wait(_PATIENCE_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        took = time.perf_counter() - began
+        if code:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            told = [line for line in lines if "Error" in line or "Exception" in line] or lines[-3:]
+            raise RunError(f"{' '.join(command[1:5])} … ended with {code}: {' … '.join(told[:5])}")
+    return took
+
+
+def _java() -> dict[str, str]:
+    from headwater.spark import java
+
+    return {"JAVA_HOME": str(java.find().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+def _write(city: CityStream, count: int, text: Path, table: Path) -> None:
+    """Write messages, numbered from 1: to a line each behind their number, and as columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([("msg", pa.int64()), ("message", pa.string())])
+    with text.open("wb") as lines, pq.ParquetWriter(table, schema) as rows:
+        for start in range(0, count, _PIECE):
+            many = min(_PIECE, count - start)
+            made: list[Any] = messages(city, start, many).bytes_list()
+            lines.writelines(b"%d,%b\n" % (start + 1 + at, each) for at, each in enumerate(made))
+            numbers = np.arange(start + 1, start + many + 1)
+            texts = pa.array([each.decode() for each in made], pa.string())
+            rows.write_table(pa.table([numbers, texts], schema=schema), row_group_size=_ROW_GROUP)
