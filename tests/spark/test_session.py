@@ -14,7 +14,7 @@ from headwater import Flow, io
 from headwater.cli.doctor import doctor
 from headwater.errors import RunError
 from headwater.spark import java, niofs
-from headwater.spark.session import session
+from headwater.spark.session import is_local, session
 
 
 @pytest.fixture
@@ -263,3 +263,21 @@ def test_a_machine_on_which_python_starts_slowly_gets_another_chance(spark, monk
     headwater.spark.run(flow)
     assert out.records == [{"n": 1}]
     assert "trying once more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "submitted", "local"),
+    [
+        (None, {}, False, True),
+        ("local[2]", {}, False, True),
+        ("spark://head:7077", {}, False, False),
+        (None, {"spark.master": "yarn"}, False, False),
+        (None, {}, True, False),  # by spark-submit, which knows the master
+    ],
+)
+def test_a_session_is_known_to_be_on_this_machine_alone(monkeypatch, master, settings, submitted, local):
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # so that none runs
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    if submitted:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert is_local(master, settings) is local

@@ -33,7 +33,7 @@ from headwater.spark.outlook import Outlook
 from headwater.spark.progress import told_of_batches
 from headwater.spark.running import SparkRun
 from headwater.spark.seeds import seed_of, write_seeds
-from headwater.spark.session import session
+from headwater.spark.session import is_local, session
 from headwater.spark.stages import cut
 from headwater.spark.tally import Tally
 from headwater.spark.titles import titled
@@ -48,15 +48,16 @@ _TOO_SLOW = "Python worker failed to connect back"
 
 
 def fits(flow: Flow, options: SparkOptions) -> bool:
-    """Say whether a flow can be run so: nobody goes on later, and all that it reads is there.
+    """Say whether a flow can be run so: nobody goes on later, all that it reads is there, and all tasks are on this machine.
 
-    What is wrong with a flow is left to a stream to tell.
+    State goes from job to job in a folder of it. What is wrong with a flow is left to a stream to tell.
     """
     streams = options.checkpoint, options.seconds, options.target
     if (
         options.every != SparkOptions().every
         or options.meaning != "headwater"
         or any(each is not None for each in streams)
+        or not is_local(options.master, options.settings)
     ):
         return False
     try:

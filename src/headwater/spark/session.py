@@ -64,11 +64,21 @@ def prepare(master: str | None = None, settings: Mapping[str, Any] | None = None
 
     What is wrong with the settings or the machine, the session tells.
     """
-    given = _as_texts(settings)
-    is_local = (master or given.get("spark.master") or LOCAL).startswith("local")
-    if is_local and not _has_java() and "pyspark" not in sys.modules:
+    if "pyspark" not in sys.modules and is_local(master, settings):
         with suppress(RunError):
-            start_ahead(_all(*_chosen(master, given)))
+            start_ahead(_all(*_chosen(master, _as_texts(settings))))
+
+
+def is_local(master: str | None = None, settings: Mapping[str, Any] | None = None) -> bool:
+    """Say whether all of the session that runs is on this machine, or of the one that would be started."""
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        running = SparkSession.getActiveSession() or _of_another_thread()
+        if running is not None:
+            return (running.conf.get("spark.master", "") or "").startswith("local")
+    chosen = master or _as_texts(settings).get("spark.master") or LOCAL
+    return chosen.startswith("local") and not _has_java()
 
 
 def cancel() -> None:
