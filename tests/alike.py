@@ -2,7 +2,9 @@
 
 from collections import Counter, defaultdict
 
+from headwater.flow import Flow
 from headwater.flow.steps import Process, WindowAggregate
+from headwater.io import Items
 
 
 def as_multiset(rows):
@@ -15,6 +17,16 @@ def by_key(rows, key="key"):
     for row in rows:
         kept[row[key]].append(row)
     return dict(kept)
+
+
+def keyed_chain(rows, sink):
+    """Return a flow of keyed steps, each in parallel, that change nothing: `p0` to `p2` between `r` and `out`."""
+    flow = Flow("keyed")
+    stream = flow.read("r", Items(rows, {"n": int, "key": str, "x": float}))
+    for i in range(3):
+        stream = stream.key_by("key").process(f"p{i}", lambda state, r: (1, r), parallel=3)
+    stream.write("out", sink)
+    return flow
 
 
 def straight(flow):

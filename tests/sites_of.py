@@ -8,6 +8,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater_bench.processes import end
 from ports import free_port
@@ -115,3 +116,14 @@ def wait_for(met, commands, what):
         assert time.monotonic() < until, f"{what} did not come:\n{commands.logs()}"
         time.sleep(0.05)
     return found
+
+
+def running(commands):
+    """Return what a coordinator says once all sites that have steps run and nothing is moved."""
+    try:
+        found = ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
+    except NobodyError:
+        return None
+    if not found["flow"] or found["flow"]["moving"]:
+        return None
+    return found if all(site["state"] == "running" for site in found["sites"] if site["steps"]) else None

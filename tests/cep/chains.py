@@ -128,17 +128,23 @@ def selection(chain: s.Chain) -> tuple[s.SelectItem, ...]:
     return tuple(found) or (s.SelectItem(s.Constant(1), "one"),)
 
 
-def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> Any:
-    """Return the operator that a flow would run for this chain, and the streams it reads in order of its ports."""
+def step_of(text: str, **options: Any) -> tuple[Any, list[str]]:
+    """Return the step of a query over streams a and b, and the streams it reads in order of its ports."""
     flow = Flow("test")
     for name in "ab":
         flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t")
+    flow.query("q", text, **options)
+    step = flow.steps["q"]
+    return step, [given.step for given in step.inputs]
+
+
+def operator_of(chain: s.Chain, *, partition: bool = False, **options: Any) -> Any:
+    """Return the operator that a flow would run for this chain, and the streams it reads in order of its ports."""
     query: Any = s.Query(chain, selection(chain))
     if partition:
         query = s.Partition((("key", "a"), ("key", "b")), (query,))
-    flow.query("q", query_text(s.App((query,))), **options)
-    step = flow.steps["q"]
-    return step.kind.make, [given.step for given in step.inputs]
+    step, ports = step_of(query_text(s.App((query,))), **options)
+    return step.kind.make, ports
 
 
 def run(

@@ -6,10 +6,8 @@ import pytest
 
 from headwater import engine
 from headwater.cli.locate import find_flow
-from headwater.deploy.coordinator.asking import NobodyError, ask
-from headwater.deploy.coordinator.state import StateFolder
 from headwater_bench.moves.sites import net_of
-from sites_of import slow_flow, wait_for
+from sites_of import running, slow_flow, wait_for
 
 COUNTS = """
 def seen(state, record):
@@ -40,15 +38,8 @@ def written(folder, name):
 
 def settled(commands, at):
     """Return how the site fares at which a step is, once all parts run and nothing is moved."""
-    try:
-        found = ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
-    except NobodyError:
-        return None
-    if not found["flow"] or found["flow"]["moving"]:
-        return None
-    if not all(site["state"] == "running" for site in found["sites"] if site["steps"]):
-        return None
-    return next(site for site in found["sites"] if at in site["steps"])
+    found = running(commands)
+    return found and next(site for site in found["sites"] if at in site["steps"])
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, lent, looked_at, opened
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, expect, keyed, lent, looked_at, opened
 from headwater.web.figures import size
 from headwater.web.past import clock
 from headwater.web.reading import cells_of, steps_now
@@ -64,12 +64,6 @@ def served(tmp_path_factory):
         assert serving.stop() == 0
     finally:
         serving.kill()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, chromium, expect, keyed, lent, looked_at, opened
+from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, expect, keyed, lent, looked_at, opened
 from headwater.cli.planning import Deployer
 from headwater.deploy.api.routes import PLANS, SITES, Answers
 from headwater.deploy.api.schemas import SCHEMAS
@@ -151,12 +151,6 @@ def shown(tmp_path_factory):
 def coordinator(shown):
     shown.answers.sites.__init__()
     return shown.answers.sites
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.data.jit import kernel
+from headwater.data.jit import kernel, small_kernel
 
 _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _UPPER_E, _LOWER_E = 69, 101
@@ -25,6 +25,21 @@ _HALF_STEP = np.array([2.0 ** (e - 25) for e in range(-9, 25)])
 _MANTISSA = 0x7FFFFF
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
+
+
+@small_kernel
+def read_exponent(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
+    """Read an exponent of up to four digits, 0 where there is none; return it and its end, -1 if it has no digit."""
+    if at >= stop or (data[at] != _LOWER_E and data[at] != _UPPER_E):
+        return 0, at
+    at += 1
+    down = at < stop and data[at] == _MINUS
+    if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
+        at += 1
+    first, exponent = at, 0
+    while at < stop and _ZERO <= data[at] <= _NINE and at - first < 4:
+        exponent, at = exponent * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
+    return (-exponent if down else exponent), (at if at > first else -1)
 
 
 @kernel
@@ -52,18 +67,8 @@ def read_decimal(data: NDArray[np.uint8], start: int, stop: int) -> tuple[float,
         digits += at - point
     if digits == 0 or digits > 18:  # 18 digits always fit an int64; more may have overflowed
         return 0.0, False
-    if at < stop and (data[at] == _LOWER_E or data[at] == _UPPER_E):
-        at += 1
-        down = at < stop and data[at] == _MINUS
-        if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
-            at += 1
-        first, exponent = at, 0
-        while at < stop and _ZERO <= data[at] <= _NINE and at - first < 4:
-            exponent = exponent * 10 + (int(data[at]) - _ZERO)
-            at += 1
-        if at == first:
-            return 0.0, False
-        power += -exponent if down else exponent
+    exponent, at = read_exponent(data, at, stop)
+    power += exponent
     if at != stop or mantissa > _EXACT_INT or power < -22 or power > 22:
         return 0.0, False
     value = float(mantissa)

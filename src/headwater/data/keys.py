@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.data.hashing import Column, TextArrays, TextColumn, as_bits, hash_bytes, hash_int
-from headwater.data.jit import kernel
+from headwater.data.jit import kernel, small_kernel
 
 KeyType = Literal["int", "float", "text"]
 
@@ -231,14 +231,19 @@ def _find_ints(
     return len(values), count
 
 
+@small_kernel
+def _enter(table: NDArray[np.int64], h: np.uint64, slot: int) -> None:
+    mask = np.uint64(len(table) - 1)
+    at = h & mask
+    while table[at] >= 0:
+        at = (at + np.uint64(1)) & mask
+    table[at] = slot
+
+
 @kernel
 def _enter_ints(table: NDArray[np.int64], known: NDArray[np.int64], count: int) -> None:
-    mask = np.uint64(len(table) - 1)
     for slot in range(count):
-        at = hash_int(known[slot], _NO_SEED) & mask
-        while table[at] >= 0:
-            at = (at + np.uint64(1)) & mask
-        table[at] = slot
+        _enter(table, hash_int(known[slot], _NO_SEED), slot)
 
 
 @kernel
@@ -286,12 +291,8 @@ def _find_texts(
 
 @kernel
 def _enter_hashes(table: NDArray[np.int64], hashes: NDArray[np.uint64], count: int) -> None:
-    mask = np.uint64(len(table) - 1)
     for slot in range(count):
-        at = hashes[slot] & mask
-        while table[at] >= 0:
-            at = (at + np.uint64(1)) & mask
-        table[at] = slot
+        _enter(table, hashes[slot], slot)
 
 
 @kernel

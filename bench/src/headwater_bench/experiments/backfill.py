@@ -27,6 +27,7 @@ from headwater.processes import family
 from headwater.steps import Kalman
 from headwater_bench.experiments import handwritten
 from headwater_bench.experiments.rates.memory import private_mb
+from headwater_bench.experiments.rows import write_rows
 
 ROWS, QUICK = 50_000_000, 2_000_000
 SENSORS = 1_000
@@ -59,8 +60,8 @@ def run(
         }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        lines = ["form,rows_per_s", *(f"{form},{rate}" for form, rate in answer["rates"].items())]
-        (output / "backfill.csv").write_text("\n".join(lines) + "\n")
+        rates = [{"form": form, "rows_per_s": rate} for form, rate in answer["rates"].items()]
+        write_rows(rates, output / "backfill.csv")
     return answer
 
 

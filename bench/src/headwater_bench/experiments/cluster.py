@@ -25,6 +25,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io import Csv
 from headwater.processes import ending
 from headwater.spark.cluster import Cluster, standalone
+from headwater_bench.experiments.rows import write_rows
 from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.generate import messages as generated
 from headwater_bench.riot.sources import MessageFile
@@ -74,8 +75,8 @@ def run(
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        lines = ["form,messages_per_s", *(f"{form},{rate}" for form, rate in answer["rates"].items())]
-        (output / "cluster.csv").write_text("\n".join(lines) + "\n")
+        rows = [{"form": form, "messages_per_s": rate} for form, rate in answer["rates"].items()]
+        write_rows(rows, output / "cluster.csv")
     return answer
 
 

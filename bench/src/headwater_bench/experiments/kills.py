@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import FlowError, listed
-from headwater_bench.experiments.rows import text_table, write_rows
+from headwater_bench.experiments.rows import case_table, write_rows
 from headwater_bench.kills import origins, targets
 from headwater_bench.kills.case import Case, Origin, Target
 from headwater_bench.kills.everything import Everything
@@ -84,11 +84,7 @@ def run(
 
 def table(answer: dict[str, Any]) -> str:
     """Return the answer as text."""
-    cases = answer["cases"]
-    names = list(next(iter(cases.values())))
-    lines = text_table(["", *names], [[name, *found.values()] for name, found in cases.items()])
-    rest = [[name, value] for name, value in answer.items() if name != "cases"]
-    return "\n".join([*lines, "", *text_table(["", ""], rest)])
+    return case_table(answer, "cases")
 
 
 def cases(servers: Servers) -> list[Killed]:

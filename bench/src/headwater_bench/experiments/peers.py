@@ -7,7 +7,6 @@ the peers themselves are installed into an environment of their own, the first t
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from typing import Any
 
 from headwater.errors import RunError, listed, suggestion
 from headwater_bench.experiments.peers_equal import differences, read, rows_of
+from headwater_bench.experiments.rows import write_rows
 
 BOUND_MS = 100.0
 FLOWS = ("etl", "stats", "pred")
@@ -285,10 +285,7 @@ def table(answer: dict[str, Any]) -> str:
 
 def _write(cases: list[dict[str, Any]], answer: dict[str, Any], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    with (output / "peers.csv").open("w", newline="") as file:
-        rows = csv.DictWriter(file, list(cases[0]))
-        rows.writeheader()
-        rows.writerows(cases)
+    write_rows(cases, output / "peers.csv")
     (output / "peers.txt").write_text(table(answer) + "\n")
     from headwater_bench.experiments.plots import figure
 

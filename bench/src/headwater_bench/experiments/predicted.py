@@ -7,7 +7,6 @@ never shorter; what the models differ by is far more than that.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from headwater.place.from_flow import problem_of
 from headwater.place.problem import Model, Problem
 from headwater.sim.predict import latency_s
 from headwater_bench.experiments.prepared import Prepared
+from headwater_bench.experiments.rows import write_rows
 from headwater_bench.experiments.topologies import Topology
 
 LOADS = (0.2, 0.5, 0.7, 0.8, 0.9)
@@ -44,10 +44,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
     answer = {"rows": rows, "off_by_at_most": worst}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        with (output / "predicted.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(rows, output / "predicted.csv")
     return answer
 
 

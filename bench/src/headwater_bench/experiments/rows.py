@@ -17,6 +17,14 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path, *, without: Sequen
         writer.writerows(rows)
 
 
+def case_table(answer: Mapping[str, Any], cases: str) -> str:
+    """Lay out an answer that has cases of one form under a name: a row each, and below what else it says."""
+    rows: dict[str, dict[str, Any]] = answer[cases]
+    lines = text_table(["", *next(iter(rows.values()))], [[name, *row.values()] for name, row in rows.items()])
+    rest = [[name, value] for name, value in answer.items() if name != cases]
+    return "\n".join([*lines, "", *text_table(["", ""], rest)])
+
+
 def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Lay rows out in columns, the first to the left, the others to the right."""
     cells = [[str(cell) for cell in row] for row in (head, *rows)]

@@ -32,7 +32,7 @@ from headwater.processes import children, family
 from headwater.spark.cluster import Cluster, standalone
 from headwater.spark.sinks import guarantee
 from headwater.spark.sources.kafka import PACKAGES
-from headwater_bench.experiments.rows import text_table
+from headwater_bench.experiments.rows import case_table
 from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages as generated
@@ -101,11 +101,7 @@ def run(
 
 def table(answer: dict[str, Any]) -> str:
     """Return the answer as text."""
-    sinks = answer["sinks"]
-    names = list(next(iter(sinks.values())))
-    lines = text_table(["", *names], [[name, *found.values()] for name, found in sinks.items()])
-    rest = [[name, value] for name, value in answer.items() if name != "sinks"]
-    return "\n".join([*lines, "", *text_table(["", ""], rest)])
+    return case_table(answer, "sinks")
 
 
 # -- the flow, in a process of its own ------------------------------------------------------------------------------------

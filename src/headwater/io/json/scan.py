@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.data.decimal import read_exponent
 from headwater.data.jit import kernel, small_kernel, uncompiled
+from headwater.io.json.lexer import CLOSE, COLON, COMMA, OPEN, QUOTE, UNSURE, blank_end, field_called, string_end
 
-# Every loop below stops at the text's end and at anything unusual, and a position of -1 means: not sure. So whatever comes
-# out is exactly what a JSON library would have found, and a library decides about the rest.
-_UNSURE = -1
 BOOL, INT, FLOAT, TEXT = 0, 1, 2, 3  #: kinds of fields
 
-_QUOTE, _COMMA, _COLON, _OPEN, _CLOSE = 34, 44, 58, 123, 125
-_MINUS, _PLUS, _DOT, _ZERO, _NINE, _BACKSLASH = 45, 43, 46, 48, 57, 92
-_UPPER_E, _LOWER_E, _N, _T, _F = 69, 101, 110, 116, 102
+_MINUS, _DOT, _ZERO, _NINE, _N, _T, _F = 45, 46, 48, 57, 110, 116, 102
 _MOST_DIGITS = 18  # always fit an int64
 _EXACT = 2**53  # whole numbers up to here, and powers of ten up to 22, are exact as floats: one rounding is right
 _TEN = np.array([10.0**i for i in range(23)])
@@ -22,33 +19,13 @@ _WORDS = np.frombuffer(bytearray(b"nulltruefalse"), np.uint8)
 
 
 @small_kernel
-def _blank(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    while at < stop and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
-
-
-@small_kernel
 def _word_end(data: NDArray[np.uint8], at: int, stop: int, first: int, size: int) -> int:
     if at + size > stop:
-        return _UNSURE
+        return UNSURE
     for i in range(size):
         if data[at + i] != _WORDS[first + i]:
-            return _UNSURE
+            return UNSURE
     return at + size
-
-
-@small_kernel
-def _string_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    # The closing quote of a plain ASCII string without escapes.
-    while at < stop:
-        sign = data[at]
-        if sign == _QUOTE:
-            return at
-        if sign == _BACKSLASH or sign < 32 or sign > 126:
-            return _UNSURE
-        at += 1
-    return _UNSURE
 
 
 @small_kernel
@@ -60,48 +37,20 @@ def _number(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, int]
         value, at = value * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
     digits = at - first
     if digits == 0 or (data[first] == _ZERO and digits > 1):
-        return 0, 0, _UNSURE
+        return 0, 0, UNSURE
     if at < stop and data[at] == _DOT:
         at, point = at + 1, at + 1
         while at < stop and _ZERO <= data[at] <= _NINE:
             value, at = value * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
         power, digits = point - at, digits + at - point
         if power == 0:
-            return 0, 0, _UNSURE
+            return 0, 0, UNSURE
     if digits > _MOST_DIGITS:
-        return 0, 0, _UNSURE
-    if at < stop and (data[at] == _LOWER_E or data[at] == _UPPER_E):
-        at += 1
-        down = at < stop and data[at] == _MINUS
-        if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
-            at += 1
-        first, exponent = at, 0
-        while at < stop and _ZERO <= data[at] <= _NINE and at - first < 4:
-            exponent, at = exponent * 10 + (int(np.int64(data[at])) - _ZERO), at + 1
-        power += -exponent if down else exponent
-        if at == first or power == 0 or (at < stop and _ZERO <= data[at] <= _NINE):
-            return 0, 0, _UNSURE
-    return value, power, at
-
-
-@small_kernel
-def _field(
-    data: NDArray[np.uint8], start: int, stop: int, names: NDArray[np.uint8], ends: NDArray[np.int64], guess: int
-) -> int:
-    # Which field has this name, -1 for none; objects mostly have their fields in one order, so the guess is tried first.
-    count, size = len(ends) - 1, stop - start
-    for k in range(count):
-        field = (guess + k) % count
-        first = ends[field]
-        if ends[field + 1] - first == size:
-            same = True
-            for i in range(size):
-                if data[start + i] != names[first + i]:
-                    same = False
-                    break
-            if same:
-                return field
-    return -1
+        return 0, 0, UNSURE
+    exponent, end = read_exponent(data, at, stop)
+    if end < 0 or (end > at and power + exponent == 0) or (end < stop and _ZERO <= data[end] <= _NINE):
+        return 0, 0, UNSURE
+    return value, power + exponent, end
 
 
 @small_kernel
@@ -120,12 +69,12 @@ def _value(
 ) -> int:
     # Reads one value for a field, or for none (-1); returns what follows it.
     if at >= stop:
-        return _UNSURE
+        return UNSURE
     first = data[at]
-    if first == _QUOTE:
-        end = _string_end(data, at + 1, stop)
+    if first == QUOTE:
+        end = string_end(data, at + 1, stop)
         if end < 0 or (field >= 0 and kind != TEXT):
-            return _UNSURE
+            return UNSURE
         if field >= 0:
             spans[place, row, 0], spans[place, row, 1], valid[field, row] = at + 1, end, True
         return end + 1
@@ -133,7 +82,7 @@ def _value(
         return _word_end(data, at, stop, 0, 4)
     if first in (_T, _F):
         if field >= 0 and kind != BOOL:
-            return _UNSURE
+            return UNSURE
         if field >= 0:
             whole[place, row], valid[field, row] = first == _T, True
         return _word_end(data, at, stop, 4, 4) if first == _T else _word_end(data, at, stop, 8, 5)
@@ -148,7 +97,7 @@ def _value(
         exact = value / _TEN[-power] if power < 0 else value * _TEN[power]
         floats[place, row] = -exact if negative else exact
     else:
-        return _UNSURE
+        return UNSURE
     return end
 
 
@@ -168,37 +117,37 @@ def _object(
     valid: NDArray[np.bool_],
     seen: NDArray[np.int64],
 ) -> int:
-    at = _blank(data, at, stop)
-    if at >= stop or data[at] != _OPEN:
-        return _UNSURE
-    at = _blank(data, at + 1, stop)
-    if at < stop and data[at] == _CLOSE:
-        return _blank(data, at + 1, stop)
+    at = blank_end(data, at, stop)
+    if at >= stop or data[at] != OPEN:
+        return UNSURE
+    at = blank_end(data, at + 1, stop)
+    if at < stop and data[at] == CLOSE:
+        return blank_end(data, at + 1, stop)
     guess = 0
-    while at < stop and data[at] == _QUOTE:
-        end = _string_end(data, at + 1, stop)
+    while at < stop and data[at] == QUOTE:
+        end = string_end(data, at + 1, stop)
         if end < 0:
-            return _UNSURE
-        field = _field(data, at + 1, end, names, ends, guess)
+            return UNSURE
+        field = field_called(data, at + 1, end, names, ends, guess)
         if field >= 0:
             if seen[field] == row:  # twice: who wins?
-                return _UNSURE
+                return UNSURE
             seen[field], guess = row, field + 1
-        at = _blank(data, end + 1, stop)
-        if at >= stop or data[at] != _COLON:
-            return _UNSURE
-        at = _blank(data, at + 1, stop)
+        at = blank_end(data, end + 1, stop)
+        if at >= stop or data[at] != COLON:
+            return UNSURE
+        at = blank_end(data, at + 1, stop)
         kind, place = (kinds[field], places[field]) if field >= 0 else (-1, -1)
         at = _value(data, at, stop, field, kind, place, row, whole, floats, spans, valid)
         if at < 0:
-            return _UNSURE
-        at = _blank(data, at, stop)
-        if at < stop and data[at] == _CLOSE:
-            return _blank(data, at + 1, stop)
-        if at >= stop or data[at] != _COMMA:
-            return _UNSURE
-        at = _blank(data, at + 1, stop)
-    return _UNSURE
+            return UNSURE
+        at = blank_end(data, at, stop)
+        if at < stop and data[at] == CLOSE:
+            return blank_end(data, at + 1, stop)
+        if at >= stop or data[at] != COMMA:
+            return UNSURE
+        at = blank_end(data, at + 1, stop)
+    return UNSURE
 
 
 @kernel

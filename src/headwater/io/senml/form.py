@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from headwater.data.decimal import read_decimal
 from headwater.data.jit import kernel, uncompiled
-from headwater.io.senml.scan import number_end, string_end
+from headwater.io.json.lexer import QUOTE, string_end
+from headwater.io.senml.scan import number_end
 
-_QUOTE, _ZERO, _NINE = 34, 48, 57
+_ZERO, _NINE = 48, 57
 _TIME, _NOTHING = -1, -2  #: what a value is for, when it is no field's
 _ENTRY = re.compile(rb"\{[^{}]*\}")
 _NAME = re.compile(rb'"n"\s*:\s*"([^"\\]*)"')
@@ -100,7 +101,7 @@ def _message(
                 return False
             times[row] = time
             continue
-        at = string_end(data, at, stop) if data[at - 1] == _QUOTE else number_end(data, at, stop)
+        at = string_end(data, at, stop) if data[at - 1] == QUOTE else number_end(data, at, stop)
         if at < 0:
             return False
         if 0 <= field < len(values):

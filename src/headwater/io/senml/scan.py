@@ -7,35 +7,23 @@ from numpy.typing import NDArray
 
 from headwater.data.decimal import read_decimal
 from headwater.data.jit import kernel, uncompiled
+from headwater.io.json.lexer import (
+    BACKSLASH,
+    CLOSE,
+    CLOSE_LIST,
+    COLON,
+    COMMA,
+    OPEN,
+    OPEN_LIST,
+    QUOTE,
+    UNSURE,
+    blank_end,
+    field_called,
+    string_end,
+)
 
-# Every loop below stops at the message's end and at anything unusual, and a position of -1 means: not sure.
-# So whatever comes out is exactly what a JSON library would have found, and a library decides about the rest.
-_UNSURE = -1
-
-_QUOTE, _BACKSLASH, _COMMA, _COLON = 34, 92, 44, 58
-_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
 _MINUS, _PLUS, _DOT, _ZERO, _NINE, _UPPER_E, _LOWER_E = 45, 43, 46, 48, 57, 69, 101
 _N, _U, _V, _S, _B, _T, _E = 110, 117, 118, 115, 98, 116, 101
-
-
-@kernel
-def _blank(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    while at < stop and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
-
-
-@kernel
-def string_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
-    """Return the place of the closing quote of a plain ASCII string without escapes that starts at `at`, or -1."""
-    while at < stop:
-        c = data[at]
-        if c == _QUOTE:
-            return at
-        if c == _BACKSLASH or c < 32 or c > 126:
-            return _UNSURE
-        at += 1
-    return _UNSURE
 
 
 @kernel
@@ -43,14 +31,14 @@ def _skipped_string(data: NDArray[np.uint8], at: int, stop: int) -> int:
     # Like string_end, for a text nobody asks for: the escape of a slash, which some writers love, may pass.
     while at < stop:
         c = data[at]
-        if c == _QUOTE:
+        if c == QUOTE:
             return at
-        if c == _BACKSLASH and at + 1 < stop and data[at + 1] == 47:
+        if c == BACKSLASH and at + 1 < stop and data[at + 1] == 47:
             at += 1
-        elif c == _BACKSLASH or c < 32 or c > 126:
-            return _UNSURE
+        elif c == BACKSLASH or c < 32 or c > 126:
+            return UNSURE
         at += 1
-    return _UNSURE
+    return UNSURE
 
 
 @kernel
@@ -68,12 +56,12 @@ def number_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
     first = at
     at = _digits(data, at, stop)
     if at == first or (data[first] == _ZERO and at - first > 1):
-        return _UNSURE
+        return UNSURE
     if at < stop and data[at] == _DOT:
         first = at + 1
         at = _digits(data, first, stop)
         if at == first:
-            return _UNSURE
+            return UNSURE
     if at < stop and (data[at] == _LOWER_E or data[at] == _UPPER_E):
         at += 1
         if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
@@ -81,16 +69,16 @@ def number_end(data: NDArray[np.uint8], at: int, stop: int) -> int:
         first = at
         at = _digits(data, first, stop)
         if at == first:
-            return _UNSURE
+            return UNSURE
     return at
 
 
 @kernel
 def _scalar(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, int]:
     # A string or number value: where its text starts and ends, and what comes after it.
-    if at < stop and data[at] == _QUOTE:
+    if at < stop and data[at] == QUOTE:
         end = string_end(data, at + 1, stop)
-        return at + 1, end, end + 1 if end >= 0 else _UNSURE
+        return at + 1, end, end + 1 if end >= 0 else UNSURE
     end = number_end(data, at, stop)
     return at, end, end
 
@@ -98,83 +86,58 @@ def _scalar(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, int]
 @kernel
 def _key_of_entry(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
     # Behind the quote of an entry's key: which of n, u, v, s(v) it is, and the place behind its closing one.
-    if at + 1 < stop and data[at + 1] == _QUOTE:
+    if at + 1 < stop and data[at + 1] == QUOTE:
         if data[at] == _N or data[at] == _U or data[at] == _V:
             return data[at], at + 2
-    elif at + 2 < stop and data[at] == _S and data[at + 1] == _V and data[at + 2] == _QUOTE:
+    elif at + 2 < stop and data[at] == _S and data[at + 1] == _V and data[at + 2] == QUOTE:
         return _S, at + 3
-    return 0, _UNSURE
+    return 0, UNSURE
 
 
 @kernel
 def _entry(data: NDArray[np.uint8], at: int, stop: int, spans: NDArray[np.int64]) -> int:
     # One {"n": ..., "v": ...}; leaves name and value as spans[0:2] and spans[2:4], and returns what follows.
-    spans[0] = spans[2] = _UNSURE
+    spans[0] = spans[2] = UNSURE
     has_v = False
-    if at >= stop or data[at] != _OPEN:
-        return _UNSURE
+    if at >= stop or data[at] != OPEN:
+        return UNSURE
     at += 1
     while True:
-        at = _blank(data, at, stop)
-        if at >= stop or data[at] != _QUOTE:
-            return _UNSURE
+        at = blank_end(data, at, stop)
+        if at >= stop or data[at] != QUOTE:
+            return UNSURE
         key, at = _key_of_entry(data, at + 1, stop)
         if at < 0:
-            return _UNSURE
-        at = _blank(data, at, stop)
-        if at >= stop or data[at] != _COLON:
-            return _UNSURE
-        at = _blank(data, at + 1, stop)
+            return UNSURE
+        at = blank_end(data, at, stop)
+        if at >= stop or data[at] != COLON:
+            return UNSURE
+        at = blank_end(data, at + 1, stop)
         if key == _V:
             spans[2], spans[3], at = _scalar(data, at, stop)
             has_v = True
         else:
-            if at >= stop or data[at] != _QUOTE:
-                return _UNSURE
+            if at >= stop or data[at] != QUOTE:
+                return UNSURE
             first = at + 1
             end = _skipped_string(data, first, stop) if key == _U else string_end(data, first, stop)
             if end < 0:
-                return _UNSURE
+                return UNSURE
             at = end + 1
             if key == _N:
                 spans[0], spans[1] = first, end
             elif key == _S and not has_v:
                 spans[2], spans[3] = first, end
         if at < 0:
-            return _UNSURE
-        at = _blank(data, at, stop)
+            return UNSURE
+        at = blank_end(data, at, stop)
         if at >= stop:
-            return _UNSURE
-        if data[at] == _CLOSE:
-            return at + 1 if spans[0] >= 0 and spans[2] >= 0 else _UNSURE
-        if data[at] != _COMMA:
-            return _UNSURE
+            return UNSURE
+        if data[at] == CLOSE:
+            return at + 1 if spans[0] >= 0 and spans[2] >= 0 else UNSURE
+        if data[at] != COMMA:
+            return UNSURE
         at += 1
-
-
-@kernel
-def _field(
-    data: NDArray[np.uint8],
-    start: int,
-    stop: int,
-    names: NDArray[np.uint8],
-    ends: NDArray[np.int32],
-    guess: int,
-) -> int:
-    # The number of the field called data[start:stop], or -1; messages mostly keep the schema's order.
-    count = len(ends) - 1
-    for tried in range(count):
-        field = guess + tried
-        if field >= count:
-            field -= count
-        first = ends[field]
-        if ends[field + 1] - first == stop - start:
-            same = start
-            while same < stop and data[same] == names[first + same - start]:
-                same += 1
-            if same == stop:
-                return field
-    return -1
 
 
 @kernel
@@ -192,34 +155,34 @@ def _entries(
     # The list under "e"; every field of the schema once, whatever else besides.
     count = len(ends) - 1
     seen, guess = 0, 0
-    if at >= stop or data[at] != _OPEN_LIST:
-        return _UNSURE
+    if at >= stop or data[at] != OPEN_LIST:
+        return UNSURE
     at += 1
     while True:
-        at = _entry(data, _blank(data, at, stop), stop, spans)
+        at = _entry(data, blank_end(data, at, stop), stop, spans)
         if at < 0:
-            return _UNSURE
-        field = _field(data, spans[0], spans[1], names, ends, guess)
+            return UNSURE
+        field = field_called(data, spans[0], spans[1], names, ends, guess)
         if field >= 0:
             if seen >> field & 1:
-                return _UNSURE
+                return UNSURE
             seen |= 1 << field
             guess = field + 1 if field + 1 < count else 0
             if field < len(values):
                 value, sure = read_decimal(data, spans[2], spans[3])
                 if not sure:
-                    return _UNSURE
+                    return UNSURE
                 values[field, row] = value
             else:
                 texts[field - len(values), row, 0] = spans[2]
                 texts[field - len(values), row, 1] = spans[3]
-        at = _blank(data, at, stop)
+        at = blank_end(data, at, stop)
         if at >= stop:
-            return _UNSURE
-        if data[at] == _CLOSE_LIST:
-            return at + 1 if seen == (1 << count) - 1 else _UNSURE
-        if data[at] != _COMMA:
-            return _UNSURE
+            return UNSURE
+        if data[at] == CLOSE_LIST:
+            return at + 1 if seen == (1 << count) - 1 else UNSURE
+        if data[at] != COMMA:
+            return UNSURE
         at += 1
 
 
@@ -228,7 +191,7 @@ def _base_time(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
     # A whole number of at most 15 digits, bare or as a string.
     first, end, after = _scalar(data, at, stop)
     if after < 0 or end - first > 15 or end == first or _digits(data, first, end) != end:
-        return 0, _UNSURE
+        return 0, UNSURE
     value = 0
     for i in range(first, end):
         value = value * 10 + (int(data[i]) - _ZERO)
@@ -248,21 +211,21 @@ def _message(
     times: NDArray[np.int64],
     spans: NDArray[np.int64],
 ) -> bool:
-    at = _blank(data, at, stop)
-    if at >= stop or data[at] != _OPEN:
+    at = blank_end(data, at, stop)
+    if at >= stop or data[at] != OPEN:
         return False
     at += 1
     has_e = has_bt = False
     while True:
-        at = _blank(data, at, stop)
-        is_e = at + 2 < stop and data[at] == _QUOTE and data[at + 1] == _E and data[at + 2] == _QUOTE
-        is_bt = at + 3 < stop and data[at] == _QUOTE and data[at + 1] == _B and data[at + 2] == _T
-        if (not is_e or has_e) and (not is_bt or data[at + 3] != _QUOTE or has_bt):
+        at = blank_end(data, at, stop)
+        is_e = at + 2 < stop and data[at] == QUOTE and data[at + 1] == _E and data[at + 2] == QUOTE
+        is_bt = at + 3 < stop and data[at] == QUOTE and data[at + 1] == _B and data[at + 2] == _T
+        if (not is_e or has_e) and (not is_bt or data[at + 3] != QUOTE or has_bt):
             return False
-        at = _blank(data, at + (3 if is_e else 4), stop)
-        if at >= stop or data[at] != _COLON:
+        at = blank_end(data, at + (3 if is_e else 4), stop)
+        if at >= stop or data[at] != COLON:
             return False
-        at = _blank(data, at + 1, stop)
+        at = blank_end(data, at + 1, stop)
         if is_e:
             at = _entries(data, at, stop, names, ends, row, values, texts, spans)
             has_e = True
@@ -271,12 +234,12 @@ def _message(
             has_bt = True
         if at < 0:
             return False
-        at = _blank(data, at, stop)
+        at = blank_end(data, at, stop)
         if at >= stop:
             return False
-        if data[at] == _CLOSE:
-            return has_e and has_bt and _blank(data, at + 1, stop) == stop
-        if data[at] != _COMMA:
+        if data[at] == CLOSE:
+            return has_e and has_bt and blank_end(data, at + 1, stop) == stop
+        if data[at] != COMMA:
             return False
         at += 1
 
