@@ -10,7 +10,7 @@ import pytest
 
 from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, engine, io
 from headwater.data.batch import NO_WATERMARK
-from headwater.engine.lanes import quiet
+from headwater.engine.lanes import silence as silences
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut, idle_word
 from headwater.engine.options import Options
@@ -211,9 +211,9 @@ def test_in_lanes_idle_is_in_a_checkpoint(tmp_path):
 
 
 def test_in_lanes_a_source_of_which_something_is_on_its_way_is_not_silent(monkeypatch):
-    monkeypatch.setattr(quiet, "time", clock := SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0))
-    handed = quiet.HandedOut()
-    silence = quiet.Silence(handed, 30.0)
+    monkeypatch.setattr(silences, "time", clock := SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0))
+    handed = silences.HandedOut()
+    silence = silences.Silence(handed, 30.0)
     silence.broken()
     clock.now_s = 129.0
     assert not silence.lasts(0)

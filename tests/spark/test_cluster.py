@@ -53,7 +53,7 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
         command = [Path(sys.executable).with_name("headwater"), "run", "spread.py", "--on", "spark", "--json"]
         short_lived = f"spark.executor.extraJavaOptions={os.environ['SPARK_DAEMON_JAVA_OPTS']}"  # as all of these tests
         done = subprocess.run(
-            [*command, "--master", cluster.url, "--conf", short_lived],
+            [*command, "--master", cluster.url, "--conf", short_lived, "--conf", "spark.cores.max=1"],
             cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

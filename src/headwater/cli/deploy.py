@@ -15,7 +15,7 @@ from headwater.cli.part import flow_deployed
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
-from headwater.cli.submission import PLANS, Submission, Wishes, submission
+from headwater.cli.submission import PLANS, Submission, Terms, submission
 from headwater.cli.window import LISTEN as WEB_LISTEN
 from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
@@ -123,7 +123,7 @@ def deploy(
         microseconds_of("--every", every)
     within_s = microseconds_of("--within", within) / 1e6
     given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
-    wishes = Wishes(
+    terms = Terms(
         policy=policy,
         profile=profile,
         measured_on=measured_on,
@@ -135,7 +135,7 @@ def deploy(
         settle_s=microseconds_of("--settle", settle) / 1e6,
         rest_s=microseconds_of("--rest", rest) / 1e6,
     )
-    asked = None if what is None else submission(what, net, {**given, "rate": rate, "every": every}, wishes)
+    asked = None if what is None else submission(what, net, {**given, "rate": rate, "every": every}, terms)
     at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
     folder.identity()  # before the address, at which whoever asks shows it
     if listen is None:

@@ -258,7 +258,7 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
     if found is None:
         return
     lanes = lane_count(as_run, settings.options.get("lanes", 1))
-    now = Wiring(laid_out(as_run), lanes, share=False).spreading() if lanes > 1 else None
+    now = Wiring(laid_out(as_run), lanes, share=False).distribution() if lanes > 1 else None
     Fitting(found, as_run, now, allow_dropped=settings.allow_dropped_state)
     for step in as_run.steps.values():
         if isinstance(step.kind, Write) and step.name in found.content["steps"]:

@@ -17,7 +17,7 @@ from headwater.cli.sites import STATE, print_sites
 from headwater.errors import RateError, RunError, one_line
 from headwater.rate import board
 from headwater.rate.messages import Board, Lane
-from headwater.serve.asking import ask
+from headwater.serve.client import ask
 from headwater.serve.home import note_in, servers
 
 

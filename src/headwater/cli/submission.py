@@ -37,7 +37,7 @@ EVERY = "250 ms"  #: where neither a command nor a plan says how often checkpoin
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Terms:
     """What is wished of a policy and of a promise."""
 
     policy: str = _FIXED
@@ -104,56 +104,56 @@ class Submission:
         return made
 
 
-def submission(what: str, net: Path | None, given: dict[str, Any], wishes: Wishes) -> Submission:
+def submission(what: str, net: Path | None, given: dict[str, Any], terms: Terms) -> Submission:
     """Return what is to be deployed, read and checked; `given` are inputs, output, rate and every."""
-    policy_named(wishes.policy)
+    policy_named(terms.policy)
     if Path(what).suffix in PLANS:
         if net is not None:
             raise PlacementError(
                 f"a plan names its own net; got '{what}' and '{net}'. Give a plan, or a flow and a net"
             )
-        return _of_plan(Plan.load(what), given, wishes)
-    if net is None or wishes.policy == _FIXED:
+        return _of_plan(Plan.load(what), given, terms)
+    if net is None or terms.policy == _FIXED:
         raise PlacementError(
             f"headwater deploy takes a plan, a .json or .toml file, or a flow with a net and a policy; got '{what}'. For a "
             "flow, make one first: headwater plan FLOW NET --output plan.json; or let a policy choose: headwater deploy "
             "FLOW NET --policy min-cost"
         )
-    return _of_flow(what, net, given, wishes)
+    return _of_flow(what, net, given, terms)
 
 
 def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
     return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True, loop=False)
 
 
-def _of_plan(plan: Plan, given: dict[str, Any], wishes: Wishes) -> Submission:
+def _of_plan(plan: Plan, given: dict[str, Any], terms: Terms) -> Submission:
     net, own = nets.read(Path(plan.net)), find_flow(plan.flow)
     flow = _rewired(own, given)
     made = Submission(flow, plan.flow, net, {**given, "every": given["every"] or plan.every})
     made.sites = dict(Cut.of(plan, flow, net).site_of)
-    contract = _contract(own, wishes) or plan.contract
-    if wishes.policy != _FIXED or contract is not None:
-        profile = plan.figures() if wishes.profile is None else Profile.load(wishes.profile)
+    contract = _contract(own, terms) or plan.contract
+    if terms.policy != _FIXED or contract is not None:
+        profile = plan.figures() if terms.profile is None else Profile.load(terms.profile)
         rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
-        made.policed = _policed(own, net, profile, rates, contract, wishes, made.every, plan.measured_ips)
+        made.policed = _policed(own, net, profile, rates, contract, terms, made.every, plan.measured_ips)
     return made
 
 
-def _of_flow(what: str, net_file: Path, given: dict[str, Any], wishes: Wishes) -> Submission:
+def _of_flow(what: str, net_file: Path, given: dict[str, Any], terms: Terms) -> Submission:
     net, own = nets.read(net_file), find_flow(what)
     made = Submission(_rewired(own, given), what, net, given)
-    contract = _contract(own, wishes)
-    profile = None if wishes.profile is None else Profile.load(wishes.profile)
+    contract = _contract(own, terms)
+    profile = None if terms.profile is None else Profile.load(terms.profile)
     sources = sum(step.is_source for step in own.steps.values())
     rate = contract.rate_hz / sources if contract is not None else given["rate"] or RATE_HZ
-    made.policed = _policed(made.flow, net, profile, rate, contract, wishes, made.every)
+    made.policed = _policed(made.flow, net, profile, rate, contract, terms, made.every)
     return made
 
 
-def _contract(flow: Flow, wishes: Wishes) -> Contract | None:
-    if wishes.promise is None:
+def _contract(flow: Flow, terms: Terms) -> Contract | None:
+    if terms.promise is None:
         return flow.promised
-    return Contract(rate_hz(wishes.promise), None if flow.promised is None else flow.promised.latency_s)
+    return Contract(rate_hz(terms.promise), None if flow.promised is None else flow.promised.latency_s)
 
 
 def _policed(
@@ -162,7 +162,7 @@ def _policed(
     profile: Profile | None,
     rates_hz: float | dict[str, float],
     contract: Contract | None,
-    wishes: Wishes,
+    terms: Terms,
     every: str,
     measured_ips: float | None = None,
 ) -> PolicyState:
@@ -173,7 +173,7 @@ def _policed(
 
         with progress(f"measuring {flow.name}"):
             profile = measure(flow, records=20_000)
-    ips = measured_ips or measured_speed(wishes.measured_on, profile, net)
+    ips = measured_ips or measured_speed(terms.measured_on, profile, net)
     if ips is None:
         ips = next(kind.cpu_ips for kind in net.classes if kind.name == profile.device)
     asked = PlanningInput(
@@ -181,18 +181,18 @@ def _policed(
         profile=profile,
         rates_hz=rates_hz,
         measured_ips=ips,
-        pins=pairs("--pin", wishes.pin),
-        keep=pairs("--keep", wishes.keep),
+        pins=pairs("--pin", terms.pin),
+        keep=pairs("--keep", terms.keep),
         every=every,
-        whole=wishes.whole,
+        whole=terms.whole,
     )
     return PolicyState(
-        name=wishes.policy,
+        name=terms.policy,
         asked=asked,
         contract=contract,
-        best_effort=wishes.best_effort,
-        settle_s=wishes.settle_s,
-        rest_s=wishes.rest_s,
+        best_effort=terms.best_effort,
+        settle_s=terms.settle_s,
+        rest_s=terms.rest_s,
     )
 
 

@@ -76,10 +76,10 @@ def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> 
     checkpoints = {checkpoint for letter in letters if (checkpoint := store.checkpoint_of(letter)) is not None}
     if not checkpoints:
         return list(letters), ReplayOutcome([])
-    from headwater.engine.checkpoint.taking_back import take_back
+    from headwater.engine.checkpoint.rollback import roll_back
 
     for checkpoint in checkpoints:
-        take_back(keeping(flow, store.folder), checkpoint)
+        roll_back(keeping(flow, store.folder), checkpoint)
     there = {letter.id for letter in store.letters()}
     again = {letter.id: _AGAIN for letter in letters if letter.id not in there}
     return [letter for letter in letters if letter.id in there], ReplayOutcome([], again)

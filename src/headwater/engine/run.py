@@ -183,7 +183,7 @@ class EngineRun(ABC):
     def wake_all(self) -> None:
         """Wake every thread that waits for something; called with the lock held."""
 
-    def relieve(self) -> None:  # noqa: B027  where every step has a thread, none is in the way of another
+    def add_worker(self) -> None:  # noqa: B027  where every step has a thread, none is in the way of another
         """Look, now and then, whether steps that do not come back hold up others; called without the lock."""
 
     def stop(self) -> None:
@@ -376,7 +376,7 @@ class EngineRun(ABC):
         while not self.done.wait(self._until_next(end)):
             self.samples.append(self.sample())
             self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
-            self.relieve()
+            self.add_worker()
             self._look_for_hanging(seen)
             if end is not None and self._elapsed_s() >= end:
                 self.stop()

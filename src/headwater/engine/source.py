@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once
-from headwater.engine.gathering import Gathering
+from headwater.engine.coalesce import CoalescingReader
 from headwater.engine.linger import Linger
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
@@ -177,8 +177,8 @@ class SourceThread:
         lingers = (0.0,) if self.inner else (options.linger_s, options.busy_linger_s, options.least_linger_s)
         linger = Linger(*lingers)
         chunk, most = options.chunk, max(options.chunk, self.run.most)
-        gathering = Gathering(reader) if self._gathers else None
-        read_from: Reader = gathering or reader
+        coalescing = CoalescingReader(reader) if self._gathers else None
+        read_from: Reader = coalescing or reader
         committed = position_of(read_from)
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
@@ -188,8 +188,8 @@ class SourceThread:
             if batch is not None:
                 oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
-                if gathering is not None and linger.reads_on:
-                    batch = gathering.gathered(batch, chunk, called_ns)
+                if coalescing is not None and linger.reads_on:
+                    batch = coalescing.gathered(batch, chunk, called_ns)
             if self.inner:
                 self._tell_idle(reader)
             self._note_dropped(reader)

@@ -109,10 +109,10 @@ class WorkerPool(EngineRun):
         if unwatched or self.scheduler.wants_worker(now_ns):
             self._work.notify()
 
-    def relieve(self) -> None:
+    def add_worker(self) -> None:
         """Have one worker more at it where none comes back."""
         with self.lock:
-            if not self.scheduler.relieve(time.perf_counter_ns()):
+            if not self.scheduler.add_worker(time.perf_counter_ns()):
                 return
             number = self.scheduler.workers - 1
         log.info("no worker has come back for a while, so there is one more: %d", number + 1)

@@ -8,8 +8,8 @@ from typing import Any
 
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError
-from headwater.flow.called import called
 from headwater.flow.expr import Column, Expr
+from headwater.flow.names import name_of
 
 Of = str | Expr
 
@@ -37,7 +37,7 @@ class Aggregate:
         return "float" if self.function in ("mean", "std") else kind
 
     def __str__(self) -> str:
-        name = called(self.custom) if self.custom else self.function
+        name = name_of(self.custom) if self.custom else self.function
         return f"{name}({self.of if self.of is not None else ''})"
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.called import called
 from headwater.flow.endpoints import Sink, Source, described, hears_time, writers_of
 from headwater.flow.expr import Expr
+from headwater.flow.names import name_of
 from headwater.flow.state import Scan
 from headwater.flow.trouble import DEAD_LETTER, OnError
 from headwater.flow.windows import Window
@@ -81,7 +81,7 @@ class Map(Stateless):
 
     def __str__(self) -> str:
         verb = "flat map" if self.many else "map"
-        return f"{verb} {called(self.function)} over each {self.over}"
+        return f"{verb} {name_of(self.function)} over each {self.over}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Process(Keyed):
     function: Callable[[Any, dict[str, Any]], Any]
 
     def __str__(self) -> str:
-        return f"process {called(self.function)} by {', '.join(self.keys)}"
+        return f"process {name_of(self.function)} by {', '.join(self.keys)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class Apply:
             make = type(made)
             getattr(made, "close", lambda: None)()
         if not hasattr(make, "stateless"):
-            raise FlowError(f"{called(self.make)} must return an Operator; got {make.__name__}")
+            raise FlowError(f"{name_of(self.make)} must return an Operator; got {make.__name__}")
         return make
 
     @property
@@ -209,7 +209,7 @@ class Apply:
         return bool(self.operator.timed)
 
     def __str__(self) -> str:
-        return called(self.make)
+        return name_of(self.make)
 
 
 @dataclass(frozen=True, eq=False)

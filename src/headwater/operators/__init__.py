@@ -7,7 +7,7 @@ into a checkpoint, `failures` what becomes of a batch that breaks it.
 `session`, `join` and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those
 of queries, whose records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far
 their time came. `expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit),
-`texts` and `cast`; `broken` finds the records that break a step, `again` has them tried again, `undo` takes a batch back,
+`texts` and `cast`; `broken` finds the records that break a step, `retry` has them tried again, `undo` takes a batch back,
 `snapshot` is how state becomes bytes.
 """
 

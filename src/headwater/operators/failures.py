@@ -9,10 +9,10 @@ from headwater.data.batch import Batch
 from headwater.errors import InputError, NoRoomError, RecordError, RunError, one_line
 from headwater.flow.steps import Step
 from headwater.flow.trouble import Retry
-from headwater.operators.again import AgainError, Attempts, PartlyError
 from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.counters import Counters
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
+from headwater.operators.retry import Attempts, PartlyError, RetryError
 from headwater.operators.undo import undo_of
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Failures:
     def handle(self, batch: Batch, port: int, error: Exception, counters: Counters) -> Output:
         """Set the records apart that break the step; all of them where it keeps state that cannot be taken back.
 
-        Raises AgainError where the step's `retry` has them tried again first, and where a sink finds a disk full. A
+        Raises RetryError where the step's `retry` has them tried again first, and where a sink finds a disk full. A
         RecordError is not worth that: whatever is known to have no answer has none later.
         """
         guarded, operator = self.guarded, self._operator
@@ -84,7 +84,7 @@ class Failures:
             self._told_full_s = time.monotonic()
             log.warning("sink %s waits until there is room: %s", self._step.name, one_line(str(error)))
         counters.retries += 1
-        raise AgainError(batch, _FULL_NS)
+        raise RetryError(batch, _FULL_NS)
 
     def _try_again(self, attempts: Attempts, partly: PartlyError, batch: Batch, counters: Counters) -> None:
         if partly.row:
@@ -92,7 +92,7 @@ class Failures:
         pause_ns = attempts.failed(time.perf_counter_ns())
         if pause_ns is not None:
             counters.retries += 1
-            raise AgainError(batch.slice(partly.row, batch.length), pause_ns, partly.done, partly.row)
+            raise RetryError(batch.slice(partly.row, batch.length), pause_ns, partly.done, partly.row)
 
     def _skip(self, batch: Batch, partly: PartlyError) -> Output:
         """Give up one record, and go on with those behind it."""
@@ -102,7 +102,7 @@ class Failures:
         letter = dead_letters(self._step.name, [error_text(partly.cause)], batch.slice(partly.row, after))
         done = [*as_list(partly.done), (DEAD, letter)]
         if after < batch.length:
-            raise AgainError(batch.slice(after, batch.length), 0, done, after)
+            raise RetryError(batch.slice(after, batch.length), 0, done, after)
         return done
 
 

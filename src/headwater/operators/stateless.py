@@ -11,9 +11,9 @@ from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.steps import Filter, Map, Select, Split
-from headwater.operators.again import PartlyError
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.operator import Operator, Output
+from headwater.operators.retry import PartlyError
 
 
 class FilterOperator(Operator):

@@ -13,7 +13,6 @@ from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
-from headwater.operators.again import AgainError
 from headwater.operators.broken import as_list, error_text
 from headwater.operators.channels import Channels, told_by
 from headwater.operators.counters import Counters, Latencies
@@ -21,6 +20,7 @@ from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
 from headwater.operators.operator import Select, dead_letters
 from headwater.operators.queue import Control, Delivery, Queue, QueueEntry
+from headwater.operators.retry import RetryError
 from headwater.operators.routing import Router
 from headwater.operators.saving import Saver
 
@@ -101,7 +101,7 @@ class Task:
                 channel, batch, watermark, _, _, _, control = entries[0]
                 try:
                     out = self._one(batch, channel, watermark, deliveries)
-                except AgainError as again:
+                except RetryError as again:
                     out, entries = self._put_off(again, entries, deliveries), []
                 if control is not None:
                     self._heed(control, channel, deliveries)
@@ -137,7 +137,7 @@ class Task:
                 self._one(batch, channel, watermark, deliveries)
                 if control is not None:
                     self._heed(control, channel, deliveries)
-        except AgainError as again:
+        except RetryError as again:
             self._put_off(again, [delivery.entry(time.perf_counter_ns(), 0)], deliveries)
         except BaseException as error:
             raise self._ended(error) from error
@@ -182,14 +182,14 @@ class Task:
                 continue
             try:
                 if entry.batch is not None and time.perf_counter_ns() < self.resting_ns:
-                    raise AgainError(entry.batch, 0)  # somebody woke it for a word about a checkpoint
+                    raise RetryError(entry.batch, 0)  # somebody woke it for a word about a checkpoint
                 out += self._one(entry.batch, entry.channel, entry.watermark, deliveries)
-            except AgainError as again:
+            except RetryError as again:
                 out += self._put_off(again, entries[at:], deliveries)
                 break
         return out
 
-    def _put_off(self, again: AgainError, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
+    def _put_off(self, again: RetryError, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Send on what was done of the first entry; what is left of it, and all after it, waits for a pause to be over."""
         first, rest = entries[0], again.rest
         out = 0 if again.done is None else self._send(again.done, deliveries)
@@ -245,7 +245,7 @@ class Task:
                     group = []
             if group:
                 out += self._one(concat_batches(group), sender, NO_WATERMARK, deliveries)
-        except AgainError as again:  # the last of those that ran together stands for all of them
+        except RetryError as again:  # the last of those that ran together stands for all of them
             out += self._put_off(again, entries[done - 1 :], deliveries)
         return out
 

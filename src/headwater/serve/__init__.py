@@ -4,14 +4,14 @@ settings   what can be chosen for a flow, in a file beside it; folder is which f
 lifecycle  when a flow is started, stopped, and started again; pure
 supervision  does what lifecycles decide: starts processes, hears what they say
 service    the same flows, for whoever asks
-served     a flow, with what is known of it; history has its samples
-following  what who follows flows is told; families is what Prometheus is told
+served_flow  a flow, with what is known of it; history has its samples
+subscription  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it
-warmed     processes that have made their flows before they are to run; aside is their priority until then
+warm_process  processes that have made their flows before they are to run; aside is their priority until then
 home       the state folder: the lock, the token, where the server listens; known to `headwater status`
-watched    one run that was started by hand, answered for in the same way: see `answering`; usage is what a process takes
-querying   asks the next records of a step a query, by trial in a process of its own
-routes     what can be asked for; openapi describes it, http serves it, and asking is the other end
+watched_run  one run that was started by hand, answered for in the same way: see `backend`; usage is what a process takes
+query      asks the next records of a step a query, by trial in a process of its own
+routes     what can be asked for; openapi describes it, http serves it, and client is the other end
 notify     what systemd is told
 """
 

@@ -14,7 +14,7 @@ from headwater import io
 from headwater.errors import FlowError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.flow.stream import Stream
-from headwater.serve.querying import STREAM
+from headwater.serve.query import STREAM
 from headwater.serve.settings import AddedQuery, read_settings
 
 _writing = threading.Lock()

@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
     ) -> None:
         """Listen; RunError says why that is not possible. `names` are hosts that clients may know us by.
 
-        The service is what `routes` ask: an `Answering` for those of flows.
+        The service is what `routes` ask: a `Backend` for those of flows.
         """
         self.service, self.token, self.routes = service, token.encode(), routes
         self.names = {"localhost", *(name.lower() for name in names)}

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 import msgspec
 
 from headwater.errors import HeadwaterError, RateError, RunError
-from headwater.serve.answering import Answering
+from headwater.serve.backend import Backend
 from headwater.serve.history import SPAN_S
 from headwater.serve.messages import Order
-from headwater.serve.querying import UnknownStepError, files_in, queried, queried_file, steps_of
+from headwater.serve.query import UnknownStepError, files_in, queried, queried_file, steps_of
 from headwater.serve.service import UnknownFlowError
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
@@ -29,7 +29,7 @@ _MOST_RECORDS = 100
 class Request:
     """What somebody asks for, who may."""
 
-    service: Any  #: what answers; of the routes below, an `Answering`
+    service: Any  #: what answers; of the routes below, a `Backend`
     names: Mapping[str, str]  #: the parts of the path that are names
     query: Mapping[str, str]
     body: bytes = b""
@@ -189,7 +189,7 @@ def _follow(request: Request) -> Response:
     return Response(200, kind=EVENTS, events=_events(request.service, name))
 
 
-def _events(service: Answering, name: str | None) -> Iterator[bytes]:
+def _events(service: Backend, name: str | None) -> Iterator[bytes]:
     for each in service.follow(name, _PATIENCE_S):
         yield b": alive\n\n" if each is None else b"event: %s\ndata: %s\n\n" % (each[0].encode(), each[1])
 

@@ -13,13 +13,13 @@ from headwater import __version__
 from headwater.errors import RunError, suggestion
 from headwater.serve import families
 from headwater.serve.added_queries import add_to, check_name
-from headwater.serve.following import Following
 from headwater.serve.home import FlowHome
 from headwater.serve.lifecycle import ABORT_S, Restart, Want
 from headwater.serve.messages import Assignment, Order
-from headwater.serve.querying import stream_name
+from headwater.serve.query import stream_name
 from headwater.serve.served_flow import ServedFlow
 from headwater.serve.settings import AddedQuery, settings_beside
+from headwater.serve.subscription import Subscription
 from headwater.serve.supervision import CHECK_S, Supervision
 from headwater.web.prometheus import exposition
 
@@ -93,13 +93,13 @@ class Service(Supervision):
 
     def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
         """Return (what, JSON) of a flow, or the states of all, as they come; None after a while without any."""
-        following = Following(name)
+        subscription = Subscription(name)
         until_s = time.monotonic() + patience_s
         while True:
             with self._news:
                 if name is not None and name not in self._flows:
                     return
-                found: list[tuple[str, bytes] | None] = [*following.news(self._flows, time.monotonic())]
+                found: list[tuple[str, bytes] | None] = [*subscription.news(self._flows, time.monotonic())]
                 if not found:
                     if self._shut and self.ended.is_set():
                         return

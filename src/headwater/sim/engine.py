@@ -20,7 +20,7 @@ from headwater.place.problem import Problem
 from headwater.sim.inlet import Inlet
 from headwater.sim.predict import by_sink
 from headwater.sim.settings import EngineOptions
-from headwater.sim.site import Parcel, Site
+from headwater.sim.site import Site, Transfer
 
 
 def run(problem: Problem, device: Ints, options: EngineOptions | None = None) -> Report:
@@ -83,28 +83,28 @@ class Simulation:
         if not (self.stopping or self.aborted):
             self.now = max(self.now, self.options.seconds)
 
-    def made(self, step: int, created: Floats, at_s: float) -> list[Parcel]:
+    def made(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
         outputs = self.problem.outputs[step]
         if not outputs:
             self._arrived[step].append((at_s, created))
             self.counts[step].records_out += len(created)
             return []
-        parcels = []
+        transfers = []
         for e in outputs:
             ratio = self._ratio[e]
             kept = created if ratio == 1.0 else self._thinned(created, ratio)
             if len(kept):
-                parcels.append((e, kept))
+                transfers.append((e, kept))
                 self.counts[step].records_out += len(kept)
-        return parcels
+        return transfers
 
     def _thinned(self, created: Floats, ratio: float) -> Floats:
         return np.repeat(created, int(ratio) + (self.random.random(len(created)) < ratio % 1.0))
 
-    def travel(self, parcel: Parcel) -> None:
+    def travel(self, transfer: Transfer) -> None:
         """Let records wait for the access links of both devices, be sent, and arrive."""
-        problem, (e, created) = self.problem, parcel
+        problem, (e, created) = self.problem, transfer
         to = int(problem.stream_to[e])
         a, b = int(self.device[problem.stream_from[e]]), int(self.device[to])
         bits = len(created) * problem.stream_bytes[e] * problem.bits_per_byte

@@ -22,7 +22,7 @@ from headwater.net.arrays import Floats
 from headwater.place.problem import Problem
 from headwater.sim.settings import EngineOptions
 
-Parcel = tuple[int, Floats]
+Transfer = tuple[int, Floats]
 """A stream, and when each of the records on it was created."""
 QueuePart = tuple[Floats, float]
 """Records in a queue: when each was created, and when they were put there."""
@@ -46,10 +46,10 @@ class World(Protocol):
     def at(self, time_s: float, act: Callable[[], None]) -> None:
         """Do something at a moment."""
 
-    def made(self, step: int, created: Floats, at_s: float) -> list[Parcel]:
+    def made(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
 
-    def travel(self, parcel: Parcel) -> None:
+    def travel(self, transfer: Transfer) -> None:
         """Send records to another device."""
 
 
@@ -205,18 +205,18 @@ class Site:
             self._held[number] = again
             return None
         if world.problem.solid[source]:
-            parcels, spent_s = list[Parcel](), 0.0
+            transfers, spent_s = list[Transfer](), 0.0
             self._put(source, created)
         else:
-            parcels, spent_s = self._run_inline(activation, self._passed(source, created))
+            transfers, spent_s = self._run_inline(activation, self._passed(source, created))
 
         def finish() -> None:
-            self._carry(parcels, -1)
-            self._send(parcels)
+            self._carry(transfers, -1)
+            self._send(transfers)
             self.scheduler.finished(activation)
             self._wake()
 
-        self._carry(parcels, +1)
+        self._carry(transfers, +1)
         if spent_s:
             world.at(self.after(world.now, spent_s), finish)
         else:
@@ -236,8 +236,8 @@ class Site:
         self._queues[number].put(created, self.world.now, self.world.counts[step])
         self.scheduler.arrived(number, len(created), int(created[0] * 1e9))
 
-    def _send(self, parcels: list[Parcel]) -> None:
-        for e, created in parcels:
+    def _send(self, transfers: list[Transfer]) -> None:
+        for e, created in transfers:
             if e not in self._streams:
                 self.world.travel((e, created))
                 continue
@@ -247,7 +247,7 @@ class Site:
             else:
                 self._send(self._passed(step, created))
 
-    def _passed(self, step: int, created: Floats) -> list[Parcel]:
+    def _passed(self, step: int, created: Floats) -> list[Transfer]:
         """Let records pass a step that costs nothing; one that does has them in its queue."""
         if self.world.problem.solid[step]:
             self._put(step, created)
@@ -280,7 +280,7 @@ class Site:
             self._carry(left, +1)
             world.at(self.after(world.now, spent_s), lambda: finish(left, out))
 
-        def finish(left: list[Parcel], out: int) -> None:
+        def finish(left: list[Transfer], out: int) -> None:
             self._carry(left, -1)
             self._send(left)
             queue.finished(world.now)
@@ -294,20 +294,20 @@ class Site:
         world = self.world
         return float(world.start_s[step] + records * world.work_s[step]) + world.options.costs.inline_s
 
-    def _carry(self, parcels: list[Parcel], sign: int) -> None:
+    def _carry(self, transfers: list[Transfer], sign: int) -> None:
         """Count records as on their way to the queues they are for, or as there."""
-        for e, created in parcels:
+        for e, created in transfers:
             self.world.counts[int(self.world.problem.stream_to[e])].in_hand += sign * len(created)
 
-    def _run_inline(self, activation: Activation, parcels: list[Parcel]) -> tuple[list[Parcel], float]:
+    def _run_inline(self, activation: Activation, transfers: list[Transfer]) -> tuple[list[Transfer], float]:
         """Carry records on through the steps set apart for it; return what is left for queues, and the seconds spent."""
-        left, spent_s, problem = list[Parcel](), 0.0, self.world.problem
-        for parcel in parcels:  # grows while we walk along it
-            e, created = parcel
+        left, spent_s, problem = list[Transfer](), 0.0, self.world.problem
+        for transfer in transfers:  # grows while we walk along it
+            e, created = transfer
             step = int(problem.stream_to[e])
             number = self._number.get(step)
             if e not in self._streams or (number is not None and number not in activation.inline):
-                left.append(parcel)
+                left.append(transfer)
                 continue
             if number is None:
                 self.world.counts[step].records_in += len(created)
@@ -316,7 +316,7 @@ class Site:
                 self._queues[number].worked(len(created), seconds, self.world.counts[step])
                 self.scheduler.learn(number, len(created), int(seconds * 1e9))
                 spent_s += seconds
-            parcels += self.world.made(step, created, self.world.now + spent_s)
+            transfers += self.world.made(step, created, self.world.now + spent_s)
         return left, spent_s
 
     def counted(self) -> Iterator[StepMetrics]:

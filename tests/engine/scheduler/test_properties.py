@@ -3,7 +3,7 @@ every record is run once per step and in order, nobody is run twice at once, que
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.policy import POLICIES
@@ -81,7 +81,6 @@ class World:
                 self.scheduler.arrived(to, len(records), 1)
 
 
-@settings(deadline=None)
 @given(
     graphs(),
     st.sampled_from(sorted(POLICIES)),
@@ -130,7 +129,6 @@ def test_whatever_comes_the_scheduler_keeps_its_promises(graph, policy, take, wo
         assert len(ran) == sum(paths[source][instance] * made[source] for source in range(sources))
 
 
-@settings(deadline=None)
 @given(graphs(), st.sampled_from(["all", "half", 1, 7]), st.integers(1, 20), st.lists(st.integers(1, 12), max_size=30))
 def test_queues_are_bounded_by_their_limit_and_one_activation_of_each_sender(graph, take, limit, counts):
     downstream, sources = graph

@@ -159,24 +159,24 @@ def test_where_no_worker_comes_back_there_is_one_more():
     for instance in range(3):
         scheduler.arrived(instance, 1)
     first = scheduler.next(now_ns=0)
-    assert not scheduler.relieve(now_ns=0)
-    assert not scheduler.relieve(now_ns=STUCK_NS - 1)
+    assert not scheduler.add_worker(now_ns=0)
+    assert not scheduler.add_worker(now_ns=STUCK_NS - 1)
     assert scheduler.next(now_ns=STUCK_NS - 1) is None
-    assert scheduler.relieve(now_ns=STUCK_NS)
+    assert scheduler.add_worker(now_ns=STUCK_NS)
     second = scheduler.next(now_ns=STUCK_NS)
     assert {first.instance, second.instance} < {0, 1, 2}
     assert scheduler.next(now_ns=STUCK_NS) is None
-    assert not scheduler.relieve(now_ns=STUCK_NS + 1)  # somebody was served since
-    assert scheduler.relieve(now_ns=2 * STUCK_NS + 1)
+    assert not scheduler.add_worker(now_ns=STUCK_NS + 1)  # somebody was served since
+    assert scheduler.add_worker(now_ns=2 * STUCK_NS + 1)
 
 
 def test_nobody_is_relieved_while_workers_come_back_or_nothing_waits():
     scheduler = long(Scheduler([[], []], LongestQueue(), workers=1))
     scheduler.arrived(0, 1)
-    scheduler.relieve(now_ns=0)
+    scheduler.add_worker(now_ns=0)
     scheduler.next(now_ns=0)
-    assert not scheduler.relieve(now_ns=10 * STUCK_NS)
-    assert not scheduler.relieve(now_ns=20 * STUCK_NS)  # nothing else is ready
+    assert not scheduler.add_worker(now_ns=10 * STUCK_NS)
+    assert not scheduler.add_worker(now_ns=20 * STUCK_NS)  # nothing else is ready
     assert scheduler.workers == 1
 
 

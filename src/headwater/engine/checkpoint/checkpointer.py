@@ -59,6 +59,16 @@ class CheckpointCounts:
         self.complete += 1
         self.bytes, self.seconds, self.slowest_s = nbytes, seconds, max(self.slowest_s, seconds)
 
+    def give_up(self, coordinator: Coordinator, why: str, *, last: bool) -> None:
+        """Count one that comes to nothing; raise where it is the last, since there is no next one that makes up for it."""
+        self.failed += 1
+        log.warning("checkpoint %s comes to nothing: %s", coordinator.number, why)
+        coordinator.give_up()
+        if last:
+            raise RunError(
+                f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
+            )
+
 
 class Checkpointer:
     """Makes a checkpoint every so often, and a last one when the run stops."""
@@ -300,13 +310,7 @@ class Checkpointer:
         self._give_up(f"step {name!r} could not be saved: {error}")
 
     def _give_up(self, why: str) -> None:
-        self.made.failed += 1
-        log.warning("checkpoint %s comes to nothing: %s", self._coordinator.number, why)
-        self._coordinator.give_up()
-        if self._stopping:
-            raise RunError(
-                f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
-            )
+        self.made.give_up(self._coordinator, why, last=self._stopping)
 
     def _make_safe(self, number: int, results: dict[int, Any]) -> bool:
         """Have what sinks wrote safe on disk, here where no record waits for it; return whether it is."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from headwater.engine.checkpoint.distribution import Distribution
+from headwater.engine.checkpoint.drain import Unsent, drain
 from headwater.engine.checkpoint.recovery import VERSION, Recovery, described
-from headwater.engine.checkpoint.settling import Unsent, settled
-from headwater.engine.checkpoint.spreading import Spreading
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -28,10 +28,10 @@ class Fitting:
     """A checkpoint, held against the flow that is to go on from it, spread in its way."""
 
     def __init__(
-        self, found: Checkpoint, flow: Flow, now: Spreading | None = None, *, allow_dropped: bool = False
+        self, found: Checkpoint, flow: Flow, now: Distribution | None = None, *, allow_dropped: bool = False
     ) -> None:
         """Raise RunError where the flow cannot go on from the checkpoint, with the reason."""
-        self.found, self._flow, self.now = found, flow, now or Spreading()
+        self.found, self._flow, self.now = found, flow, now or Distribution()
         self._content = found.content
         if self._content.get("version") != VERSION:
             raise RunError(
@@ -56,7 +56,7 @@ class Fitting:
                 "allow_dropped_state = true in the .toml of a flow that is served)"
             )
         self._check_renamed(now)
-        self.then = Spreading.of(self._content, flow)
+        self.then = Distribution.of(self._content, flow)
         for name, step in now.items():
             if name in before and name != DEAD_LETTERS:  # which has an input for each other site
                 self._check_step(name, before[name], step)
@@ -169,7 +169,7 @@ class Fitting:
 
     def at_rest(self, unsent: Unsent | None = None) -> Checkpoint:
         """Return the checkpoint with nothing on its way but to sinks, so that what it holds can be spread anew."""
-        return settled(self.found, self._flow, self.then, unsent or {})
+        return drain(self.found, self._flow, self.then, unsent or {})
 
     def _saved(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._content["tasks"].get(name, [])

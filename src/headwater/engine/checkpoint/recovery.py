@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
-from headwater.engine.checkpoint.settling import Saved, fitted
-from headwater.engine.checkpoint.spreading import Spreading
+from headwater.engine.checkpoint.distribution import Distribution
+from headwater.engine.checkpoint.drain import Saved, fitted
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -50,8 +50,8 @@ class Recovery:
         self,
         checkpoint: Checkpoint,
         graph: ExecutionGraph,
-        then: Spreading | None = None,
-        now: Spreading | None = None,
+        then: Distribution | None = None,
+        now: Distribution | None = None,
         lane: int = 0,
     ) -> None:
         """`then` and `now` are how the flow is spread, for a checkpoint at rest; without them all is as it was."""
@@ -137,7 +137,7 @@ class Recovery:
                         found.append(Delivery.of(instance.index, to, batch, NO_WATERMARK))
         return found
 
-    def _before_sinks(self, now: Spreading) -> list[Delivery]:
+    def _before_sinks(self, now: Distribution) -> list[Delivery]:
         found: list[Delivery] = []
         for name, instances in self._of_step.items():
             for each in self._saved(name):
@@ -148,7 +148,7 @@ class Recovery:
                         found.append(Delivery.of(instances[0].index, 0, part, NO_WATERMARK))
         return found
 
-    def _of_lane(self, sink: str, batch: Batch, now: Spreading) -> Batch | None:
+    def _of_lane(self, sink: str, batch: Batch, now: Distribution) -> Batch | None:
         """Return what of a batch a sink of this lane writes: where the order matters, the lane of a key has all of it."""
         keys = now.sinks.get(sink)
         if keys is None:

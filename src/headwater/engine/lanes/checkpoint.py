@@ -26,10 +26,10 @@ from headwater.data.codec import decode, encode
 from headwater.engine.checkpoint.chain import Chain
 from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
 from headwater.engine.checkpoint.coordinator import Coordinator
+from headwater.engine.checkpoint.distribution import Distribution
 from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writer_name
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
-from headwater.engine.checkpoint.spreading import Spreading
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
 from headwater.engine.checkpoint.watch import mend_deleted
 from headwater.engine.lanes.wiring import Wiring
@@ -196,7 +196,7 @@ class LanesCheckpointer:
         refuse_moved(folder)
         self._flow, self._lanes, self._wiring, self._options = flow, lanes, wiring, options
         self._blocks, self._outlets = wiring.taking_blocks(), wiring.outlets()
-        self._spreading = wiring.spreading()
+        self._distribution = wiring.distribution()
         self._kinds = Kinds()
         self._heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self._began_s = 0.0
@@ -213,7 +213,7 @@ class LanesCheckpointer:
     def look(self) -> None:
         """Look for the last checkpoint, for lanes that are about to begin; none is at work."""
         found = self._found = self.store.latest()
-        self._then: Spreading | None = None  # None where each lane has what it had
+        self._then: Distribution | None = None  # None where each lane has what it had
         if found is not None:
             self._fit(found, allow_dropped=self._options.allow_dropped_state)
         self.ledgers = Ledgers(self.store.folder, found, self._wiring.writers())
@@ -238,7 +238,7 @@ class LanesCheckpointer:
 
     def _fit(self, found: Checkpoint, *, allow_dropped: bool) -> None:
         try:
-            fitting = Fitting(found, self._flow, self._spreading, allow_dropped=allow_dropped)
+            fitting = Fitting(found, self._flow, self._distribution, allow_dropped=allow_dropped)
             if not fitting.goes_on_as_it_was():
                 self._found, self._then = fitting.at_rest(), fitting.then
         except RunError as error:
@@ -253,7 +253,7 @@ class LanesCheckpointer:
         if found is None:
             return None
         if self._then is not None:
-            return Recovery(found, graph, self._then, self._spreading, lane)
+            return Recovery(found, graph, self._then, self._distribution, lane)
         tasks = {
             name: [self._anew(name, each) for each in saved if each["lane"] == lane]
             for name, saved in found.content["tasks"].items()
@@ -343,13 +343,7 @@ class LanesCheckpointer:
         self._tell("final" if self._final else "commit", number)
 
     def _give_up(self, why: str) -> None:
-        self.made.failed += 1
-        log.warning("checkpoint %s comes to nothing: %s", self._coordinator.number, why)
-        self._coordinator.give_up()
-        if self._final:
-            raise RunError(
-                f"the last checkpoint could not be made, and the one before is what a later run goes on from: {why}"
-            )
+        self.made.give_up(self._coordinator, why, last=self._final)
 
     def _write(self, number: int, of_lanes: list[dict[str, Any]]) -> None:
         tasks: dict[str, list[Any]] = {}
@@ -363,7 +357,7 @@ class LanesCheckpointer:
         self.store.write(
             number,
             heading(self._flow, identities(self._flow))
-            | {"lanes": self._lanes, "layout": self._spreading.to_plain(), "retired": self.ledgers.retired}
+            | {"lanes": self._lanes, "layout": self._distribution.to_plain(), "retired": self.ledgers.retired}
             | {"positions": of_lanes[0]["positions"], "tasks": tasks},
             states,
             since=self._chain.base(number),

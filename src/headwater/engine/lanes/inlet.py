@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.schema import Schema
-from headwater.engine.lanes.quiet import Silence
 from headwater.engine.lanes.ring import BARRIER, IDLE, Bell, Message, Path
+from headwater.engine.lanes.silence import Silence
 from headwater.flow.endpoints import Reject
 
 _NOTHING = Batch.of_watermark(NO_WATERMARK)

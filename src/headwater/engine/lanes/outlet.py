@@ -12,8 +12,8 @@ import numpy as np
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
-from headwater.engine.lanes.quiet import HandedOut
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut, barrier, idle_word
+from headwater.engine.lanes.silence import HandedOut
 from headwater.errors import HeadwaterError
 from headwater.flow.steps import EventTime
 from headwater.operators.broken import as_list

@@ -14,12 +14,12 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
+from headwater.engine.lanes.accounts import Accounts
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
 from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
-from headwater.engine.lanes.merging import Accounts
 from headwater.engine.lanes.nursery import Nursery
-from headwater.engine.lanes.sharing import shared_objects
+from headwater.engine.lanes.shared_memory import shared_objects
 from headwater.engine.lanes.wire import unpack
 from headwater.engine.lanes.wiring import Wiring
 from headwater.engine.options import Options

@@ -11,16 +11,16 @@ from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.layout import Layout, Move, To, Where
 from headwater.engine.lanes.outlet import How, Outlet
-from headwater.engine.lanes.quiet import Handed, HandedOut, Silence
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
 from headwater.engine.lanes.share import Share, SharedPosition, shared
+from headwater.engine.lanes.silence import Handed, HandedOut, Silence
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.ranges import Ranges
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
 from headwater.operators.time import EventTimeOperator
 
 if TYPE_CHECKING:
-    from headwater.engine.checkpoint.spreading import Spreading
+    from headwater.engine.checkpoint.distribution import Distribution
 
 
 @dataclass(slots=True)
@@ -162,9 +162,9 @@ class Wiring:
         """Return the names of all outlets."""
         return {crossing.outlet_name for crossing in self.crossings}
 
-    def spreading(self) -> Spreading:
+    def distribution(self) -> Distribution:
         """Return how the flow is spread, for a checkpoint, and for a run that goes on from one."""
-        from headwater.engine.checkpoint.spreading import Spreading
+        from headwater.engine.checkpoint.distribution import Distribution
 
         layout, steps = self._layout, self._flow.steps
         moves = {reader: (move.to_where, move.keys) for move in layout.moves for reader in move.readers}
@@ -185,7 +185,7 @@ class Wiring:
                 sinks[step.name] = names[0]
             elif names[0] and set(names[0]) <= set(step.inputs[0].keys):
                 by[step.name] = tuple(step.inputs[0].keys.index(name) for name in names[0])
-        return Spreading(self.lanes, dict(layout.where), by, sinks, moves, outlets)
+        return Distribution(self.lanes, dict(layout.where), by, sinks, moves, outlets)
 
     def writers(self) -> list[str]:
         """Return the names of all writers of sinks, in every lane."""

@@ -188,7 +188,7 @@ class Scheduler:
             return self.ready
         return [i for i in self.ready if self._is_long(i, batch_size(self.take, self.waiting[i]))]
 
-    def relieve(self, now_ns: int) -> bool:
+    def add_worker(self, now_ns: int) -> bool:
         """Give one worker more where none has come back for long, though something is ready; say whether it was.
 
         So steps that wait for something, all workers being at them, hold up nobody else. Workers are never more than there

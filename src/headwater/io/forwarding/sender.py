@@ -27,7 +27,7 @@ _LOOK_S = 0.02  #: between two looks for something new
 _ROOM_S = 1.0  #: between two looks for room while nothing can be sent
 
 
-class Turns(Protocol):
+class SendOrder(Protocol):
     """Says which entries are next."""
 
     def next(self) -> list[Entry]:
@@ -58,7 +58,7 @@ class Sender:
 
     def __init__(
         self,
-        turns: Turns,
+        turns: SendOrder,
         opening: Callable[[], Writer],
         on_refused: Callable[[Batch, Refused], None],
         first: Callable[[], int],

@@ -18,9 +18,9 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Sink, all_or_none
-from headwater.io.forwarding.refused import keep_refused
+from headwater.io.forwarding.order import Newest, Oldest
+from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.sender import Sender
-from headwater.io.forwarding.turns import Newest, Oldest
 from headwater.io.log import Bounds, Log, records_in
 from headwater.io.sifting import sifted
 from headwater.io.throttled import Throttled

@@ -1,7 +1,7 @@
 """The one durable log: entries in files, appended by one process, read by any, safe after `sync`, bounded.
 
 Read in this order: `entry` (an entry as bytes), `segment` (the files), `tail` (where it grows), `recovery` (after a crash),
-`reader`, `consumer` (who is waited for), `bounds` and `sealed_segments` (what is dropped), `place` (the folder), `log`.
+`reader`, `consumer` (who is waited for), `bounds` and `sealed_segments` (what is dropped), `folder`, `log`.
 All of it works on a `disk`, which tests replace by one that crashes.
 """
 

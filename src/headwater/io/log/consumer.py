@@ -12,7 +12,7 @@ from headwater.errors import InputError
 from headwater.io.files import explained
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import Entry
-from headwater.io.log.mark import Mark
+from headwater.io.log.high_watermark import HighWatermark
 from headwater.io.log.reader import Reader
 from headwater.io.log.segment import Segment, listed, remove
 
@@ -44,7 +44,7 @@ class Consumer:
         self._reading = reading
         try:
             is_new = name + _ENDING not in self._disk.listdir(self._folder)
-            self._mark = Mark(self._disk, f"{self._folder}/{name}{_ENDING}", writing=True)
+            self._mark = HighWatermark(self._disk, f"{self._folder}/{name}{_ENDING}", writing=True)
             if is_new:
                 self._disk.fsync_dir(self._folder)
         except OSError as error:
@@ -117,7 +117,7 @@ def released(disk: Disk, folder: str) -> list[int]:
     positions = []
     for name in disk.listdir(folder):
         if name.endswith(_ENDING):
-            mark = Mark(disk, f"{folder}/{name}", writing=False)
+            mark = HighWatermark(disk, f"{folder}/{name}", writing=False)
             positions.append(mark.value)
             mark.close()
     return positions

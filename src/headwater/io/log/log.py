@@ -17,8 +17,8 @@ from headwater.io.log.bounds import Bounds
 from headwater.io.log.consumer import Consumer, reclaim, released
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import HEAD, MOST_BYTES
-from headwater.io.log.mark import Mark
-from headwater.io.log.place import Place
+from headwater.io.log.folder import LogFolder
+from headwater.io.log.high_watermark import HighWatermark
 from headwater.io.log.reader import SYNCED, Reader, Trouble
 from headwater.io.log.recovery import SegmentContents
 from headwater.io.log.sealed_segments import SealedSegments
@@ -70,8 +70,8 @@ class Log:
         self._sealed = SealedSegments(self._disk, self._folder, held_open=durable)
         self._tail = Tail(self._disk, self._folder, clock, self._sealed.take, durable=durable)
         self._durable = durable
-        self._mark: Mark | None = None
-        self._place = Place(self._disk, self._folder)
+        self._mark: HighWatermark | None = None
+        self._log_folder = LogFolder(self._disk, self._folder)
         self._closed = False
         self._syncing = Lock()  # one at a time makes safe, or changes the current segment; taken before the other lock
         self._changed = Condition()
@@ -184,7 +184,7 @@ class Log:
     def noted(self, name: str, made: Callable[[], bytes]) -> bytes:
         """Return what a small file beside the log says; where there is none, what was `made` is written into it."""
         with self._explained("keep a note beside the log in"), self._changed:
-            return self._place.noted(name, made)
+            return self._log_folder.noted(name, made)
 
     def look_again(self) -> None:
         """See what is left on disk: a consumer in another process may have released some.
@@ -233,10 +233,10 @@ class Log:
 
     def _open(self) -> None:
         disk, folder = self._disk, self._folder
-        self._place.take()
+        self._log_folder.take()
         for name in leftovers(disk, folder):
             disk.unlink(f"{folder}/{name}")
-        self._mark = Mark(disk, f"{folder}/{SYNCED}", writing=True)
+        self._mark = HighWatermark(disk, f"{folder}/{SYNCED}", writing=True)
         disk.fsync_dir(folder)
         known_safe = max(self._mark.value, *released(disk, folder), 0)
         segments = listed(disk, folder)
@@ -268,7 +268,7 @@ class Log:
     def _let_go(self) -> None:
         self._tail.close()
         self._sealed.close()
-        self._place.let_go()
+        self._log_folder.let_go()
         if self._mark is not None:
             self._mark.close()
             self._mark = None
@@ -343,13 +343,13 @@ class Log:
         if not self._durable or self._mark is None:
             return True
         consumers = all(consumer.closed or consumer.is_in_place for consumer in self._consumers)
-        return self._tail.is_in_place and self._mark.is_in_place and self._place.is_there and consumers
+        return self._tail.is_in_place and self._mark.is_in_place and self._log_folder.is_there and consumers
 
     def _restore(self) -> None:
         """Write again what somebody has deleted, all that was safe before, and what is not yet."""
         assert self._mark is not None
         log.warning("log: %s was deleted or moved away; all that waits in it is written there again", self._folder)
-        self._place.restore()
+        self._log_folder.restore()
         for consumer in self._consumers:
             if not consumer.closed:
                 consumer.restore()

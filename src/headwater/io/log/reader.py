@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headwater.io.files import explained
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import GAP, HEAD, Entry, facts, first_of, next_whole, parsed, size_at
-from headwater.io.log.mark import Mark
+from headwater.io.log.high_watermark import HighWatermark
 from headwater.io.log.segment import Segment, listed
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Reader:
         self.lost = 0  #: entries that were damaged
         self.skipped = 0  #: entries that were dropped on purpose, or released
         self.troubles: list[Trouble] = []
-        self._mark: Mark | None = None
+        self._mark: HighWatermark | None = None
         self._until = until or self.published
         self._segment: Segment | None = None
         self._fd = -1
@@ -101,7 +101,7 @@ class Reader:
             self._mark = None
         if self._mark is None:
             try:
-                self._mark = Mark(self._disk, f"{self._folder}/{SYNCED}", writing=False)
+                self._mark = HighWatermark(self._disk, f"{self._folder}/{SYNCED}", writing=False)
             except FileNotFoundError:
                 return 0
         return self._mark.current()

@@ -19,12 +19,12 @@ from headwater.data.frames import pack
 from headwater.errors import InputError
 from headwater.flow.endpoints import Ledger, Refused, Transaction
 from headwater.io.files import explained, replace_whole, sync
-from headwater.io.forwarding.refused import keep_refused
+from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.troubles import Troubles, told
 from headwater.io.sifting import sifted
 from headwater.io.throttled import Throttled
 from headwater.io.transactions.frames import DamagedError, packed_part, part_in
-from headwater.io.transactions.held import HeldFiles
+from headwater.io.transactions.open_files import OpenFiles
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Outbox(Throttled, Transaction):
         self._broken: dict[int, str] = {}  # parts at which the sink's own code breaks, again and again, and how
         self._deleted = self._damaged = self._gone = 0  # parts, and how many records they had
         self._memory_bytes = self._due_bytes = 0  # of what is not a file yet, and of the files that are due
-        self._held = HeldFiles()  # used by one thread at a time, with `_changed`
+        self._held = OpenFiles()  # used by one thread at a time, with `_changed`
         self._changed = Condition()
         self._until_s: float | None = None  # once it is to end: when at the latest
         try:

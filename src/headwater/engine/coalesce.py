@@ -15,7 +15,7 @@ from headwater.flow.endpoints import Reader, position_of
 _GATHER_NS = 1_000_000  #: from the call of the first read
 
 
-class Gathering:
+class CoalescingReader:
     """A reader, and what it said when it was read on: its end, or its trouble, comes after the records before it."""
 
     def __init__(self, reader: Reader) -> None:

@@ -15,7 +15,7 @@ class PartlyError(Exception):
         self.cause, self.row, self.done = cause, row, done
 
 
-class AgainError(Exception):
+class RetryError(Exception):
     """`rest` of a batch is to be tried again after a pause; `done` came of the `count` records before it."""
 
     def __init__(self, rest: Batch, pause_ns: int, done: Output = None, count: int = 0) -> None:

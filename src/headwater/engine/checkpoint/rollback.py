@@ -14,7 +14,7 @@ from headwater.io.lock import Lock
 from headwater.io.transactions import ledger_of
 
 
-def take_back(flow: Flow, checkpoint: Path) -> None:
+def roll_back(flow: Flow, checkpoint: Path) -> None:
     """Have files that a flow appends to, and its dead letters, as they were at its last checkpoint.
 
     What is appended to them after that stays when the flow goes on, which else would cut it off with the rest. Where a run
@@ -29,12 +29,12 @@ def take_back(flow: Flow, checkpoint: Path) -> None:
     try:
         found = Store(checkpoint).latest()
         if found is None or found.content["flow"] == flow.name:
-            _take_back(flow, checkpoint, Ledgers(checkpoint, found, ()))
+            _roll_back(flow, checkpoint, Ledgers(checkpoint, found, ()))
     finally:
         lock.release()
 
 
-def _take_back(flow: Flow, checkpoint: Path, ledgers: Ledgers) -> None:
+def _roll_back(flow: Flow, checkpoint: Path, ledgers: Ledgers) -> None:
     for step in flow.steps.values():
         if not isinstance(step.kind, Write) or not is_appended_to(step.kind.sink):
             continue

@@ -8,7 +8,7 @@ from headwater import Flow, engine, io
 from headwater.clock import now_ns
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.data.schema import Schema
-from headwater.engine.gathering import Gathering
+from headwater.engine.coalesce import CoalescingReader
 from headwater.errors import InputError
 
 SCHEMA = Schema.of({"n": int})
@@ -46,7 +46,7 @@ class Small:
 
 
 def gathered(reader, most=100):
-    gathering = Gathering(reader)
+    gathering = CoalescingReader(reader)
     first = gathering.read(most, 0)
     return gathering, gathering.gathered(first, most, now_ns() + LATER_NS)
 
@@ -67,7 +67,7 @@ def test_what_follows_a_watermark_is_not_with_what_precedes_it():
 
 
 def test_nothing_is_gathered_once_its_moment_is_over():
-    gathering = Gathering(Small([10, 10]))
+    gathering = CoalescingReader(Small([10, 10]))
     first = gathering.read(100, 0)
     assert gathering.gathered(first, 100, now_ns() - LATER_NS) is first
 

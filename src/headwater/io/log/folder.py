@@ -9,7 +9,7 @@ from headwater.io.log.disk import Disk
 from headwater.io.log.segment import write_whole
 
 
-class Place:
+class LogFolder:
     """The folder of a log: its lock, and small notes beside the entries. Its methods raise OSError."""
 
     def __init__(self, disk: Disk, folder: str) -> None:

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from headwater import Flow, engine, io
-from headwater.engine.lanes import sharing
+from headwater.engine.lanes import shared_memory
 
 
 class FrozenState:
@@ -24,10 +24,10 @@ class FrozenState:
 @pytest.mark.parametrize(("frozen", "told"), [(0, ["collect", "freeze", "forked", "unfreeze"]), (7, ["forked"])])
 def test_objects_are_frozen_while_lanes_are_forked_unless_the_program_has_done_so(monkeypatch, frozen, told):
     collector = FrozenState(frozen)
-    monkeypatch.setattr(sharing, "gc", collector)
+    monkeypatch.setattr(shared_memory, "gc", collector)
 
     def fork():
-        with sharing.shared_objects():
+        with shared_memory.shared_objects():
             collector.told.append("forked")
             raise OSError("no more processes")
 

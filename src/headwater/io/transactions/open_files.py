@@ -10,7 +10,7 @@ from headwater.io.files import replace_whole
 _MOST = 128  #: files; what is deleted of more is gone
 
 
-class HeldFiles:
+class OpenFiles:
     """Files by number, each where it was last said to be."""
 
     def __init__(self) -> None:

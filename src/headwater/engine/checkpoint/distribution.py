@@ -14,10 +14,10 @@ Reader = tuple[str, int]  #: a step and one of its inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Spreading:
+class Distribution:
     """Where each step runs, and by what its records come there; without lanes, all in one process.
 
-    >>> Spreading().is_in_one("sum"), Spreading(2, {"sum": "key"}).is_in_one("sum")
+    >>> Distribution().is_in_one("sum"), Distribution(2, {"sum": "key"}).is_in_one("sum")
     (True, False)
     """
 
@@ -70,7 +70,7 @@ class Spreading:
         }
 
     @classmethod
-    def of(cls, content: Mapping[str, Any], flow: Flow) -> Spreading:
+    def of(cls, content: Mapping[str, Any], flow: Flow) -> Distribution:
         """Return how the run that made a checkpoint was spread; one of lanes that does not say, as the flow would be now."""
         lanes = content.get("lanes", 1)
         if lanes == 1:
@@ -80,7 +80,7 @@ class Spreading:
             from headwater.engine.lanes.layout import laid_out
             from headwater.engine.lanes.wiring import Wiring
 
-            return Wiring(laid_out(flow), lanes, share=False).spreading()
+            return Wiring(laid_out(flow), lanes, share=False).distribution()
         return cls(
             lanes,
             told["where"],

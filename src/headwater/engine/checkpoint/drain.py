@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
-from headwater.engine.checkpoint.spreading import Spreading
+from headwater.engine.checkpoint.distribution import Distribution
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -31,13 +31,13 @@ Saved = dict[str, Any]  #: what a checkpoint has of a task
 Unsent = Mapping[str, list[Batch]]  #: by source, what it had read and not yet handed out, and is processed too
 
 
-def settled(found: Checkpoint, flow: Flow, then: Spreading, unsent: Unsent) -> Checkpoint:
+def drain(found: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> Checkpoint:
     """Return a checkpoint in which nothing is on its way but to sinks; made by a run that was spread so."""
-    return _Settling(found, flow, then, unsent).checkpoint()
+    return _Drain(found, flow, then, unsent).checkpoint()
 
 
-class _Settling:
-    def __init__(self, found: Checkpoint, flow: Flow, then: Spreading, unsent: Unsent) -> None:
+class _Drain:
+    def __init__(self, found: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> None:
         self._found, self._then, self._unsent = found, then, unsent
         self._saved: dict[str, list[Saved]] = found.content["tasks"]
         self._flow = _pruned(flow) if then.lanes > 1 else flow

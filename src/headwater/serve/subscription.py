@@ -22,7 +22,7 @@ class _Known(NamedTuple):
     sample: bytes | None
 
 
-class Following:
+class Subscription:
     """Remembers what one follower was told: of one flow, with its samples, or of all of them without."""
 
     def __init__(self, name: str | None) -> None:

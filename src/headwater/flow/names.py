@@ -8,14 +8,14 @@ from pathlib import PurePath
 from typing import Any
 
 
-def called(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """Return what to call a function in a picture: its name, or the line where it stands if it has none.
 
-    >>> called(partial(int, base=2))
+    >>> name_of(partial(int, base=2))
     'int'
     """
     if isinstance(function, partial):
-        return called(function.func)
+        return name_of(function.func)
     name = getattr(function, "__name__", type(function).__name__)
     code = getattr(function, "__code__", None)
     if name != "<lambda>" or code is None:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from headwater.io.log.mark import Mark
+from headwater.io.log.high_watermark import HighWatermark
 from headwater.sim.disk import SimulatedDisk
 
 
@@ -12,13 +12,13 @@ from headwater.sim.disk import SimulatedDisk
 def test_a_number_that_was_safe_is_there_though_the_disk_fails_at_later_ones(reopened):
     for seed in range(300):
         disk = SimulatedDisk(Random(seed))
-        mark = Mark(disk, "mark", writing=True)
+        mark = HighWatermark(disk, "mark", writing=True)
         mark.write(1)
         mark.sync()
         disk.fsync_dir("")
         if reopened:
             mark.close()
-            mark = Mark(disk, "mark", writing=True)
+            mark = HighWatermark(disk, "mark", writing=True)
         disk.chances = {"fsync": 1.0}
         for value in (4, 6, 7):
             try:
@@ -27,4 +27,4 @@ def test_a_number_that_was_safe_is_there_though_the_disk_fails_at_later_ones(reo
             except OSError:
                 continue
         disk.crash()
-        assert Mark(disk, "mark", writing=False).value >= 1, seed
+        assert HighWatermark(disk, "mark", writing=False).value >= 1, seed

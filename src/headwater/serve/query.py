@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.errors import RunError, listed, suggestion
 from headwater.io.by_ending import ENDINGS
-from headwater.serve.answering import Answering
+from headwater.serve.backend import Backend
 from headwater.serve.messages import Order, Trial
 from headwater.serve.trials import Trials
 
@@ -37,7 +37,7 @@ class UnknownStepError(RunError):
     """A flow has no step of a name."""
 
 
-def steps_of(flows: Answering, name: str, wanted: str) -> dict[str, Any]:
+def steps_of(flows: Backend, name: str, wanted: str) -> dict[str, Any]:
     """Return the steps of a flow by name; raises UnknownStepError where the one that is wanted is not among them."""
     steps = {each["name"]: each for each in msgspec.json.decode(flows.graph_of(name))["steps"]}
     if wanted not in steps:
@@ -47,7 +47,7 @@ def steps_of(flows: Answering, name: str, wanted: str) -> dict[str, Any]:
     return steps
 
 
-def queried(flows: Answering, name: str, step: str, text: str, limit: int) -> bytes:
+def queried(flows: Backend, name: str, step: str, text: str, limit: int) -> bytes:
     """Return what a query finds in the next records that a step gives out, as JSON; or where its text is wrong.
 
     Nobody looks at records where the limit is 0: then the text alone is looked at.
@@ -59,7 +59,7 @@ def queried(flows: Answering, name: str, step: str, text: str, limit: int) -> by
     return _trials.answer(Trial(text, stream_name(step), next(iter(outputs.values())), seen), _ANSWER_S)
 
 
-def queried_file(flows: Answering, file: str, text: str, limit: int) -> bytes:
+def queried_file(flows: Backend, file: str, text: str, limit: int) -> bytes:
     """Return what a query finds in a file beside the flows, as JSON: so many matches at most; or where its text is wrong."""
     folder = Path(flows.described()["folder"])
     known = [each["name"] for each in files_in(folder)]

@@ -11,7 +11,7 @@ _SLOT = Struct("<QI")
 _APART = 4096  #: bytes between the two slots, so that one torn write cannot harm both
 
 
-class Mark:
+class HighWatermark:
     """The file of a number. It is in two places, and never written where the last one is that is safe."""
 
     def __init__(self, disk: Disk, path: str, *, writing: bool) -> None:

@@ -21,7 +21,7 @@ class FlowFiles(Protocol):
         """Where its dead letters are."""
 
 
-class Answering(Protocol):
+class Backend(Protocol):
     """Knows flows by name, and is asked by many threads; what it does not have or do is a RunError."""
 
     @property
