@@ -24,21 +24,30 @@ demo: .venv/demo
 # File by file, and more at a time than a small machine has cores: half wait for brokers, child processes and clocks. In the order
 # of tests/conftest.py, not by the number of tests, which would leave the longest for the end.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
+# At home without what is an experiment in truth, and with a quarter of the examples of each property; CI says THOROUGH=1.
+ifdef THOROUGH
+export HYPOTHESIS_PROFILE := ci
+else
+QUICK := not thorough
+AND_QUICK := and not thorough
+WORD := @echo "left out: tests that are experiments in truth, and most examples of properties; with THOROUGH=1 all are run, as in CI"
+endif
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
 # Both halves in one go, by tests/sharing_out.py: what those of Spark compute goes on while the others wait.
 test: bytecode
-	$(BIN)/python $(PYTEST) -n 3
+	$(BIN)/python $(PYTEST) -n 3 -m '$(QUICK)'
+	$(WORD)
 
 # Once, for all the processes that tests start: where PYTHONDONTWRITEBYTECODE is set, each would compile all that it imports.
 bytecode: .venv/ready
 	$(BIN)/python -m compileall -q src bench/src
 
 test-core: bytecode
-	$(BIN)/python $(PYTEST) -n 3 -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
+	$(BIN)/python $(PYTEST) -n 3 -m 'not spark $(AND_QUICK)' $(addprefix --ignore=,$(ON_SPARK))
 
 test-spark: bytecode
-	$(BIN)/python $(PYTEST) -n 2 -m spark
+	$(BIN)/python $(PYTEST) -n 2 -m 'spark $(AND_QUICK)'
 
 # What failed last, by itself. That it passes now makes it no better: it is named, and hangs on load or on what ran before it.
 test-again: .venv/ready

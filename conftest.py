@@ -27,7 +27,7 @@ def pytest_ignore_collect(collection_path, config):
         return None
     if any(collection_path.is_relative_to(folder) for folder in SOURCES):
         wanted = ">>>"
-    elif config.option.markexpr == "spark":
+    elif config.option.markexpr.startswith("spark"):
         wanted = "spark"
     else:
         return None

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests can share `strategies` and `conservation`
 
@@ -13,6 +12,7 @@ from conservation import missing
 from headwater.engine import EngineRun
 from headwater.engine.lanes import LanesRun
 from headwater.errors import RunError
+from properties import THOROUGH, load_profile
 from sharing_out import FOLDERS, Sharing, is_on_spark
 from typed_words import exit_code
 
@@ -46,10 +46,10 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(name, _SHORT_LIVED)
 
-settings.register_profile(
-    "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-settings.load_profile("tests")
+#: to compile a plan takes longer than to run it over a test's few rows; in CI they are compiled, as they are for users
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+load_profile()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -135,6 +135,6 @@ def spark():
 
     asking = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]  # and whether it is set up
     assert is_on_spark(asking), f"{asking} asks for Spark, and its name does not end with on_spark: see sharing_out"
-    running = session("local[2]")
+    running = session("local[2]", {} if THOROUGH else _INTERPRETED)
     yield running
     running.stop()

@@ -8,8 +8,9 @@ import pytest
 from headwater.engine.checkpoint.recovery import Recovery
 from headwater_bench.experiments import faults
 from headwater_bench.faults import Trial
+from properties import share_of
 
-SEEDS = int(os.environ.get("HEADWATER_SEEDS", "500"))
+SEEDS = int(os.environ.get("HEADWATER_SEEDS", share_of(500)))
 
 
 def test_the_end_is_that_of_an_undisturbed_run_whatever_happens():

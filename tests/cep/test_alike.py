@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Flow, coalesce, col, engine, greatest, io, least, when
+from properties import examples
 
 SCHEMA = {"n": int, "a": int, "b": int, "x": float, "y": float, "s": str}
 MOST = 2**63 - 1
@@ -64,7 +65,7 @@ def queried(query):
     return lambda flow, t, step: flow.query(step, f"{query} insert into o{step}")
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(rows=rows)
 def test_a_query_computes_what_a_flow_computes(rows):
     wanted = ran({f"s{n}": selected(expr) for n, (_, expr) in enumerate(SAME)}, rows)
@@ -81,7 +82,7 @@ def between(text):
 PATTERN = "from every e1 = t[n % 2 == 0] -> e2 = t[n == e1.n + 1 and not (({}) is null)] select e1.n as n, true as c"
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(rows=rows)
 def test_a_pattern_computes_between_events_what_a_flow_computes_in_one_record(rows):
     """Each record comes twice, as the events 2 n and 2 n + 1; the second sees whether the answer is missing."""

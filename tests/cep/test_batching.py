@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from played import SECOND, results
 
 from headwater import engine
 from headwater.flow import Flow
 from headwater.io import Collect, Items
+from properties import examples
 
 AGGREGATES = "count() as n, sum(x) as s, min(id) as first, max(id) as last"
 
@@ -48,7 +49,7 @@ one_by_one = list(range(40))
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(arrivals("a", late=True), cuts, st.booleans(), st.booleans(), st.booleans())
 def test_no_window_depends_on_batching(
     window: str, records: Any, at: list[int], group: bool, chosen: bool, parted: bool
@@ -77,7 +78,7 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(arrivals("ab", late=False), cuts, st.booleans())
 def test_no_chain_depends_on_batching(chain: str, records: Any, at: list[int], parted: bool) -> None:
     names = [name for name in ("e1", "e2", "e3") if f"{name}=" in chain]
@@ -91,7 +92,7 @@ def test_no_chain_depends_on_batching(chain: str, records: Any, at: list[int], p
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(arrivals("a", late=True), cuts)
 def test_no_chain_of_one_stream_depends_on_batching_when_records_are_late(
     chain: str, records: Any, at: list[int]
@@ -121,7 +122,7 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize("query", TOGETHER)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(arrivals("ab", late=False), cuts)
 def test_queries_of_several_streams_do_not_depend_on_batching(query: str, records: Any, at: list[int]) -> None:
     whole = results(query, records, [])

@@ -67,6 +67,7 @@ def test_bounds_keep_partial_matches_few() -> None:
     assert found["no bound"]["mb"] > found["within 50 sec"]["mb"]
 
 
+@pytest.mark.thorough
 def test_queries_over_100_000_keys_find_each_key_within_the_stated_memory() -> None:
     found = cep_keys.over_keys(100_000)
     assert found["partition"]["results"] == 100_000

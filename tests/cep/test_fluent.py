@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from test_language import apps
 
 from headwater import cep, engine
@@ -18,6 +18,7 @@ from headwater.errors import FlowError, QueryError
 from headwater.flow import Flow
 from headwater.flow.expr import Call, Expr, Literal
 from headwater.io import Collect, Items
+from properties import examples
 
 CALLS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "==": "eq", "!=": "ne", "<": "lt", "<=": "le",
          ">": "gt", ">=": "ge", "and": "and", "or": "or"}  # fmt: skip
@@ -110,7 +111,7 @@ def statement(given: Any) -> Any:
     return query.into(given.into) if given.into else query
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(apps)
 def test_python_and_text_are_the_same_data(given: s.App) -> None:
     made = app(*map(statement, given.statements))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chains import chains
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.cep import parse, text
@@ -14,6 +14,7 @@ from headwater.cep import syntax as s
 from headwater.errors import QueryError
 from headwater.flow import Flow
 from headwater.io import Items
+from properties import examples
 
 names = st.sampled_from(["a", "tank", "height", "time", "count", "window", "length_2", "X"])
 constants = st.one_of(
@@ -80,13 +81,13 @@ partitions = st.builds(
 apps = st.builds(s.App, st.lists(definitions | queries | partitions, min_size=1, max_size=3).map(tuple))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(apps)
 def test_what_is_written_is_read_as_the_same(app: s.App) -> None:
     assert parse(text(app)) == app
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(expressions)
 def test_an_expression_that_is_written_is_read_as_the_same(value: s.Value) -> None:
     app = s.App((s.Query(s.Source("a"), (s.SelectItem(value, "x"),)),))

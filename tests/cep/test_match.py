@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from brute import Happening
 from chains import batch_of, canonical, chains, expected, happenings, operator_of, rows_of, run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.cep import parse
@@ -15,11 +15,12 @@ from headwater.cep import syntax as s
 from headwater.cep.matchers.comparison import comparisons
 from headwater.data.batch import END
 from headwater.operators.operator import Select
+from properties import examples
 
 cuts = st.lists(st.integers(0, 30), max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(chains(plain=True), happenings(), cuts)
 def test_compiled_matchers_agree_with_brute_force(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
@@ -27,7 +28,7 @@ def test_compiled_matchers_agree_with_brute_force(chain: s.Chain, events: list[H
     assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(chains(plain=False), happenings(), cuts)
 def test_all_matchers_agree_with_brute_force(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
@@ -57,14 +58,14 @@ def test_the_shape_of_a_chain_decides_which_matcher_runs_it(text: str, matcher: 
     assert type(operator_of(chain)[0]()._matcher).__name__ == matcher
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(chains(plain=False, streams="ab"), happenings(streams="ab"), cuts)
 def test_several_streams_are_matched_in_order_of_time(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
     assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(chains(plain=True, streams="ab"), happenings(streams="ab"), cuts)
 def test_a_chain_of_several_streams_is_compiled_too(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain)
@@ -72,14 +73,14 @@ def test_a_chain_of_several_streams_is_compiled_too(chain: s.Chain, events: list
     assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), cuts)
 def test_each_key_of_a_partition_is_matched_alone(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
     make, ports = operator_of(chain, partition=True)
     assert canonical(run(make, ports, events, at)) == canonical(expected(chain, events, ports, partition=True))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.booleans().flatmap(lambda plain: chains(plain=plain, streams="ab")), happenings(streams="ab"), cuts)
 def test_a_chain_that_moves_between_machines_finds_the_same(
     chain: s.Chain, events: list[Happening], at: list[int]
@@ -88,7 +89,7 @@ def test_a_chain_that_moves_between_machines_finds_the_same(
     assert run(make, ports, events, at, saved=True) == run(make, ports, events, at)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), st.integers(0, 24))
 def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening], at: int) -> None:
     make, ports = operator_of(chain, partition=True)
@@ -107,7 +108,7 @@ def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening
     assert canonical(found) == canonical(expected(chain, events, ports, partition=True))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.booleans().flatmap(lambda plain: chains(plain=plain)), happenings(), cuts, st.integers(1, 4))
 def test_both_matchers_evict_the_oldest_at_the_cap(
     chain: s.Chain, events: list[Happening], at: list[int], cap: int

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 from brute import Happening
-from chains import SCHEMA, SECOND, batch_of, canonical, chains, happenings, rows_of, selection
-from hypothesis import given, settings
+from chains import SECOND, batch_of, canonical, chains, happenings, rows_of, selection, step_of
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.cep import syntax as s
 from headwater.cep import text
 from headwater.data.batch import END
-from headwater.flow import Flow
-from headwater.io import Items
 from headwater.operators import build, keys
 from headwater.operators.operator import Select
+from properties import examples
 
 ALL = "key, sum(x) as s, avg(y) as m, min(x) as lo, max(x) as hi, count() as n, distinctCount(x) as d, max(id) as id"
 WINDOWS = {
@@ -49,13 +48,9 @@ WINDOWS = {
 @cache  # to read the text of a query takes longer than to play an example
 def maker(query: str, *, partition: bool = True, **options: Any) -> tuple[Any, list[str]]:
     """Return how to make the operator of a query, by key, and the streams it reads."""
-    flow = Flow("test")
-    for name in "ab":
-        flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t")
     text = f"partition with (key of a, key of b) begin {query} end" if partition else query
-    flow.query("q", text, **options)
-    step = flow.steps["q"]
-    return lambda: build(step), [given.step for given in step.inputs]
+    step, ports = step_of(text, **options)
+    return lambda: build(step), ports
 
 
 def feed(operators: list[Any], ports: list[str], events: list[Happening]) -> list[dict[str, Any]]:
@@ -92,14 +87,14 @@ def moved(operators: list[Any], make: Any, parts: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("idle", [1 << 14, 0])
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(events=happenings(streams="ab"), cuts=st.lists(st.tuples(st.integers(0, 24), st.integers(1, 3)), max_size=3))
 def test_state_may_be_cut_by_key_at_any_time(name: str, idle: int, events: Any, cuts: list[tuple[int, int]]) -> None:
     with forgetting(idle):
         check(maker(WINDOWS[name]), events, cuts)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.booleans().flatmap(lambda plain: chains(plain=plain, streams="ab")),
     happenings(streams="ab"),
@@ -133,7 +128,7 @@ def check(made: tuple[Any, list[str]], events: list[Happening], cuts: list[tuple
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(events=happenings(streams="ab"), at=st.integers(0, 24))
 def test_state_moves_whole_without_keys_too(name: str, events: Any, at: int) -> None:
     make, ports = maker(WINDOWS[name], partition=False)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from brute import Happening
-from chains import SCHEMA, batch_of, happenings, rows_of, run
-from hypothesis import given, settings
+from chains import SCHEMA, batch_of, happenings, rows_of, run, step_of
+from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.flow import Batch, Flow
-from headwater.io import Items
+from headwater.flow import Batch
 from headwater.operators import build
+from properties import examples
 
 cuts = st.lists(st.integers(0, 30), max_size=4)
 ALL = "sum(x) as s, avg(y) as m, min(y) as lo, max(x) as hi, count() as n, stdDev(x) as sd, distinctCount(key) as d"
@@ -24,12 +24,8 @@ ALL = "sum(x) as s, avg(y) as m, min(y) as lo, max(x) as hi, count() as n, stdDe
 
 def steps_of(query: str) -> tuple[Any, list[str]]:
     """Return how to make the operator of a query's last step, and the streams it reads."""
-    flow = Flow("test")
-    for name in "ab":
-        flow.read(f"read {name}", Items([], SCHEMA)).event_time(name, "t")
-    flow.query("q", query)
-    step = flow.steps["q"]
-    return lambda: build(step), [given.step for given in step.inputs]
+    step, ports = step_of(query)
+    return lambda: build(step), ports
 
 
 def play(
@@ -79,7 +75,7 @@ def slid(events: list[Happening], inside: Callable[[int, int], bool], group: boo
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(happenings(), st.integers(1, 5), cuts, st.booleans(), st.booleans())
 def test_a_length_window_slides_over_the_last_records(
     events: Any, size: int, at: Any, saved: bool, group: bool
@@ -89,7 +85,7 @@ def test_a_length_window_slides_over_the_last_records(
     same(found, slid(events, lambda j, i: i - j < size, group))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     happenings(), st.integers(1, 5), cuts, st.booleans(), st.sampled_from(["time({} sec)", "externalTime(t, {} sec)"])
 )
@@ -99,7 +95,7 @@ def test_a_time_window_slides_over_the_last_seconds(events: Any, size: int, at: 
     same(found, slid(events, lambda j, i: times[j] > times[i] - size * 1_000_000))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(happenings(), cuts, st.booleans())
 def test_without_a_window_aggregates_run_on_forever(events: Any, at: Any, saved: bool) -> None:
     query = "from a select key, sum(x) as s, max(x) as hi, count() as n group by key"
@@ -123,7 +119,7 @@ def batched(
     return [aggregated(rows) for n, rows in sorted(groups.items()) if closed(n)]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(happenings(), st.integers(1, 5), cuts, st.booleans())
 def test_a_length_batch_gives_one_result_when_it_is_full(events: Any, size: int, at: Any, saved: bool) -> None:
     events = [e for e in events if e.record["y"] is not None and not math.isnan(e.record["y"])]
@@ -131,7 +127,7 @@ def test_a_length_batch_gives_one_result_when_it_is_full(events: Any, size: int,
     same(found, batched(events, lambda i: i // size, lambda n: (n + 1) * size <= len(events)))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(happenings(), st.integers(1, 5), cuts, st.booleans())
 def test_a_time_batch_begins_with_its_first_record(events: Any, size: int, at: Any, saved: bool) -> None:
     events = [e for e in events if e.record["y"] is not None and not math.isnan(e.record["y"])]
@@ -140,7 +136,7 @@ def test_a_time_batch_begins_with_its_first_record(events: Any, size: int, at: A
     same(found, batched(events, lambda i: (events[i].time - first) // (size * 1_000_000), lambda n: True))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(happenings(), st.integers(1, 2), cuts, st.booleans())
 def test_a_session_ends_after_a_pause(events: Any, gap: int, at: Any, saved: bool) -> None:
     events = [e for e in events if e.record["y"] is not None and not math.isnan(e.record["y"])]
@@ -152,7 +148,7 @@ def test_a_session_ends_after_a_pause(events: Any, gap: int, at: Any, saved: boo
     same(found, batched(events, lambda i: numbers[i], lambda n: True))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(happenings(), st.integers(1, 4), cuts, st.booleans())
 def test_each_part_of_a_partition_has_a_window_of_its_own(events: Any, size: int, at: Any, saved: bool) -> None:
     query = f"partition with (key of a) begin from a#window.length({size}) select key, {ALL} end"
@@ -212,7 +208,7 @@ def joined(
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     happenings(streams="ab"),
     st.tuples(st.sampled_from(["length", "time"]), st.integers(1, 4)),

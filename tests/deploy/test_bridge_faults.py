@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from headwater_bench.faults.bridge import trial
+from properties import share_of
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, 200, 25)], ids=str)
+@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, share_of(200), 25)], ids=str)
 def test_every_record_comes_once_and_in_order(seeds):
     faults = Counter()
     for seed in seeds:

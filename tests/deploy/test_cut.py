@@ -4,16 +4,17 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from alike import as_multiset, by_key, order_matters, straight
+from alike import as_multiset, by_key, keyed_chain, order_matters, straight
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.deploy import Cut, MemoryEnds
 from headwater.errors import PlacementError, RunError
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.net import pis_and_vm
 from headwater.place import Plan
+from properties import examples
 from strategies import build, flows, options, records
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
@@ -26,7 +27,7 @@ def run_in_parts(flow, sites, **chosen):
     return {site: run.wait(60) for site, run in runs.items()}
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(flows(), records, options, st.integers(1, 2), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_generated_flows_cut_anywhere_give_the_same(plan, rows, chosen, sources, sites, random):
     expected, made = build(plan, rows, sources), build(plan, rows, sources)
@@ -41,14 +42,11 @@ def test_generated_flows_cut_anywhere_give_the_same(plan, rows, chosen, sources,
             assert sink.records == expected.sinks[name].records
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(records, options)
 def test_order_is_kept_for_each_key_from_site_to_site(rows, chosen):
-    flow, out = Flow("keyed"), io.Collect()
-    stream = flow.read("r", io.Items(rows, {"n": int, "key": str, "x": float}))
-    for i in range(3):
-        stream = stream.key_by("key").process(f"p{i}", lambda state, r: (1, r), parallel=3)
-    stream.write("out", out)
+    out = io.Collect()
+    flow = keyed_chain(rows, out)
     run_in_parts(flow, {"r": "a", "p0": "b", "p1": "c", "p2": "b", "out": "a"}, **chosen)
     assert by_key(out.records) == by_key(rows)
 
@@ -67,7 +65,7 @@ def windows(rows, sinks):
     return flow
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=60).flatmap(
         lambda drawn: st.sampled_from([drawn, sorted(drawn, key=lambda each: each[1])])

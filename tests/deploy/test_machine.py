@@ -48,6 +48,7 @@ from headwater.deploy.part import SealedPart
 from headwater.deploy.site.agent import Agent, HandOver, KeepPiece, Locate, Remove, SendAhead, Start, Unpack, Warm
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
+from properties import share_of
 
 SEALED = SealedPart(b"", b"", b"", {})
 
@@ -334,7 +335,7 @@ class World:
         return False
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(share_of(40)))
 def test_whatever_crashes_all_run_in_the_end_and_all_stop_in_the_end(seed):
     world = World(seed)
     world.handle(Deploy(deployed()))
@@ -363,7 +364,7 @@ def move(number, world):
     return Move(id=f"tanks-{number}", **told, go_on=on if world.chance.random() < 0.8 else [])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(share_of(60)))
 def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
     world = World(seed)
     world.handle(Deploy(deployed()))

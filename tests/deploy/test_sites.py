@@ -6,6 +6,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater.deploy.control.messages import Ask
@@ -15,7 +17,7 @@ from headwater.deploy.token import make_token
 from headwater.errors import RunError
 from headwater_bench.moves.sites import net_of
 from ports import free_port
-from sites_of import slow_flow, wait_for
+from sites_of import running, slow_flow, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
 HALLS = ("press hall", "paint hall", "server room", "cloud")
@@ -117,17 +119,6 @@ def as_one_engine_has_it(folder):
     )
 
 
-def running(commands):
-    """Return what a coordinator says once all sites run; the phase of each may be looked at meanwhile."""
-    try:
-        found = ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
-    except NobodyError:
-        return None
-    if not found["flow"] or found["flow"]["moving"]:
-        return None
-    return found if all(site["state"] == "running" for site in found["sites"] if site["steps"]) else None
-
-
 def begin(commands, wish):
     """Have a coordinator begin a move; on a busy machine a site may be taken for gone, and come back a moment later."""
 
@@ -213,6 +204,7 @@ def test_a_flow_is_stopped_goes_on_and_is_forgotten(commands, tmp_path):
     assert commands.json("stop", "--within", "180s")["flow"]["phase"] == "stopped"  # without a coordinator
 
 
+@pytest.mark.thorough
 def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tmp_path):
     plan = farm(tmp_path)
     up = commands.start("up", "farm/farm.toml", "--no-namespaces")

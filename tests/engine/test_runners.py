@@ -1,19 +1,20 @@
 """What every runner on this machine must do with every flow."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alike import as_multiset, by_key, order_matters, straight
+from alike import as_multiset, by_key, keyed_chain, order_matters, straight
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow import Batch
+from properties import examples
 from strategies import build, flows, options, records
 
 RUNNERS = ["engine", "threads"]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(flows(), records, options, st.integers(1, 2))
 @example(
     [("union", 0, 2), ("process", 0, 2)],
@@ -38,11 +39,8 @@ def test_no_record_is_lost_or_doubled(plan, rows, chosen, sources):
 
 @given(records, options)
 def test_order_is_kept_for_each_key_through_parallel_keyed_steps(rows, chosen):
-    flow, out = Flow("keyed"), io.Collect()
-    stream = flow.read("r", io.Items(rows, {"n": int, "key": str, "x": float}))
-    for i in range(3):
-        stream = stream.key_by("key").process(f"p{i}", lambda state, r: (1, r), parallel=3)
-    stream.write("out", out)
+    out = io.Collect()
+    flow = keyed_chain(rows, out)
     engine.run(flow, **chosen)
     assert by_key(out.records) == by_key(rows)
 

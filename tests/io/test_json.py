@@ -6,7 +6,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.data.batch import Batch
@@ -17,6 +17,7 @@ from headwater.io.json.arrays import cut_array
 from headwater.io.json.columns import JsonColumns
 from headwater.io.json.texts import JsonTexts
 from headwater.io.records import JsonDecoder, json_lines
+from properties import examples
 
 SCHEMA = Schema.of({"n": int, "x": float, "short": "float32", "on": bool, "id": str})
 TIMED = SCHEMA.with_fields({"at": "time"})
@@ -68,7 +69,7 @@ def both(texts):
     return answers
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.one_of(usual, usual, strange()), max_size=8))
 @example(['{"n": 1}', "", "{", '{"n": 1, "n": 2}', '{"x": -0}', '{"x": -0.0}', '{"n": 9223372036854775808}'])
 def test_columns_are_what_the_decoder_finds_one_by_one(texts):
@@ -104,7 +105,7 @@ cells = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.fixed_dictionaries(cells), max_size=6))
 def test_what_is_written_is_what_is_written_one_by_one(rows):
     batch = Batch.of_rows(rows, TIMED)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.data import timestamps
@@ -16,6 +16,7 @@ from headwater.io.fields import column_of_texts
 from headwater.io.json.columns import JsonColumns
 from headwater.io.records import JsonDecoder
 from headwater.operators.cast import converter
+from properties import examples
 
 TIME = Schema.of({"at": "time"})
 LATE = "2026-11-15T08:00:59.9999999Z"  # its seventh digit would round it into the next minute
@@ -40,7 +41,7 @@ def by_cast(text):
     return None if missing[0] else int(moments[0])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.from_regex(timestamps._READ, fullmatch=True) | st.text("0123456789-:.,TtZz +", max_size=24))
 @example(LATE)
 @example("2026-11-15")

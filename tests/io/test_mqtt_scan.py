@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.data.column import Text
@@ -13,6 +13,7 @@ from headwater.io.mqtt.frame import publishes
 from headwater.io.mqtt.packets import ProtocolError
 from headwater.io.mqtt.scan import MOST_TOPICS, TELL_AGAIN, TOLD, whole_texts
 from headwater.io.mqtt.transport import Incoming
+from properties import examples
 
 NO_LIMIT = 1 << 40
 
@@ -135,7 +136,7 @@ def a_packet(draw, version):
     return packets.packet(draw(st.sampled_from([0x20, 0x90, 0xB0, 0xD0, 0xE0])), draw(st.binary(max_size=20)))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.one_of(
         st.binary(max_size=40), st.binary(max_size=40).map(lambda data: b"\0\0" + packets.number(len(data)) + data)
@@ -156,7 +157,7 @@ def test_properties_end_with_their_packet(cut):
         packets.welcome(cut, 5)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from([4, 5]).flatmap(lambda v: st.tuples(st.just(v), st.lists(a_packet(v), max_size=12))), st.data())
 def test_a_stream_is_read_as_the_reference_reads_it_however_it_is_cut(given, data):
     version, parts = given
@@ -187,7 +188,7 @@ def test_a_stream_may_be_cut_at_every_byte(version):
     assert received([whole[at : at + 1] for at in range(len(whole))], version) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=300), st.sampled_from([4, 5]))
 def test_bytes_that_are_no_mqtt_do_no_harm(data, version):
     messages, *_ = received([data], version, largest=1000)
@@ -271,7 +272,7 @@ def test_a_topic_alias_stands_for_the_topic_that_it_was_given_last():
     assert [topic for topic, *_ in received([data], 5)[0]] == [b"a", b"a", b"bb", b"bb"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(payloads, max_size=8), st.booleans(), st.integers(0, 2), st.sampled_from([4, 5]), st.integers(0, 200_000)
 )
@@ -289,7 +290,7 @@ def test_what_is_framed_is_read_back(given, shared, qos, version, sequence):
     assert received([data.tobytes()], version)[0] == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode)), max_size=6))
 def test_utf_8_is_told_as_python_tells_it(texts):
     def fits(text):

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import net as nets
 from headwater.errors import NetError
 from headwater.net.nearest import nearest
 from headwater.net.table import net_from_table
+from properties import examples
 
 
 def test_latency_is_wan_plus_both_lans_and_nothing_inside_a_device():
@@ -218,7 +219,7 @@ def test_a_pickled_object_in_a_binary_file_is_refused(tmp_path):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1)), min_size=1, max_size=30), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_index_lists_every_group_nearest_first(devices, zones):
     devices = sorted(devices, key=lambda d: d[0] % zones)
     sizes = [sum(d[0] % zones == z for d in devices) for z in range(zones)]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater.errors import PlacementError
@@ -19,6 +19,7 @@ from headwater.place.render import render
 from headwater.place.repair import repair
 from headwater.place.what_if import front, headroom, least
 from headwater_bench.cases import ghosh, replica
+from properties import examples
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -118,7 +119,7 @@ def test_a_target_that_is_too_tight_says_which_would_do():
 
 
 @given(seeds)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_a_repair_moves_only_what_it_must(seed):
     problem = queue_problem(seed, n=8, net=nets.cloud_edge(3, 4, 4, seed=seed))
     before = strategy("best")(problem, Budget(time_s=0.1)).device

@@ -65,6 +65,7 @@ def test_what_is_predicted_is_what_is_simulated(small_aels):
     assert answer["simulated"]["mean_ratio"] == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_cep_placement_has_its_keys_and_proves_every_case(tmp_path):
     ghosh.write([ghosh.draw(6, 1, seed=1), ghosh.draw(8, 1, seed=1)], tmp_path / "two.json")
     answer = cep_placement.run(quick=True, output=tmp_path / "out", replicas=tmp_path / "two.json")

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import net as nets
@@ -15,6 +15,7 @@ from headwater.place.placement import Budget
 from headwater.place.problem import DeviceUse, Model
 from headwater.place.score import MEASURES
 from headwater_bench.cases import veith
+from properties import examples
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -22,7 +23,7 @@ SMALL = nets.cloud_edge(1, 2, 2, seed=3)
 
 
 @given(seeds, st.sampled_from(list(Model)), st.sampled_from(MEASURES))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_no_placement_goes_below_the_floor(seed, model, measure):
     problem, goal = queue_problem(seed, n=5, net=SMALL, dense=True, model=model), Objective.parse(measure)
     forced = brute.solve(problem, Budget(objective=goal))
@@ -31,7 +32,7 @@ def test_no_placement_goes_below_the_floor(seed, model, measure):
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_floor_holds_where_streams_have_times_of_their_own(seed):
     problem = cep_problem(seed % 100_000, size=6)
     forced = brute.solve(problem)
@@ -40,7 +41,7 @@ def test_the_floor_holds_where_streams_have_times_of_their_own(seed):
 
 
 @given(seeds, st.sampled_from([Model.SHARED, Model.ROUND_ROBIN]), st.sampled_from(["aggregate", "critical"]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_program_proves_what_brute_force_finds_under_shared_and_round_robin_time(seed, model, measure):
     problem = queue_problem(seed, n=5, net=SMALL, dense=True, model=model)
     budget = Budget(time_s=30, objective=Objective.parse(measure))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from headwater import net as nets
@@ -16,6 +16,7 @@ from headwater.place.dense import dense
 from headwater.place.exact_aggregate import solve as by_program
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.why_not import why_not
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
@@ -73,7 +74,7 @@ def tight_problem(seed, model):
 placements = st.lists(st.integers(0, 4), min_size=4, max_size=4)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(seeds, st.sampled_from(MODELS), placements)
 def test_compiled_searches_and_the_judge_agree(seed, model, device):
     problem, everywhere = tight_problem(seed, model), np.arange(5)
@@ -82,7 +83,7 @@ def test_compiled_searches_and_the_judge_agree(seed, model, device):
     assert (out[6] == 0) == (violations(problem, device) == [])
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@examples(200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(seeds, st.sampled_from(MODELS), placements, st.integers(0, 3), st.integers(0, 4))
 def test_growing_searches_and_the_judge_agree(seed, model, device, step, elsewhere):
     problem = tight_problem(seed, model)
@@ -98,7 +99,7 @@ def test_growing_searches_and_the_judge_agree(seed, model, device, step, elsewhe
     assert after == (violations(problem, moved) == [])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(seeds, st.sampled_from(MODELS), placements)
 def test_the_program_and_the_judge_agree(seed, model, device):
     problem = tight_problem(seed, model)

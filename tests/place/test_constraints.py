@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater.errors import NetError, PlacementError
 from headwater.place import Budget, Constraints, constrain, strategy, violations
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
@@ -110,7 +111,7 @@ def test_a_pin_to_an_unknown_device_names_it():
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_greedy_strategies_keep_pins_closures_and_company(seed):
     problem = queue_problem(seed, n=8)
     lost = int(np.random.default_rng(seed).integers(len(problem.net)))

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import net as nets
@@ -16,6 +16,7 @@ from headwater.place.placement import Budget
 from headwater.place.problem import Model
 from headwater.place.verify import violations
 from headwater_bench.cases import ghosh, replica
+from properties import examples
 
 from .strategies import cep_problem, detour_problem, queue_problem, seeds
 
@@ -37,7 +38,7 @@ def test_brute_force_tries_as_many_assignments_as_the_r_bell_numbers_say(free, e
 
 
 @given(seeds, st.sampled_from(["liberal", "conservative"]), st.sampled_from([100.0, 1000.0, 4000.0]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_raw_and_canonical_brute_force_and_the_constraint_model_agree(seed, resources, rate):
     problem = cep_problem(seed % 100_000, size=6, rate=rate, resources=resources)
     raw, canonical = brute.solve(problem, canonical=False), brute.solve(problem)
@@ -58,7 +59,7 @@ def test_brute_force_and_the_constraint_model_agree_on_nine_queries(seed):
 
 
 @given(seeds)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_constraint_model_finds_placements_that_go_back_and_forth(seed):
     problem = detour_problem(seed % 100_000)
     forced, proof = brute.solve(problem), exact_latency.solve(problem)
@@ -82,7 +83,7 @@ def test_a_detour_is_really_taken_when_the_cloud_is_near_but_tiny():
 
 
 @given(seeds, st.sampled_from(["aggregate", "critical", "wan", "devices", "aggregate + 0.001 * devices"]))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_linear_program_agrees_with_brute_force(seed, goal):
     problem = queue_problem(seed, n=5, net=nets.cloud_edge(1, 2, 3, seed=seed), dense=bool(seed % 2))
     budget = Budget(objective=Objective.parse(goal), time_s=30)
@@ -107,7 +108,7 @@ def test_the_bound_holds_for_devices_that_were_not_listed():
 
 
 @given(seeds)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_no_strategy_beats_exact_and_every_answer_is_valid(seed):
     problem = cep_problem(seed % 100_000, size=7)
     proof = exact.solve(problem)
@@ -127,7 +128,7 @@ def test_no_strategy_beats_exact_and_every_answer_is_valid(seed):
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_best_is_at_least_as_good_as_every_strategy_and_says_when_it_is_proven(seed):
     problem = queue_problem(seed, n=8)
     found = best.solve(problem, Budget(time_s=60))
@@ -164,7 +165,7 @@ def test_scaling_all_times_scales_the_optimum():
 
 
 @given(seeds)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_one_more_device_never_worsens_the_optimum(seed):
     dag = ghosh.draw(7, 1, seed=seed % 100_000)
     tight, loose = ghosh.problem(dag, 1000, "conservative"), ghosh.problem(dag, 1000, "liberal")
@@ -231,7 +232,7 @@ def test_shared_time_on_a_small_net_is_proven_by_brute_force():
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_a_flow_without_measured_hops_is_proven_too(seed):
     problem = cep_problem(seed % 100_000, size=6)
     plain = dataclasses.replace(problem, hop_s=None)
@@ -242,7 +243,7 @@ def test_a_flow_without_measured_hops_is_proven_too(seed):
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_money_with_egress_is_proven(seed):
     classes = tuple(
         dataclasses.replace(c, price_per_hour=p, egress_per_gb=g)

@@ -4,12 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater.net.device import DeviceClass
 from headwater.place import Budget, Constraints, DeviceUse, Model, Problem, constrain, strategy, violations
 from headwater.place.fleet import Fleet, uses
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
@@ -108,7 +109,7 @@ def test_a_loss_is_mended_without_breaking_those_who_stay():
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_all_flows_together_are_one_valid_placement(seed):
     net = nets.cloud_edge(1, 2, 2, seed=seed)
     fleet = Fleet(net)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, min_cost, tcep
@@ -16,6 +16,7 @@ from headwater.place.problem import Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
 from headwater_bench.cases import veith
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
@@ -126,7 +127,7 @@ def same(found, expected, problem) -> bool:
 
 
 @given(seeds)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_indexed_aels_chooses_what_a_look_at_every_device_would_choose(seed):
     random = np.random.default_rng(seed)
     net = nets.cloud_edge(*random.integers(1, 6, 3).tolist(), seed=seed)
@@ -135,7 +136,7 @@ def test_indexed_aels_chooses_what_a_look_at_every_device_would_choose(seed):
 
 
 @given(seeds)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_counted_tcep_chooses_what_a_sorted_ranking_would_choose(seed):
     random = np.random.default_rng(seed)
     net = nets.cloud_edge(*random.integers(1, 6, 3).tolist(), seed=seed)
@@ -156,7 +157,7 @@ def test_aels_agrees_with_the_naive_one_on_a_published_application(number):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_greedy_answer_is_valid_and_its_value_is_its_score(seed):
     problem = queue_problem(seed, n=10, dense=bool(seed % 2))
     for found in [module.solve(problem) for module in ALL] + [foresee(problem)]:
@@ -169,7 +170,7 @@ def test_every_greedy_answer_is_valid_and_its_value_is_its_score(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_descent_never_worsens_a_placement(seed):
     problem = queue_problem(seed, n=10, dense=bool(seed % 2))
     for module in ALL:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater import sim
@@ -17,12 +17,13 @@ from headwater.place.problem import Model, Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
 from headwater_bench.cases import ghosh
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
 
 @given(seeds)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_what_they_answer_is_valid_and_no_better_than_the_optimum(seed):
     problem = queue_problem(seed, n=5, net=nets.cloud_edge(1, 2, 2, seed=1), dense=True)
     optimum = brute.solve(problem)

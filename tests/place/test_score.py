@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater import net as nets
 from headwater.errors import PlacementError
@@ -13,6 +13,7 @@ from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.objective import Objective
 from headwater.place.problem import Model, Problem
 from headwater.place.score import MEASURES, score
+from properties import examples
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -91,7 +92,7 @@ def test_shared_time_grows_with_the_load_of_the_neighbours():
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_counting_paths_gives_the_sum_over_all_of_them(seed):
     problem = queue_problem(seed, n=8, window_s=np.random.default_rng(seed).uniform(0, 1, 8))
     device = np.random.default_rng(seed).integers(len(problem.net), size=8)
@@ -112,7 +113,7 @@ def test_counting_paths_gives_the_sum_over_all_of_them(seed):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_compiled_scores_equal_plain_ones(seed):
     random = np.random.default_rng(seed)
     for problem in (queue_problem(seed, dense=True), cep_problem(seed % 1000)):

@@ -7,13 +7,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from headwater.place import Budget, brute, exact, exact_latency, strategy, violations
 from headwater.place.candidates import candidates
 from headwater.place.dense import dense
 from headwater.place.placement import Clock, slices
 from headwater_bench.cases import ghosh
+from properties import examples
 
 from .strategies import cep_problem, queue_problem, seeds
 
@@ -78,7 +79,7 @@ def test_the_first_round_in_which_a_search_is_compiled_is_not_counted():
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_assignments_are_counted_as_they_are_walked(seed):
     problem = queue_problem(seed, n=5, pinned=np.array([2, -1, -1, -1, -1]))
     equal = dataclasses.replace(problem, net=dataclasses.replace(problem.net, lan_s=np.zeros(len(problem.net))))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headwater.place
@@ -20,6 +20,7 @@ from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.problem import DeviceUse, Model, Problem
 from headwater.place.recount import Recount
 from headwater.place.score import MEASURES, score
+from properties import examples
 
 from .strategies import queue_problem, seeds
 
@@ -72,7 +73,7 @@ def placed(draw) -> tuple[Problem, np.ndarray]:
 
 
 @given(placed())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_judge_and_the_scores_count_alike(case):
     problem, device = case
     counted, scored = Recount(problem, device.tolist()), score(problem, device)
@@ -83,7 +84,7 @@ def test_the_judge_and_the_scores_count_alike(case):
 
 
 @given(placed())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_judge_and_the_compiled_search_agree_on_what_is_valid(case):
     problem, device = case
     field, out = dense(problem, np.arange(len(problem.net))), np.zeros(OUT)
@@ -95,7 +96,7 @@ def test_the_judge_and_the_compiled_search_agree_on_what_is_valid(case):
 
 
 @given(placed())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_board_puts_no_step_where_the_judge_would_object(case):
     problem, device = case
     capacity = Capacity(dataclasses.replace(problem, at_most=()))

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.data.column import Text
@@ -15,13 +15,14 @@ from headwater_bench.riot.datasets import DATASETS, dataset
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.sources import repeated
 from headwater_bench.riot.taxi import TaxiStream
+from properties import examples
 
 
 def equal(one, other) -> bool:
     return one.tolist() == other.tolist()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.sampled_from(sorted(DATASETS)), st.integers(0, 9000), st.integers(0, 200), st.integers(0, 50))
 def test_a_record_is_the_same_in_whatever_piece_it_is_asked_for(name, start, skip, count):
     whole = stream(name, seed=3).columns(start, skip + count)

@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.data.column import Text
 from headwater.errors import FlowError
 from headwater.io.senml.columns import Reason, SenmlParser
 from headwater.io.senml.scan import scan
+from properties import examples
 
 FIELDS = {"source": "text", "temp": "float", "hum": "float", "lon": "text"}
 USUAL = (
@@ -134,14 +135,14 @@ def same_text(mine: str, its: str) -> bool:
     return mine == its or float(mine) == float(its)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(st.lists(messages(), max_size=6))
 def test_parser_and_json_library_never_disagree(batch):
     for mine, raw in zip(parse(batch), batch, strict=True):
         assert same(mine, reference.senml(raw, FIELDS)), raw
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(messages().filter(is_sure))
 def test_what_the_compiled_scan_accepts_a_second_json_library_accepts_too(raw):
     msgspec.json.decode(raw)
@@ -174,7 +175,7 @@ def of_one_form(draw):
     return first, others
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(of_one_form())
 def test_what_was_learned_from_a_message_changes_no_answer_for_others(drawn):
     first, others = drawn

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import ModelError
@@ -14,6 +14,7 @@ from headwater_bench.riot.kernels.split import best_split
 from headwater_bench.riot.labels import CLASSES, percentile, quartile_classes
 from headwater_bench.riot.train_regression import train_regression
 from headwater_bench.riot.train_tree import train_tree
+from properties import examples
 
 
 def entropy(labels: list[int]) -> float:
@@ -38,7 +39,7 @@ def test_the_best_cut_gains_the_most_information(rows):
         assert expected < 1e-5
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(0, 9))
 def test_a_tree_tells_the_quartile_classes_of_its_own_training_rows(air, seed):
     values = np.array(air, np.float64)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headwater.sim.site
@@ -12,6 +12,7 @@ from headwater.engine.policy import POLICIES
 from headwater.errors import RunError
 from headwater.place.problem import Model, Problem
 from headwater.sim.policies import Rehearsal, ranking, rehearse
+from properties import examples
 from recorder import Recorder
 
 NET = nets.cloud_edge(1, 1, 2)
@@ -60,7 +61,7 @@ def test_no_policy_loses_or_doubles_a_record(policy):
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_the_same_seed_gives_the_same_run(seed):
     problem, options = (
         chain([0, 2e-4, 3e-4], ratios=[1.0, 0.5]),

@@ -1,7 +1,7 @@
 """Promises in virtual time: the ledger decides as it does for real, weights protect, and all work is done once."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Contract
@@ -10,6 +10,7 @@ from headwater.rate.estimate import cores as wanted_cores
 from headwater.rate.estimate import tick_of
 from headwater.rate.ledger import LANE, PROMISED
 from headwater.sim.promises import Offer, _Lane, _shares, play
+from properties import examples
 
 CONTRACT = Contract(10_000.0, 0.05)
 
@@ -55,7 +56,7 @@ def test_twice_the_cores_hold_twice_the_promises():
 
 
 @given(st.lists(st.floats(0.05, LANE), min_size=1, max_size=12), st.floats(1, 16), st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_nobody_gets_more_than_a_core_nor_all_more_than_there_are(wants, cores, competitors):
     lanes = [_Lane(offer(each), each, protected=bool(at % 2)) for at, each in enumerate(wants)]
     for lane in lanes:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import net as nets
@@ -10,6 +10,7 @@ from headwater import sim
 from headwater.errors import RunError
 from headwater.place.problem import Model, Problem
 from headwater.sim.lindley import merge, serve
+from properties import examples
 
 NET = nets.cloud_edge(1, 1, 2)
 
@@ -142,7 +143,7 @@ def test_what_the_engine_does_is_not_played_as_queues():
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 2)), max_size=40))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_nobody_leaves_before_he_came_was_served_and_his_forerunner_left(records):
     arrive = np.array(sorted(a for a, _ in records))
     service = np.array([s for _, s in records])
@@ -154,7 +155,7 @@ def test_nobody_leaves_before_he_came_was_served_and_his_forerunner_left(records
 
 
 @given(st.lists(st.floats(0, 9), max_size=20), st.lists(st.floats(0, 9), max_size=20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_merging_keeps_every_record_in_order_of_time(a, b):
     a, b = np.array(sorted(a)), np.array(sorted(b))
     times, born = merge(a, a + 0.5, b, b + 0.5)

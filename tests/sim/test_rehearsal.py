@@ -57,16 +57,19 @@ def ranked(request) -> tuple[dict[str, float], dict[str, float]]:
     return measured, {config: float(np.exp(np.mean(np.log(values)))) for config, values in p99.items()}
 
 
+@pytest.mark.thorough
 def test_a_thread_for_each_step_is_far_behind_as_was_measured(ranked):
     for p99 in ranked:
         assert p99["threads"] > 1.5 * max(p99[config] for config in KNOWING)
 
 
+@pytest.mark.thorough
 def test_who_serves_by_lot_is_behind_who_looks_at_the_queues_as_was_measured(ranked):
     for p99 in ranked:
         assert p99["random"] > max(p99[config] for config in KNOWING)
 
 
+@pytest.mark.thorough
 def test_those_that_look_at_the_queues_are_near_each_other_as_was_measured(ranked):
     for p99 in ranked:
         assert max(p99[config] for config in KNOWING) < 1.4 * min(p99[config] for config in KNOWING)

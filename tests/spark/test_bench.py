@@ -57,6 +57,7 @@ def test_a_flow_is_told_over_the_best_of_five_programs(spark, tmp_path, monkeypa
     assert "1.50 (job)" in bench.table(answer)
 
 
+@pytest.mark.thorough
 def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypatch):
     monkeypatch.setattr(bench, "KEYED", {40: (700, 3)})
     monkeypatch.setattr("headwater_bench.experiments.spark_keyed.STEPS", ("interpolation", "sliding regression"))
@@ -68,6 +69,7 @@ def test_steps_with_state_by_key_say_the_same_on_all_interfaces(spark, monkeypat
     assert "sliding regression" in bench.table(answer)
 
 
+@pytest.mark.thorough
 def test_windows_say_the_same_in_both_meanings(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(spark_native.Bench, "rate", lambda bench, meaning: len(meaning) * 100.0)
     monkeypatch.setattr(bench, "NATIVE", (600, 600))
@@ -77,6 +79,7 @@ def test_windows_say_the_same_in_both_meanings(spark, tmp_path, monkeypatch):
     assert "results are equal" in bench.table(answer)
 
 
+@pytest.mark.thorough
 def test_latency_is_told_beside_the_floor(spark, monkeypatch):
     monkeypatch.setattr(bench, "RATES_HZ", (200,))
     monkeypatch.setattr(bench, "LATENCY_S", (4.0, 4.0))

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import inline
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Count, Flow, Session, Sliding, Stream, Tumbling, agg, col, engine, io
@@ -14,6 +14,7 @@ from headwater.flow.steps import Apply, Input
 from headwater.operators import Operator
 from headwater.operators.snapshot import packed, unpacked
 from headwater.spark.stages import cut
+from properties import examples
 from strategies import build, flows, records
 
 
@@ -49,7 +50,7 @@ def meets(flow, name):
     return any(len(step.inputs) > 1 for step in steps_before(flow, name))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(flows(), records, sizes, st.integers(1, 4))
 def test_generated_flows_give_the_engines_records(plan, rows, batching, buckets):
     expected, made = build(one_each(plan), rows), build(one_each(plan), rows)
@@ -115,7 +116,7 @@ def windows(rows, lateness):
     return flow, sinks
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(timed, st.integers(0, 6), sizes, st.integers(1, 4))
 def test_windows_and_late_records_are_the_engines(rows, lateness, batching, buckets):
     flow, expected = windows(rows, lateness)

@@ -20,8 +20,9 @@ from killed_flow import KEYS
 
 import headwater.spark
 from headwater import Flow, io
+from properties import share_of
 
-KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))
+KILLS = int(os.environ.get("HEADWATER_KILLS", share_of(2)))
 RATE = 1000
 PATIENCE_S = 600
 NO_END = 10**9

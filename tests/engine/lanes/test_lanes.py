@@ -6,7 +6,7 @@ import threading
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alike import as_multiset, by_key, order_matters, straight
@@ -17,6 +17,7 @@ from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.steps import Input, Write
 from headwater.operators import Operator
 from headwater.steps import BlockAverage
+from properties import examples
 from strategies import build, flows, records
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
@@ -338,7 +339,7 @@ def test_little_room_everywhere_still_lets_all_through():
     assert as_multiset(two) == as_multiset(one)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(flows(), records, st.integers(1, 2), st.sampled_from([1, 4, 256]), st.sampled_from([2, 3]))
 def test_generated_flows_give_the_same(plan, rows, sources, chunk, lanes):
     expected, made = build(plan, rows, sources), build(plan, rows, sources)

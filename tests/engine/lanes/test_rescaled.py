@@ -18,6 +18,7 @@ from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators import Operator
 from kept_flow import add_up
 from killed import cut_off
+from properties import share_of
 
 RECORDS = 4_000
 
@@ -100,7 +101,7 @@ def lanes_of(number):
     return {"workers": 1} if number == 1 else {"lanes": number}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(share_of(4)))
 def test_a_killed_run_goes_on_with_any_number_of_lanes(tmp_path, whole, seed):
     chance = random.Random(seed)
     lanes = chance.choice([1, 2, 3])

@@ -5,7 +5,7 @@ import os
 from collections import Counter, defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Count, Flow, agg, col, engine, io
@@ -16,6 +16,7 @@ from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut
 from headwater.engine.lanes.share import ShareReader, shared
 from headwater.errors import InputError, RunError
 from headwater.flow.endpoints import opened
+from properties import examples
 
 NUMBERS = {"n": int, "key": int}
 
@@ -65,7 +66,7 @@ def test_keyed_steps_see_shares_in_order():
     assert found[0] == found[1]
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     count=st.integers(0, 3000),
     keys=st.integers(1, 9),

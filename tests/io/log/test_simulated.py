@@ -14,8 +14,9 @@ from headwater.errors import InputError
 from headwater.io.log import Log
 from headwater.sim.disk import SimulatedDisk
 from headwater_bench.faults.log import LogTrial
+from properties import share_of
 
-SEEDS = int(os.environ.get("HEADWATER_SEEDS", "2500"))
+SEEDS = int(os.environ.get("HEADWATER_SEEDS", share_of(2500)))
 ONE = os.environ.get("HEADWATER_SEED")
 
 
