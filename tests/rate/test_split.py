@@ -19,6 +19,7 @@ from headwater.metrics import Histogram, Sample
 from headwater.rate import admission, process
 from headwater.rate.client import board
 from headwater.rate.estimate import cores, lanes_for, nearest
+from headwater.rate.messages import Granted
 from headwater.rate.windows import DIED
 from kept_flow import flow, held
 
@@ -93,6 +94,27 @@ def test_lanes_are_as_few_as_can_be_and_their_cores_are_counted_together():
     assert lanes_for(wants, CONTRACT, 4) == (2, pytest.approx(1.5))
     assert lanes_for(wants, CONTRACT, 1) == (1, pytest.approx(1.5))  # which one may not have: the ledger refuses it
     assert cores(wants, 1000.0, 0.02, 2) == pytest.approx(1.5)
+
+
+def test_what_a_trial_shows_to_be_too_much_for_one_lane_is_tried_in_two(tmp_path, monkeypatch):
+    """Refused, it had been offered a rate that it could not have either."""
+    tried, said = [], []
+
+    def trial(flow, contract, demand, seconds, lanes):
+        tried.append(lanes)
+        return 0.8
+
+    class Line:
+        def say(self, message):
+            said.append(message)
+            return Granted("a", getattr(message, "cores", 0.0), "reserved", "for a test")
+
+    monkeypatch.setattr(admission, "trial", trial)
+    monkeypatch.setattr(admission, "most_lanes", lambda flow: 4)
+    held = admission.admit(flow(tmp_path), CONTRACT, Line(), profile=demand(0.6))
+    assert tried == [1, 2]
+    assert [type(each).__name__ for each in said] == ["Ask", "End", "Ask", "Settle"]
+    assert (held.lanes, held.measured, round(held.cores, 2)) == (2, 0.8, 1.04)
 
 
 def test_what_would_fit_is_told_for_as_many_lanes_as_there_may_be():

@@ -66,18 +66,23 @@ def admit(
     demand = demand_of(flow, contract, profile)
     most = most_lanes(flow)
     lanes, wanted = lanes_for(demand, contract, most)
-    asked = Reservation("", contract, demand, wanted, None, wanted, "", "", lanes)
-    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
-    measured = None
-    try:
-        if not once and trial_s:
+    while True:
+        asked = Reservation("", contract, demand, wanted, None, wanted, "", "", lanes)
+        granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
+        if once or not trial_s:
+            return _held(asked, granted)
+        try:
             measured = trial(flow, contract, demand, trial_s, lanes)
-            settled = Settle(granted.id, min(max(wanted, SPARE * measured), PLENTY * measured), measured)
-            granted = _granted(client.say(settled), flow, replace(asked, measured=measured), most)
-    except BaseException:
-        client.say(End(granted.id))
-        raise
-    return _held(replace(asked, measured=measured), granted)
+            asked = replace(asked, measured=measured)
+            needed = min(max(wanted, SPARE * measured), PLENTY * measured)
+            more, for_more = lanes_for(costing(demand, needed / wanted), contract, most)
+            if more <= lanes or needed <= LANE * lanes:
+                return _held(asked, _granted(client.say(Settle(granted.id, needed, measured)), flow, asked, most))
+        except BaseException:
+            client.say(End(granted.id))
+            raise
+        client.say(End(granted.id))  # dearer than measured: too much for these lanes, and not for more of them
+        lanes, wanted = more, for_more
 
 
 def granted_or_refused(client: Client, flow: Flow, asked: Reservation, *, best_effort: bool) -> Reservation:
