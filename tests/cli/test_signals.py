@@ -47,6 +47,7 @@ def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_traceback(tmp_p
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     ended = subprocess.run(
         [sys.executable, "-m", "headwater", "--version"],
+        preexec_fn=_heed_interrupts,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -58,5 +59,10 @@ def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_traceback(tmp_p
 def test_an_interrupt_counts_again_once_all_is_loaded():
     code = "import signal, headwater.cli as cli; cli.main = lambda: print(signal.getsignal(signal.SIGINT).__name__)"
     code += "; from headwater.__main__ import main; main()"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, preexec_fn=_heed_interrupts, capture_output=True, text=True, check=True).stdout
     assert said == "default_int_handler\n"
+
+
+def _heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # they are ignored where the tests run in a shell's background

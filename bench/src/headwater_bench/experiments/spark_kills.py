@@ -264,8 +264,8 @@ class Killing:
         if who in WHO[1:3]:
             return java and [process.pid, *java] if who == WHO[2] else java
         executors = [] if self.cluster is None else self.cluster.executor_processes()
-        if who == WHO[4]:  # one that was forked, below the one that forks
-            parents = java if self.cluster is None else executors
+        if who == WHO[4]:  # one that was forked, below the one that forks, which a driver has made of its fork server
+            parents = children(process.pid) if self.cluster is None else executors
             executors = [pid for each in parents for daemon in children(each) for pid in children(daemon)]
         return [self.chance.choice(executors)] if executors else []
 
