@@ -187,11 +187,12 @@ def rows_of(output: Any) -> list[dict[str, Any]]:
 
 
 def expected(
-    chain: s.Chain, events: list[Happening], ports: list[str], *, partition: bool = False
+    chain: s.Chain, events: list[Happening], ports: list[str], *, partition: bool = False, last: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return what the brute-force matcher finds, as rows of the selection."""
+    """Return what the brute-force matcher finds until a moment, the last record's unless given, as rows of the selection."""
     heard = [event for event in events if event.stream in ports]
-    last = heard[-1].time if heard else 0
+    if last is None:
+        last = heard[-1].time if heard else 0
     keys = sorted({event.record["key"] for event in heard}) if partition else [None]
     found = []
     for key in keys:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
 
 import pytest
 from brute import Happening
@@ -13,8 +16,10 @@ from hypothesis import strategies as st
 from headwater.cep import parse
 from headwater.cep import syntax as s
 from headwater.cep.matchers.comparison import comparisons
-from headwater.data.batch import END
-from headwater.operators.operator import Select
+from headwater.data.batch import END, Batch
+from headwater.flow.steps import EventTime
+from headwater.operators.operator import Select, spread
+from headwater.operators.time import EventTimeOperator
 from properties import examples
 
 cuts = st.lists(st.integers(0, 30), max_size=4)
@@ -104,8 +109,104 @@ def test_keys_can_move_one_part_at_a_time(chain: s.Chain, events: list[Happening
     assert whole.partial_matches == 0
     if after:
         found += rows_of(moved.process(batch_of([e.record for e in after]), 0))
+    if events:
+        found += rows_of(moved.advance(events[-1].time))  # what one key's records say does not reach the others
     found += rows_of(moved.advance(END))
     assert canonical(found) == canonical(expected(chain, events, ports, partition=True))
+
+
+TIMED = [
+    "every e1=a[x > 1] -> e2=a[x < 2] within 3 sec", "e1=a[x > 1] -> e2=a[x < 2] within 2 sec",
+    "every e1=a, e2=a[x > e1.x] within 2 sec", "every e1=a<2:3> -> e2=a[x == 0] within 4 sec",
+    "every e1=a[x > 1] -> not a[x == e1.x] for 2 sec", "e1=a -> every e2=a[x > e1.x] within 3 sec",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TIMED)
+def test_the_time_of_a_key_is_that_of_its_own_records(text: str) -> None:
+    """Records come out of order, some of them late: other keys, and where those are, make no difference."""
+    chain = parse(f"from {text} select e1.id as i").statements[0].source  # type: ignore[union-attr]
+    draw = Random(text)
+    for _ in range(25):
+        now, events = 0, []
+        for i in range(16):
+            now += draw.randint(0, 2)
+            at = (now - draw.choice([0, 0, 1, 2, 5])) * 1_000_000
+            record = {"id": i, "key": draw.choice("kl"), "x": draw.randint(0, 3), "y": 0.0, "t": at}
+            events.append(Happening("a", at, record))
+        assert_time_is_that_of_keys(chain, events, [draw.randint(1, 15), draw.randint(1, 15)])
+
+
+@examples(100)
+@given(
+    st.booleans().flatmap(lambda plain: chains(plain=plain)),
+    happenings(),
+    st.lists(st.integers(0, 6), min_size=24, max_size=24),
+    cuts,
+)
+def test_chains_of_all_shapes_go_by_the_time_of_their_key(
+    chain: s.Chain, events: list[Happening], behind: list[int], at: list[int]
+) -> None:
+    events = [_sent(event, back * 1_000_000) for event, back in zip(events, behind, strict=False)]
+    assert_time_is_that_of_keys(chain, events, at)
+
+
+def assert_time_is_that_of_keys(chain: s.Chain, events: list[Happening], at: list[int]) -> None:
+    make, ports = operator_of(chain, partition=True)
+    wanted = canonical(_each_key_alone(chain, events, ports))
+    for plan in (make, replace(make, interpreted=True)):
+        for instances, moves in ((1, False), (3, False), (1, True), (3, True)):
+            assert canonical(_shared_out(plan, events, at, instances, moves=moves)) == wanted
+
+
+def _sent(event: Happening, back: int) -> Happening:
+    return Happening(event.stream, event.time - back, {**event.record, "t": event.time - back})
+
+
+LATENESS = 2_000_000
+
+
+def _each_key_alone(chain: s.Chain, events: list[Happening], ports: list[str]) -> list[dict[str, object]]:
+    """Return what brute force finds for each key: a record counts as of its key's newest, or the watermark before it."""
+    newest = max((event.time for event in events), default=0)
+    watermark = min((event.time for event in events), default=0) - LATENESS
+    clocks: dict[object, int] = {}
+    seen = []
+    for event in events:
+        key = event.record["key"]
+        clocks[key] = max(event.time, watermark, clocks.get(key, event.time))
+        seen.append(Happening(event.stream, clocks[key], event.record))
+        watermark = max(watermark, event.time - LATENESS)
+    found: list[dict[str, object]] = []
+    for key in clocks:
+        last = max(newest - LATENESS, clocks[key])
+        found += expected(chain, [event for event in seen if event.record["key"] == key], ports, last=last)
+    return found
+
+
+def _shared_out(
+    make: Any, events: list[Happening], cuts: list[int], instances: int, *, moves: bool
+) -> list[dict[str, object]]:
+    """Run records by event time through instances that have the keys among them; each may move after each batch."""
+    clock = EventTimeOperator(EventTime("t", LATENESS, 2**61), "clock")
+    operators = [make() for _ in range(instances)]
+    found: list[dict[str, object]] = []
+    edges = [0, *sorted({cut % (len(events) + 1) for cut in cuts}), len(events)]
+    for start, stop in pairwise(edges):
+        if start == stop:
+            continue
+        stamped = clock.process(batch_of([event.record for event in events[start:stop]]), 0)
+        for part in [stamped] if isinstance(stamped, Batch) else [batch for _, batch in stamped or []]:
+            for operator, own in zip(operators, spread(part, ["key"], instances), strict=True):
+                found += rows_of(operator.process(own, 0)) if own is not None else []
+            for operator in operators:
+                found += rows_of(operator.advance(part.watermark))
+        if moves:
+            saved = [operator.snapshot() for operator in operators]
+            operators = [make() for _ in saved]
+            for operator, data in zip(operators, saved, strict=True):
+                operator.restore(data)
+    return found + [row for operator in operators for row in rows_of(operator.advance(END))]
 
 
 @examples(60)

@@ -34,6 +34,14 @@ QUERIES = {
     "sequence by tank": (
         "partition with (tank of all) begin from every e1=all, e2=all[x > e1.x] select e1.id as i, e2.id as j end"
     ),
+    "pattern of all by tank": (
+        "partition with (tank of all) begin from every e1=all[x > 4] -> e2=all[x < e1.x] within 3 sec "
+        "select e1.tank as tank, e1.id as i, e2.id as j end"
+    ),
+    "absence by tank": (
+        "partition with (tank of all) begin from every e1=all[x > 6] -> not all[x == e1.x] for 3 sec "
+        "select e1.tank as tank, e1.id as i end"
+    ),
     "chained": (
         "partition with (tank of a) begin from a#window.lengthBatch(3) select tank, sum(x) as s insert into sums end;"
         "from sums[s > 10] select tank, s"

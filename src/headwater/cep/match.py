@@ -66,7 +66,7 @@ class MatchOperator(Operator):
         a = plan.automaton
         self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a), plan.lag_us)
         self._select = plan.projection.runner(plan.step)
-        self._matcher = _matcher(plan)
+        self._matcher = _matcher(plan, by_key=self._arrivals.by_key)
         self._evicted = 0  #: by matchers before this one
         self.idle_keys = IdleKeys()  #: those that hold nothing
 
@@ -102,7 +102,10 @@ class MatchOperator(Operator):
 
     def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
         self._matcher.reserve(len(self._arrivals.keys))
-        out, letters = self._results(self._matcher.process(chunk))
+        found = self._matcher.process(chunk)
+        if not self._arrivals.by_key:
+            found += self._matcher.advance(int(chunk.times[-1]))
+        out, letters = self._results(found)
         self._forget_idle_keys()
         return out, letters
 
@@ -131,12 +134,13 @@ class MatchOperator(Operator):
     def restore(self, data: bytes) -> None:
         """Accept over partial matches."""
         saved = unpacked(_KIND, data)
-        self._arrivals.load(saved["arrivals"])
         self._evicted += saved["evicted"]
         if saved["count"]:
             slots = self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"]))
             self._matcher.reserve(len(self._arrivals.keys))
             self._matcher.load(saved["matcher"], slots)
+        self._arrivals.load(saved["arrivals"])
+        self._matcher.reserve(len(self._arrivals.keys))
 
     def forget(self, select: Select) -> None:
         """Drop the partial matches of the chosen keys."""
@@ -146,10 +150,10 @@ class MatchOperator(Operator):
         self._keep(np.flatnonzero(~gone))
 
     def _forget_idle_keys(self) -> None:
-        """Forget keys that hold nothing, once they may be the greater part."""
+        """Forget keys that hold nothing and whose time others have reached, once they may be the greater part."""
         known = len(self._arrivals.keys)
         if self.idle_keys.may_be_many(known) and not self._arrivals.to_all:
-            stay = np.flatnonzero(self._matcher.holding()[:known])
+            stay = np.flatnonzero(self._matcher.holding()[:known] | self._arrivals.ahead())
             self._keep(stay)
             self.idle_keys.note(known, len(stay))
 
@@ -157,19 +161,19 @@ class MatchOperator(Operator):
         """Start over with these keys alone."""
         state = self._matcher.save(slots)
         self._evicted = self.evicted
-        self._matcher = _matcher(self._plan)
-        self._arrivals.keys.keep(slots)
+        self._matcher = _matcher(self._plan, by_key=self._arrivals.by_key)
+        self._arrivals.keep(slots)
         self._matcher.reserve(len(slots))
         self._matcher.load(state, np.arange(len(slots)))
 
 
-def _matcher(plan: MatchPlan) -> Interpreter | SequenceMatcher | PatternMatcher | NfaMatcher:
+def _matcher(plan: MatchPlan, *, by_key: bool) -> Interpreter | SequenceMatcher | PatternMatcher | NfaMatcher:
     """Return the fastest matcher that can run the chain."""
     a = plan.automaton
     if not plan.interpreted:
         tables = comparisons(a)
         if tables is not None and not a.strict:
-            return PatternMatcher(a, tables, plan.wanted, plan.cap)
+            return PatternMatcher(a, tables, plan.wanted, plan.cap, by_key=by_key)
         if tables is not None and len(a.stages) <= plan.cap + 1:  # of a sequence, a key has fewer attempts than stages
             return SequenceMatcher(a, tables, plan.wanted)
         layout = Layout.of(a, plan.wanted)

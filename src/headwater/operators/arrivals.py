@@ -2,25 +2,28 @@
 
 One stream is taken as it comes. Several are taken in order of event time, once the watermark has passed, or as they
 come when they have no event time; then a record's time is the moment it was created. Time never runs back: a record
-that comes late counts as of the time that was reached. In a partition, a record of a stream that has no key there goes to
-every key that has been seen by then.
+that comes late counts as of the time that was reached. In a partition, that is the time which the key's own records and
+the watermark have reached, whatever records of other keys say: hence it makes no difference which keys an instance has.
+A moment of creation is one of this machine's clock, which is the same for all keys. In a partition, a record of a stream
+that has no key there goes to every key that has been seen by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from headwater.data.batch import CREATED, END, Batch, concat_batches
+from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.expr import Expr
 from headwater.operators.chunk import Chunk, Part
 from headwater.operators.expression import compiled, fallible
 from headwater.operators.keyed import joined
-from headwater.operators.keys import KeySlots
+from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
 from headwater.operators.operator import DEAD, Select, computed
 from headwater.operators.progress import Progress, split_off
 
@@ -43,6 +46,8 @@ class Arrivals:
         keyed = next((port for port, names in enumerate(keys) if names), 0)
         self.keys = KeySlots(schemas[keyed], keys[keyed])
         self.to_all = any(keys) and not all(keys)  #: whether some records go to every key
+        self.by_key = self._timed and any(keys)  #: whether each key has a clock of its own
+        self._clocks = np.zeros(0, np.int64)
         self._waits = self._timed and len(schemas) > 1
         self.waiting: list[Batch | None] = [None] * len(schemas)
         self.progress = Progress(lag_us if self._timed else None)
@@ -105,8 +110,43 @@ class Arrivals:
         slots = np.concatenate([self._slots(batch, port) for port, batch in given])
         if order is not None:
             times, slots, stamps = times[order], slots[order], stamps[order]
-        chunk = Chunk(self._parts(given, order), self.progress.in_order(times), slots, stamps)
-        return self._to_all(chunk, known) if self.to_all else chunk
+        whole = Chunk(self._parts(given, order), times, slots, stamps)
+        chunk = self._to_all(whole, known) if self.to_all else whole
+        return None if chunk is None else replace(chunk, times=self._in_order(chunk))
+
+    def _in_order(self, chunk: Chunk) -> Array:
+        if not self.by_key:
+            return self.progress.in_order(chunk.times)
+        self._make_room()
+        return self.progress.in_order_by_key(chunk.times, chunk.slots, self._clocks)
+
+    def _make_room(self) -> None:
+        more = len(self.keys) - len(self._clocks)
+        if more > 0:
+            room = np.full(max(more, len(self._clocks), 16), NO_WATERMARK, np.int64)
+            self._clocks = np.concatenate([self._clocks, room])
+
+    def clocks(self) -> Array:
+        """Return the time that each key has come to."""
+        if not self.by_key:
+            return np.full(len(self.keys), self.progress.now)
+        self._make_room()
+        found: Array = np.maximum(self._clocks[: len(self.keys)], self.progress.passed)
+        return found
+
+    def ahead(self) -> Array:
+        """Return which keys are ahead of what watermarks have passed, so that their clocks matter."""
+        if not self.by_key:
+            return np.zeros(len(self.keys), np.bool_)
+        found: Array = self.clocks() > self.progress.passed
+        return found
+
+    def keep(self, slots: Array) -> None:
+        """Forget all keys but those of `slots`; `slots[i]` becomes slot i."""
+        if self.by_key:
+            self._make_room()
+            self._clocks = self._clocks[slots]
+        self.keys.keep(slots)
 
     def _parts(self, given: list[tuple[int, Batch]], order: Array | None) -> tuple[Part, ...]:
         if order is None or len(given) == 1:
@@ -138,13 +178,26 @@ class Arrivals:
         return chunk.repeated(source, slots)
 
     def save(self, select: Select | None = None) -> dict[str, Any]:
-        """Return what waits of the chosen keys, as it is; what goes to every key is among it."""
+        """Return what waits of the chosen keys, as it is, and their clocks; what goes to every key is among it."""
         waiting = [self._of(port, select) for port in range(len(self.waiting))]
-        return {"clock": (self.progress.now, self.progress.passed), "waiting": waiting}
+        state: dict[str, Any] = {"clock": (self.progress.now, self.progress.passed), "waiting": waiting}
+        if self.by_key:
+            slots = chosen_slots(self.keys, select)
+            slots = slots[self.ahead()[slots]]
+            state["clocks"] = {"keys": self.keys.columns(slots), "times": self._clocks[slots]}
+        return state
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Add what waited elsewhere."""
+        """Add what waited elsewhere, and clocks; keys that must be known in their order are known already.
+
+        What was saved with one clock for all keys says nothing of each: they begin where the watermark is.
+        """
         self.progress.load(*saved["clock"])
+        clocks = saved.get("clocks")
+        if clocks is not None and len(clocks["times"]):
+            slots = self.keys.slots_of(keys_batch(clocks["keys"], len(clocks["times"])))
+            self._make_room()
+            self._clocks[slots] = np.maximum(self._clocks[slots], clocks["times"])
         for port, held in enumerate(saved["waiting"]):
             mine = self.waiting[port]
             if held is not None:
@@ -166,4 +219,4 @@ class Arrivals:
     def nbytes(self) -> int:
         """Bytes of what waits, and of the keys."""
         waiting = sum(held.nbytes for held in self.waiting if held is not None)
-        return waiting + self.keys.nbytes
+        return waiting + self.keys.nbytes + int(self._clocks.nbytes)

@@ -22,7 +22,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records in order, with the time and the key's slot of each; time never runs back."""
+    """Records in order, with the time and the key's slot of each; the time of a key never runs back."""
 
     parts: tuple[Part, ...]
     times: Array

@@ -6,6 +6,7 @@ import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Nullable
+from headwater.operators.kernels.clocks import run_on
 from headwater.operators.keyed import joined, split_off_keyless
 from headwater.operators.operator import dead_letters
 
@@ -49,6 +50,12 @@ class Progress:
         """Return times of records that never run back, and remember the last."""
         found: Array = np.maximum.accumulate(np.maximum(times, self.now))
         self.now = int(found[-1])
+        return found
+
+    def in_order_by_key(self, times: Array, slots: Array, clocks: Array) -> Array:
+        """Return times of records that never run back within a key, and move the clocks of their keys on."""
+        found = np.maximum(times, self.passed)
+        run_on(found, slots, clocks)
         return found
 
     def load(self, now: int, passed: int) -> None:

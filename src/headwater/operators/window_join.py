@@ -115,7 +115,7 @@ class JoinWindowsOperator(Operator):
         sides, slots, new_rows = self._entered(chunk)
         pairs = self._pairs(chunk, sides, slots, new_rows)
         found = self._results(chunk, sides, new_rows, *pairs)
-        self._tidy(int(chunk.times[-1]))
+        self._tidy()
         return found
 
     def _entered(self, chunk: Chunk) -> tuple[Array, Array, Array]:
@@ -221,45 +221,45 @@ class JoinWindowsOperator(Operator):
 
     # -- tidying and saving -------------------------------------------------------------------------------------------
 
-    def _in_window(self, side: int, now: int) -> Array:
+    def _in_window(self, side: int) -> Array:
         n = self._rows[side].length
         limit, span = self._plan.limits[side], self._plan.spans[side]
         inside = np.zeros(n, np.bool_) if not limit and not span else np.ones(n, np.bool_)
         if limit:
             inside &= self._place[side, :n] >= self._count[side][self._window_of[side]] - limit
         if span:
-            inside &= self._time[side, :n] > now - span
+            inside &= self._time[side, :n] > self._arrivals.clocks()[self._window_of[side]] - span
         return inside
 
-    def _tidy(self, now: int) -> None:
+    def _tidy(self) -> None:
         """Forget records that have left their window, and keys that have none left, once they are the greater part."""
         known = len(self._arrivals.keys)
         full = self.idle_keys.may_be_many(known) and not self._arrivals.to_all
         if self.rows <= _TIDY and not full:
             return
-        inside = [self._in_window(side, now) for side in range(2)]
+        inside = [self._in_window(side) for side in range(2)]
         stay = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
         if self._arrivals.to_all or not self._plan.keys[0]:
             stay = np.arange(known)
         if 2 * sum(int(there.sum()) for there in inside) < self.rows or self.idle_keys.worth(known - len(stay)):
-            self._keep(stay, now)
+            self._keep(stay)
         self.idle_keys.note(known, len(self._arrivals.keys))
 
-    def _keep(self, slots: Array, now: int) -> None:
+    def _keep(self, slots: Array) -> None:
         """Start over with these keys alone, and what their windows hold."""
-        state = self._save(slots, now)
-        self._arrivals.keys.keep(slots)
+        state = self._save(slots)
+        self._arrivals.keep(slots)
         self._values = KeyIndex(*self._values.kinds)
         self._clear()
         self._load(state, np.arange(len(slots)))
 
-    def _save(self, slots: Array, now: int) -> dict[str, Any]:
+    def _save(self, slots: Array) -> dict[str, Any]:
         place = np.full(len(self._arrivals.keys), -1, np.int64)
         place[slots] = np.arange(len(slots))
         state: dict[str, Any] = {"rows": [], "window": [], "time": [], "side": []}
         for side in range(2):
             windows = place[self._window_of[side]]
-            keep = self._in_window(side, now) & (windows >= 0)
+            keep = self._in_window(side) & (windows >= 0)
             state["rows"].append(self._rows[side].filter(keep))
             state["window"].append(windows[keep])
             state["time"].append(self._time[side, : len(keep)][keep])
@@ -287,22 +287,22 @@ class JoinWindowsOperator(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys."""
         slots = chosen_slots(self._arrivals.keys, select)
-        state = self._save(slots, self._arrivals.progress.now)
+        state = self._save(slots)
         keys = self._arrivals.keys.columns(slots)
         return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
 
     def restore(self, data: bytes) -> None:
         """Take over windows."""
         saved = unpacked(_KIND, data)
-        self._arrivals.load(saved["arrivals"])
         if saved["count"]:
             self._load(saved, self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"])))
+        self._arrivals.load(saved["arrivals"])
 
     def forget(self, select: Select) -> None:
         """Drop the windows of the chosen keys, and what waits of theirs."""
         gone = chosen_slots(self._arrivals.keys, select)
         self._arrivals.forget(select)
-        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone), self._arrivals.progress.now)
+        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone))
 
 
 def _wider(array: Array, room: int, fill: int) -> Array:

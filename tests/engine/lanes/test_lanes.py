@@ -58,6 +58,19 @@ def test_maps_and_filters_keep_the_order_of_the_source():
     assert report.last.steps["one"].instances == 2
 
 
+def test_a_partitioned_pattern_goes_by_the_time_of_each_key():
+    seconds = [("other", 9, 93), *((f"k{j}", 0, 90) for j in range(8)), *((f"k{j}", 1, 108 + j) for j in range(8))]
+    rows = [{"key": key, "n": n, "x": 0.0, "at": at * 1_000_000} for key, n, at in seconds]
+
+    def make(flow, out):
+        flow.read("r", io.Items(rows, READINGS)).event_time("clock", "at", lateness="5 s")
+        pattern = "every e1=clock[n == 0] -> e2=clock[n == 1] within 20 sec select e1.key as key"
+        flow.query("rise", f"partition with (key of clock) begin from {pattern} end").write("w", out)
+
+    (one, two), _ = both(make)
+    assert sorted(row["key"] for row in two) == sorted(row["key"] for row in one) == ["k0", "k1", "k2"]
+
+
 def test_a_flat_map_may_give_any_number():
     def make(flow, out):
         flow.read("r", readings(500)).flat_map("some", lambda r: [r] * (r["n"] % 3)).write("w", out)

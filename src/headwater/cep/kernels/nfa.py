@@ -2,9 +2,10 @@
 
 The counterpart of `pattern` for counts, `and`, `or` and absence. A stage has one side, or two beside `and` and `or`.
 An attempt hangs, by a link each, at all sides that could take its next record: those of its own stage, and of later ones
-once its count has enough. An attempt that waits for an absence is also in its stage's queue, by the time at which the wait
-is over; one that has taken something is in the list by age, from which attempts expire and are evicted. `every` may stand
-before the first stage, or a group that begins with it.
+once its count has enough. An attempt that waits for an absence is also in the queue of its key and stage, by the time at
+which the wait is over; one that has taken something is in its key's list by age, from which attempts expire, and in that of
+all, from which they are evicted. Each key has a time of its own. `every` may stand before the first stage, or a group that
+begins with it.
 
 Attempts at a sequence hang at one side for all. `places` says which of them waits at which place of a key: whoever comes to
 a place where another waits already is refused there, and an attempt that is refused everywhere is over.
@@ -23,8 +24,9 @@ SPARE = 8  #: attempts that one record or one moment may begin, at most
 #: columns of the pool: one row per attempt
 KEY, POS, FIRST, OPEN, COUNT, PASSED, CAME, DEADLINE, BORN, OLDER, YOUNGER, EARLIER, LATER, SEEN, LINKS, WAITS = range(
     16
-)
-FIELDS = 16  # WAITS: of an attempt at a sequence, the stages where it waits, a bit each
+)  # WAITS: of an attempt at a sequence, the stages where it waits, a bit each
+OLDER_OF_KEY, YOUNGER_OF_KEY = 16, 17
+FIELDS = 18
 #: columns of `stages`
 KIND, SIDE, SIDES, LEAST, MOST, WAIT, LAST, PLACE = range(8)
 STAGE_FIELDS = 8
@@ -35,7 +37,8 @@ SIDE_FIELDS = 10
 #: entries of `rules`; OPEN_UNTIL is the last stage of what `every` stands before
 STRICT, OPEN_UNTIL, WITHIN, CAP, PER_ATTEMPT, PLACES = range(6)
 #: columns of `keys`
-ATTEMPTS, DONE = range(2)
+ATTEMPTS, DONE, OLDEST_OF_KEY, YOUNGEST_OF_KEY = range(4)
+KEY_FIELDS = 4
 #: entries of `meta`
 FREE, OLDEST, YOUNGEST, LIVE, BUSY, SEQ, EVICTED, CLOCK, BROKEN, REBORN, MATCHES, CREATED, ENTERED = range(13)
 REBORN_AT = 13  #: and those after it: attempts that a record is shown to once more
@@ -65,13 +68,14 @@ class State(NamedTuple):
     tails: Any
     roots: Any
     places: Any  #: by key and place of a sequence, the attempt that waits there, -1 for none
-    queues: Any  #: by stage, the attempts whose wait is over first and last
+    queues: Any  #: by key and stage, the attempts whose wait is over first and last
     keys: Any
     meta: Any
     found: Any
     values: Any  #: of the records, what is compared
     out: Any
     stamps: Any  #: of the matches
+    moments: Any  #: at which they were complete
 
 
 # -- where attempts wait ----------------------------------------------------------------------------------------------
@@ -219,32 +223,37 @@ def _unhang(p, plan, s):
 
 
 @kernel
+def _queue(p, s):
+    return s.pool[p, KEY] * (len(s.queues) // len(s.keys)) + s.pool[p, POS]
+
+
+@kernel
 def wait(p, deadline, s):
-    """Put an attempt at the end of its stage's queue: whoever comes later waits longer."""
-    pos = s.pool[p, POS]
-    last = s.queues[pos, 1]
+    """Put an attempt at the end of the queue of its key and stage: whoever comes later waits longer."""
+    queue = _queue(p, s)
+    last = s.queues[queue, 1]
     s.pool[p, DEADLINE], s.pool[p, EARLIER], s.pool[p, LATER] = deadline, last, -1
     if last >= 0:
         s.pool[last, LATER] = p
     else:
-        s.queues[pos, 0] = p
-    s.queues[pos, 1] = p
+        s.queues[queue, 0] = p
+    s.queues[queue, 1] = p
 
 
 @kernel
 def stop_waiting(p, s):
-    """Take an attempt out of its stage's queue, if it is in one."""
+    """Take an attempt out of its queue, if it is in one."""
     if s.pool[p, DEADLINE] == NEVER:
         return
-    pos, earlier, later = s.pool[p, POS], s.pool[p, EARLIER], s.pool[p, LATER]
+    queue, earlier, later = _queue(p, s), s.pool[p, EARLIER], s.pool[p, LATER]
     if earlier >= 0:
         s.pool[earlier, LATER] = later
     else:
-        s.queues[pos, 0] = later
+        s.queues[queue, 0] = later
     if later >= 0:
         s.pool[later, EARLIER] = earlier
     else:
-        s.queues[pos, 1] = earlier
+        s.queues[queue, 1] = earlier
     s.pool[p, DEADLINE] = NEVER
 
 
@@ -285,6 +294,14 @@ def begin(p, time, s):
     else:
         s.meta[OLDEST] = p
     s.meta[YOUNGEST] = p
+    key = s.pool[p, KEY]
+    last = s.keys[key, YOUNGEST_OF_KEY]
+    s.pool[p, OLDER_OF_KEY], s.pool[p, YOUNGER_OF_KEY] = last, -1
+    if last >= 0:
+        s.pool[last, YOUNGER_OF_KEY] = p
+    else:
+        s.keys[key, OLDEST_OF_KEY] = p
+    s.keys[key, YOUNGEST_OF_KEY] = p
     s.meta[BUSY] += 1
 
 
@@ -303,6 +320,15 @@ def _drop(p, plan, s):
             s.pool[younger, OLDER] = older
         else:
             s.meta[YOUNGEST] = older
+        key, older, younger = s.pool[p, KEY], s.pool[p, OLDER_OF_KEY], s.pool[p, YOUNGER_OF_KEY]
+        if older >= 0:
+            s.pool[older, YOUNGER_OF_KEY] = younger
+        else:
+            s.keys[key, OLDEST_OF_KEY] = younger
+        if younger >= 0:
+            s.pool[younger, OLDER_OF_KEY] = older
+        else:
+            s.keys[key, YOUNGEST_OF_KEY] = older
         s.meta[BUSY] -= 1
     s.keys[s.pool[p, KEY], ATTEMPTS] -= 1
     s.pool[p, POS], s.pool[p, LATER] = -1, s.meta[FREE]
@@ -340,6 +366,7 @@ def _finish(p, time, plan, s):
     for j in range(s.rows.shape[1]):
         s.out[m, j] = s.rows[p, j]
     s.stamps[m, 0], s.stamps[m, 1] = s.meta[CREATED], s.meta[ENTERED]
+    s.moments[m] = time
     s.meta[MATCHES] = m + 1
     key, was_open = s.pool[p, KEY], s.pool[p, OPEN]
     _drop(p, plan, s)

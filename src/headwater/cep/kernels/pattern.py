@@ -40,6 +40,7 @@ def match(
     index,
     every,
     within,
+    for_all,
     cap,
     pool,
     rows,
@@ -47,6 +48,7 @@ def match(
     tails,
     roots,
     armed,
+    begun,
     meta,
     marks,
     found,
@@ -54,7 +56,9 @@ def match(
 ):
     """Show records start … stop - 1 (rows base + i of `values`) to all partial matches.
 
-    Returns the record before which it stopped, for want of room, and the number of matches written to `out`.
+    The time of a record says `for_all` keys what is too old, or for its own alone: what is too old then takes no record, and
+    waits until somebody says so for all. Returns the record before which it stopped, for want of room, and the number of
+    matches written to `out`.
     """
     stages = len(bounds) - 1
     buckets = len(heads)
@@ -67,7 +71,9 @@ def match(
         # match takes it twice; at stage 0 a new one begins.
         for stage in range(stages, -1, -1):
             if stage == stages:
-                if within < 0:
+                if within >= 0 and not every and armed[slot] == 1 and begun[slot] < now - within:
+                    armed[slot] = 0  # a pattern that was never matched starts anew
+                if within < 0 or not for_all:
                     continue
             elif not passes[stage, i]:
                 continue
@@ -89,8 +95,8 @@ def match(
                     w.leave_chain(p, pool, heads, tails)
                 else:
                     w.leave_heap(p, pool[p, w.SLOT] * stages + waits_for, pool, roots)
-                if not every:
-                    armed[pool[p, w.SLOT]] = 0  # a pattern that was never matched starts anew
+                if not every and armed[pool[p, w.SLOT]] == 1 and begun[pool[p, w.SLOT]] == pool[p, FIRST]:
+                    armed[pool[p, w.SLOT]] = 0
                 meta[OLDEST] = pool[p, YOUNGER]
                 if meta[OLDEST] >= 0:
                     pool[meta[OLDEST], OLDER] = -1
@@ -108,7 +114,7 @@ def match(
             if stage == 0:
                 if not begins:
                     continue
-                armed[slot] = 1
+                armed[slot], begun[slot] = 1, now
                 if stages > 1:
                     p = meta[FREE]
                     meta[FREE] = pool[p, w.NEXT]
@@ -165,9 +171,9 @@ def match(
             for j in range(n):
                 p = found[j]
                 if stage > 0:
-                    fits = True
+                    fits = within < 0 or pool[p, FIRST] >= now - within
                     for c in range(bounds[stage], bounds[stage + 1]):
-                        if c != skip:
+                        if fits and c != skip:
                             earlier = values[conditions[c, 3], rows[p, conditions[c, 2]]]
                             if not w.holds(conditions[c, 0], values[conditions[c, 1], row], earlier):
                                 fits = False
@@ -231,13 +237,14 @@ def rehang(order, index, pool, heads, tails):
 
 
 @kernel
-def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, meta):
+def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, begun, meta):
     """Put saved partial matches, the oldest first, into the first places of an empty pool; chains come after."""
     stages = rows.shape[1]
     for p in range(len(slots)):
         rows[p] = taken[p]
         pool[p, w.STATE], pool[p, w.SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
         pool[p, BORN], pool[p, w.CAME] = p, entries[p]
+        begun[slots[p]] = firsts[p]
         pool[p, OLDER], pool[p, YOUNGER] = p - 1, p + 1
         if waits_for[p] == stages - 1:
             meta[LAST_WAITING] += 1

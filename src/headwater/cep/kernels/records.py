@@ -107,30 +107,42 @@ def _has_room(s, matches):
 
 
 @kernel
-def pass_time(time, last, plan, s):
-    """Let time pass until `time`: absences are waited out, attempts grow too old; False when it stopped for want of room.
+def pass_time(key, time, last, plan, s):
+    """Let time pass for a key: absences are waited out, attempts grow too old; False when it stopped for want of room.
 
     What was born after number `last` waits for nothing any more.
     """
     s.meta[k.CLOCK] = max(s.meta[k.CLOCK], time)
     within = plan.rules[k.WITHIN]
+    first = key * len(plan.stages)
     while True:
         deadline, next_ = k.NEVER, -1
-        for pos in range(len(plan.stages)):
-            p = s.queues[pos, 0]
+        for queue in range(first, first + len(plan.stages)):
+            p = s.queues[queue, 0]
             if p >= 0 and s.pool[p, k.DEADLINE] < deadline:
                 deadline, next_ = s.pool[p, k.DEADLINE], p
-        too_old = s.pool[s.meta[k.OLDEST], k.FIRST] + within + 1 if within >= 0 and s.meta[k.OLDEST] >= 0 else k.NEVER
-        if min(deadline, too_old) > s.meta[k.CLOCK]:
+        oldest = s.keys[key, k.OLDEST_OF_KEY]
+        too_old = s.pool[oldest, k.FIRST] + within + 1 if within >= 0 and oldest >= 0 else k.NEVER
+        if min(deadline, too_old) > time:
             return True
         if not _has_room(s, 1):
             return False
         if too_old <= deadline:
-            k.die(s.meta[k.OLDEST], too_old, False, plan, s)
+            k.die(oldest, too_old, False, plan, s)
         else:
             k.stop_waiting(next_, s)
             if s.pool[next_, k.BORN] <= last:
                 _wait_out(next_, deadline, plan, s)
+
+
+@kernel
+def pass_time_for_all(time, last, plan, s):
+    """Let time pass for every key, as `pass_time` does for one."""
+    if s.meta[k.LIVE]:
+        for key in range(len(s.keys)):
+            if s.keys[key, k.ATTEMPTS] and not pass_time(key, time, last, plan, s):
+                return False
+    return True
 
 
 @kernel
@@ -237,11 +249,11 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
     for pos in range(len(plan.stages)):
         timed |= plan.stages[pos, k.WAIT] >= 0
     for i in range(start, stop):
-        if timed and not pass_time(times[i], k.NEVER, plan, s):
+        key = slots[i]
+        if timed and not pass_time(key, times[i], k.NEVER, plan, s):
             return i
         if not _has_room(s, 0):
             return i
-        key = slots[i]
         k.restart(key, times[i], plan, s)
         if plan.rules[k.STRICT]:
             _rearm(key, times[i], plan, s)

@@ -47,11 +47,12 @@ class Interpreter:
         self._starts_at_each = a.strict and self._opening == (0, 0)
 
         self._done: set[int] = set()  #: keys whose chain without `every` was matched
-        self._slots, self._clock = 0, -(2**63)
+        self._slots = 0
         self.evicted = 0  #: how many attempts went because of the cap
         self._reborn: list[Token] = []  #: attempts that begin because a record broke others
         self._broken_at_start = False
-        self._matches: list[tuple[Bindings, tuple[int, int]]] = []  #: what each took, and the stamps of its last record
+        #: what each took, the stamps of its last record, and when it was complete
+        self._matches: list[tuple[Bindings, tuple[int, int], int]] = []
         self._stamp = (0, 0)
         self._unfit: list[tuple[int, Record, list[int], str]] = []
 
@@ -97,16 +98,22 @@ class Interpreter:
                 if self._conditions.faults:
                     self._unfit.append((stream, record, stamps[i], self._conditions.faults[0]))
                     self._conditions.faults.clear()
-        return self.advance(times[-1]) if times else []
+        return self._found()
 
     def advance(self, time: int) -> list[Batch]:
-        """Let time pass: absences are waited out, attempts grow too old; return the matches so far."""
-        self._pass_time(time)
+        """Let time pass for all keys: absences are waited out, attempts grow too old; return matches in order of time."""
+        last = self._tokens.seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
+        for key in self._tokens.timed_keys():
+            self._pass_time(key, time, last)
+        self._matches.sort(key=lambda match: match[2])
+        return self._found()
+
+    def _found(self) -> list[Batch]:
         matches, self._matches = self._matches, []
         if not matches:
             return []
-        columns = {name: column_of([read((m, {})) for m, _ in matches], kind) for name, read, kind in self._wanted}
-        return [Batch(columns, len(matches), np.array([stamp for _, stamp in matches], np.int64).reshape(-1, 2))]
+        columns = {name: column_of([read((m, {})) for m, _, _ in matches], kind) for name, read, kind in self._wanted}
+        return [Batch(columns, len(matches), np.array([stamp for _, stamp, _ in matches], np.int64).reshape(-1, 2))]
 
     def unfit(self, step: str) -> Batch | None:
         """Return, once, dead letters for records that could not be compared with earlier ones: those did not take them."""
@@ -123,7 +130,7 @@ class Interpreter:
         chosen = [token for token in self._tokens if token.key in place]
         tokens = [[getattr(t, name) if name != "key" else place[t.key] for name in Token.__slots__] for t in chosen]
         done = sorted(place[slot] for slot in self._done if slot in place)
-        return {"tokens": tokens, "done": done, "clock": self._clock}
+        return {"tokens": tokens, "done": done}
 
     def load(self, saved: dict[str, Any], slots: Array) -> None:
         """Add saved attempts; `slots` are the keys that theirs have here."""
@@ -140,13 +147,12 @@ class Interpreter:
                 self._tokens.expect(token, token.deadline)
             self._tokens.wait(token)
         self._done |= {int(slots[key]) for key in saved["done"]}
-        self._clock = max(self._clock, saved["clock"])
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def _offer(self, key: int, shown: ShownRecord, stamp: tuple[int, int]) -> None:
         """Show a record to the attempts of its key."""
-        self._pass_time(shown.time)
+        self._pass_time(key, shown.time, NEVER)
         self._stamp = stamp
         self._restart(key, shown.time)
         if self._a.strict:
@@ -167,10 +173,8 @@ class Interpreter:
         self._restart(key, shown.time)
         self._reborn = []
 
-    def _pass_time(self, time: int) -> None:
-        self._clock = max(self._clock, time)
-        last = self._tokens.seq if time >= FOREVER else NEVER  # at the end of time nothing starts anew
-        while (due := self._tokens.due(self._clock)) is not None:
+    def _pass_time(self, key: int, time: int, last: int) -> None:
+        while (due := self._tokens.due(key, time)) is not None:
             token, at, too_old = due
             if too_old:
                 self._die(token, at, again=False)
@@ -281,7 +285,7 @@ class Interpreter:
             self._start_scope(token, scope, time)
 
     def _finish(self, token: Token, time: int) -> None:
-        self._matches.append((token.taken, self._stamp))
+        self._matches.append((token.taken, self._stamp, time))
         self._tokens.drop(token)
         if token.scope >= 0 and not self._starts_at_each:
             self._start_scope(

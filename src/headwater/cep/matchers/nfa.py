@@ -14,7 +14,7 @@ from headwater.cep.kernels import records as shown
 from headwater.cep.kernels import waiting as w
 from headwater.cep.matchers.comparison import Comparisons, compare
 from headwater.cep.matchers.compiled import PooledMatcher
-from headwater.data.batch import Batch
+from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Array
 from headwater.flow.expr import Call, Expr
 from headwater.operators.chunk import Chunk
@@ -136,6 +136,12 @@ def _links(automaton: Automaton) -> int:
     return most
 
 
+def _keys(count: int) -> Array:
+    found = np.zeros((count, k.KEY_FIELDS), np.int64)
+    found[:, [k.OLDEST_OF_KEY, k.YOUNGEST_OF_KEY]] = -1
+    return found
+
+
 def _longer(array: Array, room: int) -> Array:
     return np.concatenate([array, np.full(room - len(array), -1, np.int64)])
 
@@ -154,7 +160,8 @@ class NfaMatcher(PooledMatcher):
         self._begins_with_wait = bool(self._plan.stages[0, k.WAIT] >= 0)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.CLOCK] = k.NOTHING_YET
-        self._keys = np.zeros((16, 2), np.int64)
+        self._keys = _keys(16)
+        self._timed = self.within >= 0 or bool((self._plan.stages[:, k.WAIT] >= 0).any())
         self._empty(_ROOM)
 
     def place_of(self, attribute: s.Attribute) -> int:
@@ -171,9 +178,10 @@ class NfaMatcher(PooledMatcher):
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         self._roots = np.full(self._roots_for(len(self._keys)), -1, np.int64)
         self._in_place = np.full(self._places_for(len(self._keys)), -1, np.int64)
-        self._queues = np.full((len(self._plan.stages), 2), -1, np.int64)
+        self._queues = np.full((len(self._keys) * len(self._plan.stages), 2), -1, np.int64)
         self._found = np.empty(2 * len(self._links), np.int64)
         self._keys[:, k.ATTEMPTS] = 0
+        self._keys[:, [k.OLDEST_OF_KEY, k.YOUNGEST_OF_KEY]] = -1
         self._meta[[k.OLDEST, k.YOUNGEST]] = -1
         self._meta[[k.LIVE, k.BUSY, k.FREE]] = 0
         self._pool[: room - 1, k.LATER] = np.arange(1, room)
@@ -200,7 +208,7 @@ class NfaMatcher(PooledMatcher):
         """Bytes of all that is kept, room to grow included."""
         arrays = (
             self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._keys,
-            self._found,
+            self._queues, self._found,
         )  # fmt: skip
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
@@ -218,7 +226,9 @@ class NfaMatcher(PooledMatcher):
         old = len(self._keys)
         if slots > old:
             more = max(slots, 2 * old) - old
-            self._keys = np.concatenate([self._keys, np.zeros((more, 2), np.int64)])
+            self._keys = np.concatenate([self._keys, _keys(more)])
+            queues = np.full((more * len(self._plan.stages), 2), -1, np.int64)
+            self._queues = np.concatenate([self._queues, queues])
             self._roots = _longer(self._roots, self._roots_for(old + more))
             self._in_place = _longer(self._in_place, self._places_for(old + more))
 
@@ -227,7 +237,6 @@ class NfaMatcher(PooledMatcher):
     def process(self, chunk: Chunk) -> list[Batch]:
         """Return the matches that the records complete, in order."""
         passes = self.passes(chunk)
-        last = int(chunk.times[-1])
         if not self._a.strict and not self._begins_with_wait:
             useful: Array = np.asarray(passes.any(axis=0))
             if not useful.all():
@@ -244,26 +253,33 @@ class NfaMatcher(PooledMatcher):
                 )
                 found += self._matched(state)
                 room = self._more_room(room)
-        return found + self.advance(last)
+        return found
 
     def advance(self, time: int) -> list[Batch]:
-        """Let time pass: what is absent was waited for, what is old is given up."""
+        """Let time pass for all keys: what is absent was waited for, what is old is given up; matches in order of time."""
+        if not self._timed:
+            return []
         found: list[Batch] = []
+        moments: list[Array] = []
         done, room = False, 256
         last = self._meta[k.SEQ] if time >= k.NEVER - 1 else k.NEVER  # at the end of time nothing starts anew
         while not done:
             state = self._state(room)
-            done = bool(shown.pass_time(time, last, self._plan, state))  # type: ignore[no-untyped-call]
+            done = bool(shown.pass_time_for_all(time, last, self._plan, state))  # type: ignore[no-untyped-call]
             found += self._matched(state)
+            moments.append(state.moments[: int(self._meta[k.MATCHES])])
             room = room if done else self._more_room(room)
-        return found
+        if not found:
+            return []
+        return [concat_batches(found).take(np.argsort(np.concatenate(moments), kind="stable"))]
 
     def _state(self, room: int) -> k.State:
         out, stamps = np.empty((room, self._layout.width), np.int64), np.empty((room, 2), np.int64)
+        moments = np.empty(room, np.int64)
         self._meta[k.MATCHES] = 0
         return k.State(
             self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._queues,
-            self._keys, self._meta, self._found, self.store.values, out, stamps,
+            self._keys, self._meta, self._found, self.store.values, out, stamps, moments,
         )  # fmt: skip
 
     def _matched(self, state: k.State) -> list[Batch]:

@@ -24,11 +24,21 @@ class PatternMatcher(PooledMatcher):
 
     _columns = (w.STATE, w.SLOT, k.BORN)
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...], cap: int) -> None:
+    def __init__(
+        self,
+        automaton: Automaton,
+        tables: Comparisons,
+        wanted: tuple[s.Attribute, ...],
+        cap: int,
+        *,
+        by_key: bool = False,
+    ) -> None:
+        """`by_key` when each key has a time of its own; then the time of a record says nothing of other keys."""
         super().__init__(automaton, tables, wanted)
-        self._cap = cap
+        self._cap, self._by_key = cap, by_key
         self._stages = len(self._sides)
         self._armed = np.zeros(16, np.int64)
+        self._begun = np.zeros(16, np.int64)  #: of a key whose pattern is armed, when its attempt began
         self._meta = np.zeros(k.META, np.int64)
         self._empty()
 
@@ -72,6 +82,7 @@ class PatternMatcher(PooledMatcher):
         if slots > len(self._armed):
             more = max(slots, 2 * len(self._armed)) - len(self._armed)
             self._armed = np.concatenate([self._armed, np.zeros(more, np.int64)])
+            self._begun = np.concatenate([self._begun, np.zeros(more, np.int64)])
             self._roots = np.concatenate([self._roots, np.full(more * self._stages, -1, np.int64)])
             self._marks = np.concatenate([self._marks, np.full((more * self._stages, 2), w.NULL, np.int64)])
 
@@ -79,17 +90,14 @@ class PatternMatcher(PooledMatcher):
         """Return the matches that the records complete, in order."""
         passes = self.passes(chunk)
         useful: Array = np.asarray(passes.any(axis=0))
-        last = int(chunk.times[-1])
         if not useful.all():
             chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
-        found: list[Batch] = []
-        if chunk.length:
-            self._tidy()
-            found = self._match(chunk, passes, self.keep(chunk))
-        self.advance(last)
-        return found
+        if not chunk.length:
+            return []
+        self._tidy()
+        return self._match(chunk, passes, self.keep(chunk), for_all=not self._by_key)
 
-    def _match(self, chunk: Chunk, passes: Array, base: int) -> list[Batch]:
+    def _match(self, chunk: Chunk, passes: Array, base: int, *, for_all: bool) -> list[Batch]:
         t = self._tables
         results: list[Batch] = []
         room = chunk.length + 16
@@ -98,8 +106,8 @@ class PatternMatcher(PooledMatcher):
             out = np.empty((room, self._stages), np.int64)
             at, n = k.match(  # type: ignore[no-untyped-call]
                 at, chunk.length, base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, t.index,
-                self.every, self.within, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
-                self._armed, self._meta, self._marks, self._found, out,
+                self.every, self.within, for_all, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
+                self._armed, self._begun, self._meta, self._marks, self._found, out,
             )  # fmt: skip
             if n:
                 results.append(self.results(out[:n]))
@@ -114,7 +122,8 @@ class PatternMatcher(PooledMatcher):
         if self.within >= 0:
             # one record that suits no stage: time is all it brings
             nothing = np.zeros((self._stages, 1), np.bool_)
-            self._match(Chunk((), np.array([time]), np.zeros(1, np.int64), np.zeros((1, 2), np.int64)), nothing, 0)
+            record = Chunk((), np.array([time]), np.zeros(1, np.int64), np.zeros((1, 2), np.int64))
+            self._match(record, nothing, 0, for_all=True)
         return []
 
     def _grow(self) -> None:
@@ -170,7 +179,7 @@ class PatternMatcher(PooledMatcher):
         t = self._tables
         k.plant(  # type: ignore[no-untyped-call]
             fields["slot"], fields["first"], fields["stage"], came, taken, self.store.values, t.conditions, t.index,
-            self._pool, self._rows, self._roots, self._meta,
+            self._pool, self._rows, self._roots, self._begun, self._meta,
         )  # fmt: skip
         self._meta[k.ARRIVALS] = len(by_arrival)
         k.rehang(by_arrival, t.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]

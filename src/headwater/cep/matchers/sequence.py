@@ -59,7 +59,6 @@ class SequenceMatcher(CompiledMatcher):
     def process(self, chunk: Chunk) -> list[Batch]:
         """Return the matches that the records complete, in order."""
         self._tidy()
-        self.advance(int(chunk.times[-1]))
         passes = self.passes(chunk)
         base = self.keep(chunk)
         out = np.empty((chunk.length, self._stages), np.int64)

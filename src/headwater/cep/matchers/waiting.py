@@ -44,8 +44,8 @@ class Tokens:
         self._by_age: dict[int, Token] = {}
         self._waiting: dict[Any, dict[int, Token]] = {}  #: (key, stage[, value]) → token by its turn
         self._in_place: dict[tuple[int, int], Token] = {}  #: who waits at which place of a key's sequence
-        self._deadlines: list[tuple[int, int]] = []
-        self._starts: list[tuple[int, int]] = []
+        self._deadlines: dict[int, list[tuple[int, int]]] = {}  #: by key, as each has a time of its own
+        self._starts: dict[int, list[tuple[int, int]]] = {}
         self._keys: dict[int, int] = {}  #: key → tokens it has
         self.started: dict[int, Token] = {}  #: those that have taken something, by the age of what they took first
         self.seq = 0  #: of the youngest, or of who came to a stage last
@@ -86,7 +86,7 @@ class Tokens:
         token.first = first
         self.started[token.seq] = token
         if self._a.within_us is not None:
-            heapq.heappush(self._starts, (first, token.seq))
+            heapq.heappush(self._starts.setdefault(token.key, []), (first, token.seq))
 
     def drop(self, token: Token) -> None:
         """Forget an attempt."""
@@ -103,23 +103,32 @@ class Tokens:
     def expect(self, token: Token, deadline: int) -> None:
         """Have an attempt's wait end at a moment."""
         token.deadline = deadline
-        heapq.heappush(self._deadlines, (deadline, token.seq))
+        heapq.heappush(self._deadlines.setdefault(token.key, []), (deadline, token.seq))
 
-    def due(self, clock: int) -> tuple[Token, int, bool] | None:
-        """Return whose time comes next, until a moment: when, and whether it is too old then; None for nobody's."""
+    def timed_keys(self) -> list[int]:
+        """Return the keys for which the passing of time may mean something."""
+        for waits in (self._deadlines, self._starts):
+            for key in [key for key, heap in waits.items() if not heap]:
+                del waits[key]
+        return sorted({*self._deadlines, *self._starts})
+
+    def due(self, key: int, clock: int) -> tuple[Token, int, bool] | None:
+        """Return whose time of a key comes next, until a moment: when, and whether it is too old then; None for nobody's."""
         within = self._a.within_us
         while True:
-            deadline = self._deadlines[0][0] if self._deadlines else NEVER
-            too_old = self._starts[0][0] + within + 1 if self._starts and within is not None else NEVER
+            deadlines, starts = self._deadlines.get(key), self._starts.get(key)
+            deadline = deadlines[0][0] if deadlines else NEVER
+            too_old = starts[0][0] + within + 1 if starts and within is not None else NEVER
             if min(deadline, too_old) > clock:
                 return None
-            if too_old <= deadline:
-                first, seq = heapq.heappop(self._starts)
+            if starts and too_old <= deadline:
+                first, seq = heapq.heappop(starts)
                 token = self._by_age.get(seq)
                 if token is not None and token.first == first:
                     return token, too_old, True
             else:
-                _, seq = heapq.heappop(self._deadlines)
+                assert deadlines is not None
+                _, seq = heapq.heappop(deadlines)
                 token = self._by_age.get(seq)
                 if token is not None and token.deadline == deadline:
                     return token, deadline, False
