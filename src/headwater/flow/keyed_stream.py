@@ -114,8 +114,9 @@ class KeyedStream:
     ) -> Stream:
         """Pair records of two streams that have equal keys and event times at most `within` apart.
 
-        Columns of the other stream whose name is taken get the other step's name in front. Records that come later
-        than the watermark allows go to the stream's `late` (left) and `late right`.
+        Columns of the other stream whose name is taken get the other step's name in front. Records that lie more
+        than `within` behind the watermark of their own stream, when they come, make no pair: they go to `late` (left) and
+        `late right`. All others make every pair that their times allow, whichever stream is faster.
         """
         left, right = self.stream, other.stream
         left._check_same_flow(name, right)

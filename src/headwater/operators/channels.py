@@ -40,6 +40,10 @@ class Channels:
         earliest = min((at for channel, at in enumerate(self.watermarks) if channel not in out), default=NO_WATERMARK)
         return NO_WATERMARK if earliest == END and min(self.watermarks) < END else earliest
 
+    def earliest_of(self, port: int) -> int:
+        """Return the time that no channel of an input is behind."""
+        return min(at for at, its in zip(self.watermarks, self.ports, strict=True) if its == port)
+
     def open(self) -> set[int]:
         """Return the channels by which something may still come."""
         return {channel for channel, at in enumerate(self.watermarks) if at != END} - self.closed

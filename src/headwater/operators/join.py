@@ -1,4 +1,8 @@
-"""Join: pairs records of two streams that have equal keys and lie close in event time."""
+"""Join: pairs records of two streams that have equal keys and lie close in event time.
+
+A record is late by the watermark of its own stream, at its place there, and makes no pair then. All others make every pair
+that their times allow, whichever stream is faster: a record is kept until both watermarks say that no partner can come.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,7 @@ class JoinOperator(Operator):
         self._keys = KeySlots(left, kind.left_keys)
         self._sides = (_Side(kind.left_keys, kind.left_time), _Side(kind.right_keys, kind.right_time))
         self._watermark = NO_WATERMARK
+        self._heard = [NO_WATERMARK, NO_WATERMARK]  #: how far each stream's own time has come
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the pairs that the new records of one side make with the kept ones of the other."""
@@ -36,7 +41,7 @@ class JoinOperator(Operator):
         batch, letters = split_off_keyless(batch, mine.key_names, self._step)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         times: Array = batch.columns[mine.time]  # type: ignore[assignment]
-        late = times + self._kind.within_us < self._watermark
+        late = times + self._kind.within_us < max(self._heard[port], self._watermark)
         if late.any():
             outputs.append((LATE_LEFT if port == 0 else LATE_RIGHT, batch.filter(late)))
             batch = batch.filter(~late)
@@ -59,6 +64,11 @@ class JoinOperator(Operator):
         for old, name in self._kind.renamed:
             columns[name] = right.columns[old]
         return Batch(columns, new.length, new.stamps)  # a pair is as old as the record that completed it
+
+    def hear(self, port: int, watermark: int) -> None:
+        """Learn how far one stream's time has come: what follows in it may be late; after the end, nothing is."""
+        if watermark < END:
+            self._heard[port] = max(self._heard[port], watermark)
 
     def advance(self, watermark: int) -> Output:
         """Forget the records for which no partner can come any more; after the end, a later run may bring one."""
@@ -85,12 +95,15 @@ class JoinOperator(Operator):
         chosen = np.zeros(len(self._keys), np.bool_)
         chosen[chosen_slots(self._keys, select)] = True
         rows = [side.rows.filter(chosen[side.slots()]) for side in self._sides]
-        return packed("join", {"watermark": self._watermark, "left": rows[0], "right": rows[1]})
+        times = {"watermark": self._watermark, "heard": list(self._heard)}
+        return packed("join", {**times, "left": rows[0], "right": rows[1]})
 
     def restore(self, data: bytes) -> None:
         """Take over kept records."""
         saved = unpacked("join", data)
         self._watermark = max(self._watermark, saved["watermark"])
+        # what an earlier Headwater saved says how far both have come
+        self._heard = [max(pair) for pair in zip(self._heard, saved.get("heard", self._heard), strict=True)]
         for side, rows in zip(self._sides, (saved["left"], saved["right"]), strict=True):
             if rows.length:
                 slots = self._slots(rows, side)

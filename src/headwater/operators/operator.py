@@ -41,6 +41,8 @@ class Operator(ABC):
     late: tuple[int, ...] = ()
     #: whether it does something when event time moves on: a class that has `advance` does
     timed = False
+    #: whether it goes by the event time of each input too: a class that has `hear` does
+    hears = False
     #: whether its state can be saved: a class that has `snapshot` can do so
     saves = False
     #: says what became of the records that it took, of a sink whose writer can tell
@@ -49,6 +51,7 @@ class Operator(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.timed = cls.advance is not Operator.advance
+        cls.hears = cls.hear is not Operator.hear
         cls.saves = cls.snapshot is not Operator.snapshot
 
     @abstractmethod
@@ -58,6 +61,9 @@ class Operator(ABC):
     def advance(self, watermark: int) -> Output:
         """Learn that no record older than `watermark` is expected; `END` when nothing will follow."""
         return None
+
+    def hear(self, port: int, watermark: int) -> None:  # noqa: B027  nearly nobody asks
+        """Learn how far the event time of one input has come, which may be ahead of the others."""
 
     def idle(self, idle: bool) -> None:  # noqa: B027  nearly nobody asks
         """Learn that nobody needs to wait for the event time of what comes here, or again: for those who pass it on."""

@@ -324,6 +324,8 @@ class Task:
     def _advance(self, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
         """Move one channel's time on and, when that moves the earliest of all channels, the operator's."""
         self.channels.advance(channel, watermark)
+        if self.operator is not None and self.operator.hears:
+            self.operator.hear(self._ports[channel], self.channels.earliest_of(self._ports[channel]))
         return self._move_on(deliveries)
 
     def _move_on(self, deliveries: list[Delivery]) -> int:

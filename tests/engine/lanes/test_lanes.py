@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -69,6 +70,45 @@ def test_a_partitioned_pattern_goes_by_the_time_of_each_key():
 
     (one, two), _ = both(make)
     assert sorted(row["key"] for row in two) == sorted(row["key"] for row in one) == ["k0", "k1", "k2"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_join_has_the_pairs_of_all_records_that_are_not_late_by_their_own_stream(seed):
+    draw, within, lateness = Random(seed), 2_000_000, 5_000_000
+    times = [100_000 * n - draw.choice([0, 0, 2, 6, 9]) * 1_000_000 + 10_000_000 for n in range(300)]
+    rows = [{"n": n, "key": f"k{draw.randint(0, 3)}", "x": 0.0, "at": at} for n, at in enumerate(times)]
+
+    def run(**options):
+        flow, out, late, late_right = Flow("pairs"), io.Collect(), io.Collect(), io.Collect()
+        timed = flow.read("r", io.Items(rows, READINGS)).event_time("clock", "at", lateness="5 s")
+        left, right = timed.split("parity", col.n % 2 == 0)
+        pairs = left.key_by("key").join(
+            "pairs", right.select("right", "key", "at", m=col.n).key_by("key"), within="2 s"
+        )
+        for stream, sink in ((pairs, out), (pairs.late, late), (pairs.side("late right"), late_right)):
+            stream.write(f"w{len(flow.steps)}", sink)
+        engine.run(flow, **options)
+        return (
+            sorted((row["n"], row["m"]) for row in out.records),
+            {row["n"] for row in late.records} | {row["m"] for row in late_right.records},
+        )
+
+    newest, late = -lateness, set()
+    for row in rows:
+        if row["at"] + within < newest - lateness:
+            late.add(row["n"])
+        newest = max(newest, row["at"])
+    sides = [[row for row in rows if row["n"] % 2 == side and row["n"] not in late] for side in (0, 1)]
+    near = [
+        (one["n"], two["n"])
+        for one in sides[0]
+        for two in sides[1]
+        if one["key"] == two["key"] and abs(one["at"] - two["at"]) <= within
+    ]
+    assert late
+    assert near
+    for options in ({"take": "all"}, {"take": 7}, {"take": 1}, {"chunk": 20, "take": 3}, {"lanes": 2, "chunk": 50}):
+        assert run(**options) == (sorted(near), late), options
 
 
 def test_a_flat_map_may_give_any_number():
