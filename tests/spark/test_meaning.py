@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -222,6 +223,30 @@ def test_a_stream_closes_windows_in_the_micro_batch_after_its_watermark(spark, t
     assert rows_of(found) == [row for row in expected if row[2] <= seen]
 
 
+def test_a_record_that_comes_exactly_a_gap_later_begins_a_session(spark, tmp_path):
+    def sessions(r):
+        return r.event_time("timed", "at").key_by("tank").window("sessions", Session("3 s"), n=agg.count())
+
+    # b moves time to just before a's session can end, in a micro-batch before that of a's last record in it
+    seen = [("a", 0), ("a", 3e6), ("a", 5_500_001), ("b", 8.5e6), ("a", 8.5e6), ("a", 8.5e6), ("b", 99e6)]
+    records = [
+        {"tank": tank, "level": 1.0, "n": n, "at": EIGHT + timedelta(microseconds=us), "note": ""}
+        for n, (tank, us) in enumerate(seen)
+    ]
+    expected = by_engine(lambda r: {"out": sessions(r)}, records)["out"]
+    assert [row[3] for row in expected] == [1, 4, 1, 1]
+    assert rows_of(on_spark.apply(sessions, table(spark, records), meaning="spark").collect()) == expected
+    for number, each in enumerate((records[:4], records[4:5], records[5:6], records[6:])):
+        path = parquet(tmp_path / "in", each)
+        os.utime(f"{path}/{number}.parquet", (number, number))  # Spark reads them by age
+    flow, out = Flow("sessions"), io.Collect()
+    options = {"maxFilesPerTrigger": "1"}
+    sessions(flow.read("r", io.SparkTable(path, FIELDS, options=options))).write("out", out)
+    assert told(flow)[0] == ["timed", "sessions"]
+    on_spark.run(flow, meaning="spark", checkpoint=tmp_path / "kept")
+    assert rows_of(out.records) == expected
+
+
 def joined(a, b):
     left = a.event_time("timed a", "at", lateness="1 s").filter("some", col.level > 10)
     right = b.event_time("timed b", "at").select("few", "tank", "at", "n")
@@ -304,6 +329,7 @@ def counted(stream, window=None, **keys):
         (lambda t: counted(t, Count(3)), ["f"], "timed", "'w' is told event time by it.*number of records"),
         (lambda t: counted(t, n=agg.custom(len, "n")), ["f"], "timed", "is a function of Python's"),
         (lambda t: counted(t, Session("1 s"), by=()), ["f"], "timed", "sessions by key alone"),
+        (lambda t: counted(t, Session("1 us")), ["f"], "timed", "has no shorter gap"),
         (
             lambda t: counted(t).key_by().window("v", Tumbling("9 s"), n=agg.sum("n")),
             ["f"], "timed", "'v' behind it goes by event time",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _WINDOW = "_headwater_window"
+_LATER = "_headwater_later"
 _FAR = "9999-12-31 00:00:00"  #: behind all that a stream may bring
 #: types of Spark's in which an expression computes what it does here; a number of fewer bits is widened first
 PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string")
@@ -200,6 +201,8 @@ def _check_window(step: Step, kind: WindowAggregate, given: Relation, meaning: M
         raise NotNativeError(f"event time {kind.time!r} is no timestamp in Spark")
     if isinstance(window, Session) and not kind.keys:
         raise NotNativeError("Spark has sessions by key alone")
+    if isinstance(window, Session) and window.gap_us == 1:
+        raise NotNativeError("Spark puts a record that comes a gap later into the session, and has no shorter gap")
     if flow.readers_of(step.name, "late"):
         raise NotNativeError(_LATE)
     _refuse_time_behind(step, flow)
@@ -222,9 +225,13 @@ def _windowed(rows: DataFrame, kind: WindowAggregate, columns: Columns, schema: 
 
     assert kind.time is not None
     time = named(kind.time)
+    start = F.col(f"{_WINDOW}.start")
     match kind.window:
         case Session() as window:
-            span = F.session_window(time, f"{window.gap_us} microseconds")
+            # Spark's goes on with a record that comes exactly a gap later: one begins a microsecond later, and ends in time
+            tick = F.expr("interval '0.000001' second")
+            rows = rows.withColumn(_LATER, (time + tick).alias(_LATER, metadata=rows.schema[kind.time].metadata))
+            span, start = F.session_window(_LATER, f"{window.gap_us - 1} microseconds"), start - tick
         case Sliding() as window:
             span = F.window(time, f"{window.size_us} microseconds", f"{window.every_us} microseconds")
         case window:
@@ -235,7 +242,7 @@ def _windowed(rows: DataFrame, kind: WindowAggregate, columns: Columns, schema: 
         for name, aggregate in kind.aggregates
     ]
     grouped = rows.groupBy(*map(named, kind.keys), span.alias(_WINDOW)).agg(*found)
-    edges = [F.col(f"{_WINDOW}.{edge}").alias(edge) for edge in ("start", "end")]
+    edges = [start.alias("start"), F.col(f"{_WINDOW}.end").alias("end")]
     return grouped.select(*map(named, kind.keys), *edges, *(named(name) for name, _ in kind.aggregates))
 
 
